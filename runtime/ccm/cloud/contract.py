@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract between the framework and a cloud: what `cloudprovider.Interface` is in Go.
+
+A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*
+(attributes that are None when the cloud has no such thing). It is handed no Kubernetes objects, only the plain data
+below, and does no batching, caching, retrying or rate limiting of its own: the gateway (`ccm.cloud.gateway`) does that
+for all of them. Times are seconds, addresses and CIDRs are text in the cloud's own spelling.
+
+What the framework promises: every call runs in a task that may be cancelled and has a deadline; at most
+`Limits.concurrency` calls are in flight; no two calls for the same load balancer overlap.
+What it expects: each method raises only `ccm.cloud.errors`; `NotFound` is raised only on the cloud's own complete answer.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, runtime_checkable
+
+
+class AddressType(enum.StrEnum):
+    """Kinds of node address, spelt as in `Node.status.addresses[].type`."""
+
+    INTERNAL_IP = "InternalIP"
+    EXTERNAL_IP = "ExternalIP"
+    HOSTNAME = "Hostname"
+    INTERNAL_DNS = "InternalDNS"
+    EXTERNAL_DNS = "ExternalDNS"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    type: AddressType
+    address: str
+
+
+class InstanceState(enum.Enum):
+    RUNNING = "running"
+    #: Stopped, but still there: its Node is tainted, never deleted.
+    SHUTDOWN = "shutdown"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceRef:
+    """How a Node points at its instance: by `provider_id` when it has one, otherwise by name."""
+
+    node_name: str
+    provider_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One machine of the cloud, as the node controllers need to know it.
+
+    `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; must never change for the life of the machine.
+    `name`: what a Node without a providerID is matched by (exactly, case-sensitively).
+    `addresses`: in the order in which they shall appear on the Node.
+    `labels`: additional Node labels; keys in `kubernetes.io`/`k8s.io` domains are ignored.
+    """
+
+    provider_id: str
+    name: str
+    type: str = ""
+    zone: str = ""
+    region: str = ""
+    addresses: tuple[Address, ...] = ()
+    state: InstanceState = InstanceState.RUNNING
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@runtime_checkable
+class Instances(Protocol):
+    """Reading instances. `list_pages` is required; a cloud that cannot list yields from single reads of its own."""
+
+    #: Instances in one page of `list_pages`, for the gateway's choice between one listing and single reads.
+    page_size: int
+
+    def list_pages(self) -> AsyncIterator[Sequence[Instance]]:
+        """All instances of the project, page by page; one cloud call a page.
+
+        Must raise rather than end early: an incomplete listing that looks complete would look like deletions.
+        """
+        ...
+
+    async def get(self, ref: InstanceRef) -> Instance:
+        """One instance, in one call where the cloud allows it.
+
+        Raises NotFound only if the cloud says that it does not exist; several of that name are a Conflict.
+        """
+        ...
+
+    def owns(self, provider_id: str) -> bool:
+        """Whether this providerID has a form this provider writes or once wrote. No I/O. False: the Node is not ours."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One port of a load balancer: clients reach `port`, the cloud sends to `node_port` on every backend."""
+
+    name: str
+    protocol: str
+    port: int
+    node_port: int
+    app_protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A node that a load balancer sends to."""
+
+    node_name: str
+    provider_id: str
+    addresses: tuple[Address, ...] = ()
+
+    @property
+    def internal_ip(self) -> str | None:
+        """The first InternalIP, None while the node has none."""
+        return next((a.address for a in self.addresses if a.type is AddressType.INTERNAL_IP), None)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalancerSpec:
+    """Everything that a `type: LoadBalancer` Service asks of a load balancer.
+
+    `uid` identifies the Service for ever; `cluster` the cluster (`--cluster-name`). Both belong in the cloud's ownership tags.
+    `source_ranges`: CIDRs that may connect; empty means everybody.
+    `health_check_node_port`: for externalTrafficPolicy Local: HTTP GET /healthz on this port tells which backends have Pods.
+    """
+
+    cluster: str
+    uid: str
+    namespace: str
+    name: str
+    ports: tuple[Port, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ip_families: tuple[str, ...] = ("IPv4",)
+    source_ranges: tuple[str, ...] = ()
+    load_balancer_ip: str = ""
+    session_affinity: str = "None"
+    session_affinity_timeout: int | None = None
+    external_traffic_policy: str = "Cluster"
+    health_check_node_port: int = 0
+
+    @property
+    def default_name(self) -> str:
+        """Upstream's deterministic name: "a" + UID without dashes, 32 characters at most (Go: DefaultLoadBalancerName)."""
+        return ("a" + self.uid.replace("-", ""))[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class IngressPort:
+    port: int
+    protocol: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ingress:
+    """One entry of `Service.status.loadBalancer.ingress`."""
+
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: tuple[IngressPort, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalancer:
+    """A load balancer of this cluster as the cloud has it.
+
+    `service_uid`: from its ownership tag. `fingerprint` is what `LoadBalancers.fingerprint` gave when it was last
+    written: the cloud's copy of the wish, so that an unchanged Service costs no write after a restart.
+    `ready`: the cloud has finished; until then the Service is asked about again, holding no worker.
+    """
+
+    service_uid: str
+    name: str
+    ingress: tuple[Ingress, ...] = ()
+    fingerprint: str = ""
+    ready: bool = True
+
+
+@runtime_checkable
+class LoadBalancers(Protocol):
+    """Load balancers for Services. Every method is idempotent and waits for nothing: a cloud that needs time answers
+    `ready=False` (ensure, update) or raises RetryAfter (delete)."""
+
+    async def list(self, cluster: str) -> Sequence[LoadBalancer]:
+        """All load balancers owned by `cluster`, in as few calls as the cloud allows; used once at start and for audits."""
+        ...
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """A stable text over everything that `ensure` would write for this wish. No I/O."""
+        ...
+
+    async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        """Raises NotFound when there is none of ours for this Service."""
+        ...
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        """Create or converge. Raises Conflict when the name or address belongs to another cluster or owner."""
+        ...
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        """Only the backends changed; NotFound when the load balancer is gone."""
+        ...
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        """Remove it and any partial leftovers; success when nothing of ours is left. RetryAfter while the cloud works."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`destination` (a pod CIDR) is reached through the instance. `id`: the cloud's handle, empty before creation.
+    `provider_id` is empty for a blackhole or a target that is no instance."""
+
+    destination: str
+    provider_id: str
+    id: str = ""
+    blackhole: bool = False
+
+
+@runtime_checkable
+class Routes(Protocol):
+    """Routes from pod CIDRs to instances."""
+
+    #: How many creates/deletes the cloud takes at a time.
+    concurrency: int
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        """All routes of the network, foreign ones included; the framework decides which are its own to change."""
+        ...
+
+    async def create(self, cluster: str, route: Route) -> None: ...
+
+    async def delete(self, cluster: str, route: Route) -> None:
+        """Success when it is gone, by whomever."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRef:
+    """A volume as a PersistentVolume names it: `driver` (CSI driver or in-tree plugin name) and the cloud's handle."""
+
+    driver: str
+    handle: str
+
+
+@runtime_checkable
+class Volumes(Protocol):
+    async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
+        """Topology labels for a PersistentVolume. Raises NotFound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds."""
+
+    calls_per_second: float = 20.0
+    burst: int = 40
+    concurrency: int = 20
+    deadline: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """What a provider is built from: the text of `--cloud-config` ("" without one) and where it came from, for messages."""
+
+    text: str = ""
+    source: str = "(no --cloud-config)"
+
+
+class Cloud:
+    """Base class of providers. The constructor takes a ProviderConfig, does no I/O, and raises ConfigError with *all* problems.
+
+    A subclass sets `name` and whichever capabilities it has, and overrides `start`/`close` when it holds connections.
+    """
+
+    name: ClassVar[str]
+    limits: Limits = Limits()
+
+    instances: Instances | None = None
+    load_balancers: LoadBalancers | None = None
+    routes: Routes | None = None
+    volumes: Volumes | None = None
+
+    def __init__(self, config: ProviderConfig) -> None:
+        self.config = config
+
+    @property
+    def has_cluster_id(self) -> bool:
+        """Whether things of several clusters in one project are told apart; else `--allow-untagged-cloud` is needed."""
+        return True
+
+    async def start(self) -> None:
+        """Open connections and prove the credentials with one cheap call. Raises Unauthorized, Transient or ConfigError."""
+
+    async def close(self) -> None:
+        """Release everything; called once, also after a failed start."""

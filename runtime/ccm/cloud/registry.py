@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finding providers: installing a package with an entry point in the group `ccm.providers` is the only step."""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+
+from .contract import Cloud, ProviderConfig
+from .errors import ConfigError
+
+GROUP = "ccm.providers"
+
+
+def names() -> list[str]:
+    """The names of all installed providers, sorted."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def load(name: str) -> type[Cloud]:
+    """The class of the provider `name`.
+
+    Raises ConfigError when it is unknown, installed twice, does not import, or is not a `Cloud`.
+    """
+    found = [point for point in entry_points(group=GROUP) if point.name == name]
+    if not found:
+        installed = ", ".join(names()) or "none"
+        raise ConfigError(
+            [
+                f"unknown cloud provider {name!r}: installed are {installed}. "
+                f"Install a package with an entry point {name!r} in the group {GROUP!r}, or correct --cloud-provider"
+            ]
+        )
+    if len({point.value for point in found}) > 1:
+        values = ", ".join(sorted(point.value for point in found))
+        raise ConfigError([f"cloud provider {name!r} is registered more than once ({values}): uninstall all but one"])
+    try:
+        cls = found[0].load()
+    except Exception as error:  # noqa: BLE001 - a foreign package may raise anything while it is imported
+        raise ConfigError(
+            [f"cloud provider {name!r} ({found[0].value}) does not import: {type(error).__name__}: {error}"]
+        ) from error
+    if not (isinstance(cls, type) and issubclass(cls, Cloud)):
+        raise ConfigError([f"cloud provider {name!r} ({found[0].value}) is not a subclass of ccm.cloud.Cloud"])
+    return cls
+
+
+def create(name: str, config: ProviderConfig) -> Cloud:
+    """Build the provider; ConfigError carries every problem of its configuration."""
+    return load(name)(config)
