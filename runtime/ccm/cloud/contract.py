@@ -14,7 +14,7 @@ What it expects: each method raises only `ccm.cloud.errors`; `NotFound` is raise
 from __future__ import annotations
 
 import enum
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -69,15 +69,25 @@ class Instance:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a listing. `next` asks for the page after it, None ends the listing.
+
+    `total`: how many instances the whole listing has, where the cloud tells; the framework then refuses a listing that
+    came out shorter.
+    """
+
+    instances: Sequence[Instance]
+    next: str | None = None
+    total: int | None = None
+
+
 @runtime_checkable
 class Instances(Protocol):
-    """Reading instances. `list_pages` is required; a cloud that cannot list yields from single reads of its own."""
+    """Reading instances."""
 
-    #: Instances in one page of `list_pages`, for the gateway's choice between one listing and single reads.
-    page_size: int
-
-    def list_pages(self) -> AsyncIterator[Sequence[Instance]]:
-        """All instances of the project, page by page; one cloud call a page.
+    async def list_page(self, token: str | None) -> Page:
+        """A page of all instances of the project, in one cloud call; `token` is None for the first, else `Page.next`.
 
         Must raise rather than end early: an incomplete listing that looks complete would look like deletions.
         """

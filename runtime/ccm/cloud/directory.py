@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers about instances, many for the price of one listing.
+
+A question says how fresh its answer must be: the read must have *begun* at or after `not_before` (monotonic seconds).
+A newer snapshot answers at once. Otherwise the question joins the batch that is being gathered; the batch is read by
+one listing, or by single reads where these cost fewer calls.
+
+Truth: "gone" (`NotFound`) is only ever the cloud's own answer in a complete read. A listing that fails, ends early or
+is suspiciously empty is `Transient`: unknown, never gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from prometheus_client import Counter
+
+from .contract import Instance, InstanceRef, Instances, Page
+from .errors import CloudError, Conflict, NotFound, Transient
+
+ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
+
+#: A batch is read when no further question came for IDLE seconds, at the latest MAX seconds after its first.
+IDLE, MAX = 0.1, 1.0
+#: Listings begin at least this many seconds apart for each page they have, so that a long burst of new nodes costs
+#: a listing a second in a small project and proportionally fewer in a large one.
+SPACING_PER_PAGE = 1.0
+
+
+class Call(Protocol):
+    """`Gateway.call`."""
+
+    async def __call__(self, operation: str, function: Callable[[], Awaitable[Any]]) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One complete listing. `began` is monotonic seconds."""
+
+    began: float
+    by_id: dict[str, Instance]
+    by_name: dict[str, list[Instance]]
+    pages: int
+
+    @classmethod
+    def of(cls, instances: Iterable[Instance], began: float, pages: int) -> Snapshot:
+        by_id: dict[str, Instance] = {}
+        by_name: dict[str, list[Instance]] = {}
+        for instance in instances:
+            by_id[instance.provider_id] = instance
+            by_name.setdefault(instance.name, []).append(instance)
+        return cls(began, by_id, by_name, pages)
+
+    def find(self, ref: InstanceRef) -> Instance:
+        """Raises NotFound, Conflict (several of that name), or Transient (an empty listing proves nothing)."""
+        if not self.by_id:
+            raise Transient("the cloud lists no instance at all, which is not believable while there are nodes")
+        if ref.provider_id:
+            try:
+                return self.by_id[ref.provider_id]
+            except KeyError:
+                raise NotFound(f"the cloud lists no instance {ref.provider_id}") from None
+        named = self.by_name.get(ref.node_name, [])
+        if len(named) > 1:
+            ids = ", ".join(sorted(instance.provider_id for instance in named))
+            raise Conflict(
+                f"{len(named)} instances are named {ref.node_name!r} ({ids}): give the Node a providerID or rename"
+            )
+        if not named:
+            raise NotFound(f"the cloud lists no instance named {ref.node_name!r}")
+        return named[0]
+
+
+@dataclass
+class _Batch:
+    """Questions that will be answered by the same read."""
+
+    first: float
+    latest: float
+    waiting: dict[InstanceRef, asyncio.Future[Instance]] = field(default_factory=dict)
+
+
+class InstanceDirectory:
+    """The instances of one cloud, as of as late as each question needs."""
+
+    def __init__(self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._instances = instances
+        self._call = call
+        self._clock = clock
+        self._snapshot: Snapshot | None = None
+        self._batch: _Batch | None = None
+        self._reads: set[asyncio.Task[None]] = set()
+        self._last_listing = -math.inf
+        self._expected_at = -math.inf
+
+    def owns(self, provider_id: str) -> bool:
+        """Whether the providerID is one of this provider's."""
+        return self._instances.owns(provider_id)
+
+    def expect(self) -> None:
+        """More questions are on their way (a new node was just seen): let the batch wait for them."""
+        self._expected_at = self._clock()
+
+    async def lookup(self, ref: InstanceRef, *, not_before: float) -> Instance:
+        """The instance behind a Node, from a read that began at or after `not_before` (monotonic seconds).
+
+        Raises NotFound only when such a read was complete and did not contain it; any other CloudError means unknown.
+        """
+        if self._snapshot is not None and self._snapshot.began >= not_before:
+            ANSWERS.labels("snapshot").inc()
+            return self._snapshot.find(ref)
+        now = self._clock()
+        if self._batch is None:
+            self._batch = _Batch(first=now, latest=now)
+            task = asyncio.create_task(self._gather(self._batch), name="instances: gather and read")
+            self._reads.add(task)
+            task.add_done_callback(self._reads.discard)
+        self._batch.latest = now
+        future = self._batch.waiting.get(ref)
+        if future is None:
+            future = self._batch.waiting[ref] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(future)
+
+    async def list(self, *, not_before: float) -> Snapshot:
+        """A whole listing that began at or after `not_before`; for passes over all nodes."""
+        if self._snapshot is None or self._snapshot.began < not_before:
+            await self._list()
+        assert self._snapshot is not None
+        return self._snapshot
+
+    async def close(self) -> None:
+        """End the reads that are under way."""
+        for task in list(self._reads):
+            task.cancel()
+        await asyncio.gather(*self._reads, return_exceptions=True)
+
+    async def _gather(self, batch: _Batch) -> None:
+        """Wait until the batch is worth reading, close it to new questions, read, answer."""
+        while (wait := self._until_due(batch)) > 0:
+            await asyncio.sleep(wait)
+        self._batch = None
+        questions = batch.waiting
+        try:
+            if self._single_reads_cost_less(len(questions)):
+                await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
+                return
+            snapshot = await self._list()
+            for ref, future in questions.items():
+                ANSWERS.labels("listing").inc()
+                _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
+        except CloudError as error:
+            for future in questions.values():
+                if not future.done():
+                    future.set_exception(error)
+        finally:
+            for future in questions.values():
+                if not future.done():
+                    future.cancel()
+                elif not future.cancelled():
+                    future.exception()  # every asker may have been cancelled: not an unretrieved exception
+
+    def _until_due(self, batch: _Batch) -> float:
+        """Seconds until the batch shall be read."""
+        quiet_since = max(batch.latest, self._expected_at)
+        due = min(quiet_since + IDLE, batch.first + MAX)
+        if not self._single_reads_cost_less(len(batch.waiting)):
+            pages = self._snapshot.pages if self._snapshot else 1
+            due = max(due, self._last_listing + SPACING_PER_PAGE * pages)
+        return due - self._clock()
+
+    def _single_reads_cost_less(self, questions: int) -> bool:
+        """A listing costs its pages; before the first one, assume one page but do not list a project for one question."""
+        pages = self._snapshot.pages if self._snapshot else 1
+        return questions <= pages if questions == 1 else questions < pages
+
+    async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
+        ANSWERS.labels("get").inc()
+        try:
+            instance = await self._call("instances.get", lambda: self._instances.get(ref))
+        except CloudError as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(instance)
+
+    async def _list(self) -> Snapshot:
+        """Read all pages; each is one call through the gateway."""
+        began = self._last_listing = self._clock()
+        found: list[Instance] = []
+        pages, token, total = 0, None, None
+        while pages == 0 or token is not None:
+            asked: str | None = token
+            page: Page = await self._call("instances.list", lambda asked=asked: self._instances.list_page(asked))  # type: ignore[misc]
+            if page.next is not None and page.next == asked:
+                raise Transient(f"instances.list: the cloud answers page {asked!r} with itself as the next page")
+            pages, token = pages + 1, page.next
+            total = page.total if page.total is not None else total
+            found.extend(page.instances)
+        snapshot = Snapshot.of(found, began, pages)
+        if total is not None and len(snapshot.by_id) < total:
+            raise Transient(
+                f"instances.list: {len(snapshot.by_id)} of {total} instances came: the listing is incomplete"
+            )
+        self._snapshot = snapshot
+        return snapshot
+
+
+def _settle(future: asyncio.Future[Instance], find: Callable[[], Instance]) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(find())
+    except CloudError as error:
+        future.set_exception(error)
