@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Go-style durations ("1m30s"), as upstream's flags take them."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+
+
+def parse(text: str) -> float:
+    """Seconds. Raises ValueError for anything that Go's time.ParseDuration would refuse."""
+    if text in ("0", "+0", "-0"):
+        return 0.0
+    total, end = 0.0, 0
+    for match in _PART.finditer(text):
+        if match.start() != end:
+            break
+        total += float(match[1]) * _UNITS[match[2]]
+        end = match.end()
+    if not text or end != len(text):
+        raise ValueError(f"{text!r} is not a duration such as 10s, 5m or 1h30m")
+    return total

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `ccm` command. Without a subcommand it is a cloud-controller-manager: upstream's arguments work as they are."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 cannot do its work, 2 unusable command line."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args[:1] == ["sim"]:
+        from ccm import simcloud
+
+        return simcloud.main(args[1:])
+    from ccm.app import logs, options
+    from ccm.app import main as app
+
+    try:
+        parsed = options.parse(args)
+    except options.OptionsError as error:
+        for problem in error.problems:
+            print(f"ccm: {problem}", file=sys.stderr)
+        print("ccm: see ccm --help", file=sys.stderr)
+        return 2
+    logs.configure(parsed.logging_format, parsed.v)
+    return app.start(parsed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

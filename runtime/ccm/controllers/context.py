@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every controller is given, and the shape they share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from prometheus_client import Gauge
+
+from ccm.cloud.gateway import Gateway
+from ccm.engine.client import KubeClient
+from ccm.engine.events import EventRecorder
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, Service
+
+RUNNING = Gauge(
+    "running_managed_controllers",
+    "Controllers that run in this process (upstream's name and labels).",
+    ["name", "manager"],
+)
+
+
+@dataclass(frozen=True)
+class Context:
+    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds."""
+
+    client: KubeClient
+    gateway: Gateway
+    nodes: Informer[Node]
+    services: Informer[Service]
+    recorder: Callable[[str], EventRecorder]
+    cluster_name: str
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class Controller(Protocol):
+    """A control loop. It is constructed when its process becomes the leader and runs until it is cancelled."""
+
+    #: Canonical name, as in `--controllers`.
+    name: ClassVar[str]
+
+    async def run(self) -> None: ...

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of the cloud and which Nodes serve it: pure decisions, no I/O.
+
+Rules and IDs: reference "Upstream cloud-controller-manager", sections 4.2-4.6 (S1-S159).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ccm.cloud import Address, AddressType, Backend, Ingress, LoadBalancerSpec, Port
+from ccm.engine.objects import IngressEntry, Node, Service
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
+SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
+_ADDRESS_TYPES = {kind.value for kind in AddressType}
+_FALSE = {"0", "f", "F", "false", "False", "FALSE"}
+
+
+class ServiceRuleError(Exception):
+    """The Service asks for something that cannot be understood; the message names the field and the value."""
+
+
+def wants_load_balancer(service: Service) -> bool:
+    """Type LoadBalancer and no class: any class, even one naming this controller, means hands off."""
+    return service.spec.type == "LoadBalancer" and not service.spec.load_balancer_class
+
+
+def needs_cleanup(service: Service) -> bool:
+    """It has our finalizer and is going, or no longer wants a load balancer (S43-S46)."""
+    return FINALIZER in service.metadata.finalizers and (
+        service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
+    )
+
+
+def concerns_us(service: Service) -> bool:
+    return wants_load_balancer(service) or needs_cleanup(service)
+
+
+def needs_update(old: Service, new: Service) -> bool:
+    """Whether a change of a Service is worth a look (S48-S62).
+
+    Labels, selector, status and internalTrafficPolicy are not.
+    """
+    if concerns_us(old) != concerns_us(new) or needs_cleanup(new):
+        return True
+    return concerns_us(new) and _watched(old) != _watched(new)
+
+
+def _watched(service: Service) -> tuple[Any, ...]:
+    spec = service.spec
+    return (
+        service.metadata.uid,
+        service.metadata.annotations,
+        spec.type,
+        spec.load_balancer_class,
+        spec.load_balancer_source_ranges,
+        [(p.name, p.protocol, p.port, p.node_port, p.target_port, p.app_protocol) for p in spec.ports],
+        spec.session_affinity,
+        spec.session_affinity_config,
+        spec.load_balancer_ip,
+        spec.external_ips,
+        spec.external_traffic_policy,
+        spec.health_check_node_port,
+        len(spec.ip_families),
+    )
+
+
+def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
+    """The Service's wish in the contract's terms. Raises ServiceRuleError."""
+    spec = service.spec
+    affinity = (spec.session_affinity_config or {}).get("clientIP") or {}
+    return LoadBalancerSpec(
+        cluster=cluster,
+        uid=service.metadata.uid,
+        namespace=service.metadata.namespace,
+        name=service.metadata.name,
+        ports=tuple(
+            Port(
+                name=port.name,
+                protocol=port.protocol or "TCP",
+                port=port.port,
+                node_port=port.node_port,
+                app_protocol=port.app_protocol,
+            )
+            for port in spec.ports
+        ),
+        annotations=dict(service.metadata.annotations),
+        ip_families=tuple(spec.ip_families) or ("IPv4",),
+        source_ranges=source_ranges(service),
+        load_balancer_ip=spec.load_balancer_ip,
+        session_affinity=spec.session_affinity or "None",
+        session_affinity_timeout=affinity.get("timeoutSeconds"),
+        external_traffic_policy=spec.external_traffic_policy or "Cluster",
+        health_check_node_port=spec.health_check_node_port or 0,
+    )
+
+
+def source_ranges(service: Service) -> tuple[str, ...]:
+    """CIDRs that may connect, normalised and without doubles; () for everybody (S132-S136).
+
+    The spec's field wins over the annotation.
+    """
+    if service.spec.load_balancer_source_ranges:
+        texts, where = list(service.spec.load_balancer_source_ranges), "spec.loadBalancerSourceRanges"
+    else:
+        where = f"annotation {SOURCE_RANGES_ANNOTATION}"
+        annotation = service.metadata.annotations.get(SOURCE_RANGES_ANNOTATION, "").strip()
+        texts = annotation.split(",") if annotation else []
+    networks: dict[str, None] = {}
+    for text in texts:
+        address, slash, _ = text.strip().partition("/")
+        try:
+            if not slash:
+                raise ValueError("no prefix length")
+            networks[str(ipaddress.ip_network(text.strip(), strict=False))] = None
+        except ValueError as error:
+            raise ServiceRuleError(f"{where}: {text!r} is not a CIDR such as 10.0.0.0/8 ({error or address})") from None
+    return () if set(networks) == {"0.0.0.0/0"} else tuple(networks)
+
+
+def is_backend(node: Node, owns: Callable[[str], bool]) -> bool:
+    """Whether load balancers shall send to this Node.
+
+    As upstream (4.4): not going, not excluded by label, not about to be removed by the autoscaler; readiness is left to
+    the cloud's health checks. Beyond upstream (W15, W18): only Nodes with a providerID of ours, so that a joining Node
+    causes one update, when it can be used, instead of two.
+    """
+    if node.metadata.deletion_timestamp is not None or not owns(node.spec.provider_id):
+        return False
+    excluded = node.metadata.labels.get(EXCLUDE_LABEL)
+    if excluded is not None and excluded not in _FALSE:
+        return False
+    return all(taint.key != AUTOSCALER_TAINT for taint in node.spec.taints)
+
+
+def backends(nodes: Iterable[Node], owns: Callable[[str], bool]) -> tuple[Backend, ...]:
+    """All Nodes that serve load balancers, by name."""
+    chosen = sorted((node for node in nodes if is_backend(node, owns)), key=lambda node: node.metadata.name)
+    return tuple(
+        Backend(
+            node.metadata.name,
+            node.spec.provider_id,
+            tuple(
+                Address(AddressType(address.type), address.address)
+                for address in node.status.addresses
+                if address.type in _ADDRESS_TYPES
+            ),
+        )
+        for node in chosen
+    )
+
+
+def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
+    """`status.loadBalancer.ingress` as it goes to the API server, with ipMode spelt out where that defaults it."""
+    entries = []
+    for one in ingress:
+        entry: dict[str, Any] = {}
+        if one.ip:
+            entry |= {"ip": one.ip, "ipMode": one.ip_mode or "VIP"}
+        if one.hostname:
+            entry["hostname"] = one.hostname
+        if one.ports:
+            entry["ports"] = [
+                {"port": p.port, "protocol": p.protocol, **({"error": p.error} if p.error else {})} for p in one.ports
+            ]
+        entries.append(entry)
+    return entries
+
+
+def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
+    """Whether the status says already what `ingress_wire` gave (W20: a missing ipMode means VIP)."""
+    present = []
+    for entry in current:
+        wire: dict[str, Any] = {}
+        if entry.ip:
+            wire |= {"ip": entry.ip, "ipMode": entry.ip_mode or "VIP"}
+        if entry.hostname:
+            wire["hostname"] = entry.hostname
+        if entry.ports:
+            wire["ports"] = list(entry.ports)
+        present.append(wire)
+    return present == list(wanted)
