@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cache of one kind of object that follows the API server: LIST, then WATCH, for as long as it runs.
+
+What it promises, against the faults that other implementations fall to: after any gap the handlers hear of everything
+that came, changed or *went* meanwhile; no failure makes it spin; a connection that died silently is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+
+from . import metrics
+from .client import KubeClient
+from .clock import SYSTEM_CLOCK, Clock
+from .errors import ApiError, GoneError, from_status
+from .objects import KubeObject, PartialObject, Status, WatchEvent, decoder, object_key
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=KubeObject)
+
+#: Seconds of silence after which a watch counts as dead. The API server sends a bookmark every minute or so.
+READ_TIMEOUT = 90.0
+#: How long the API server shall keep one watch open, in seconds; random in between, so that not all end together.
+WATCH_SECONDS = (300, 600)
+#: First and longest pause before the next connection, in seconds.
+BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
+#: A watch that stood this long, in seconds, was healthy: the next pause is the first one again.
+HEALTHY_AFTER = 5.0
+
+Handler = Callable[[T | None, T | None], None]
+
+
+class Informer(Generic[T]):
+    """The objects under `path`, by key ("namespace/name", or "name" for what is cluster-scoped).
+
+    Handlers get `(None, new)` for an added, `(old, new)` for a changed, `(old, None)` for a deleted object, in the
+    order of the stream, when the cache already shows the new state. An object re-created under its name with another
+    UID is a deletion and an addition, also when both happened while the watch was down.
+
+    `params` narrow the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says in words why it is
+    not in touch with the API server, "" when it is.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        path: str,
+        type: type[T],
+        *,
+        name: str,
+        key: Callable[[T], str] = object_key,
+        clock: Clock = SYSTEM_CLOCK,
+        params: Mapping[str, str] | None = None,
+        read_timeout: float = READ_TIMEOUT,
+        page: int = 500,
+    ) -> None:
+        self.name = name
+        self.synced = False
+        self.last_contact = -math.inf
+        self.last_error = ""
+        self._client, self._path, self._type, self._key, self._clock = client, path, type, key, clock
+        self._params = dict(params or {})
+        self._read_timeout, self._page = read_timeout, page
+        self._store: dict[str, T] = {}
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+        self._resource_version = ""
+        self._backoff = BACKOFF_FIRST
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Call `handler` for every change; what is in the cache already is added at once. Must not block."""
+        self._handlers.append(handler)
+        for obj in list(self._store.values()):
+            self._call(handler, None, obj)
+
+    def get(self, key: str) -> T | None:
+        return self._store.get(key)
+
+    def items(self) -> Iterable[T]:
+        """All objects as they are now; safe to iterate while the cache moves on."""
+        return list(self._store.values())
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    async def wait_synced(self) -> None:
+        """Return when the first list is in the cache and the handlers have heard of it."""
+        await self._synced.wait()
+
+    async def run(self) -> None:
+        """Follow the API server until cancelled. No error of the server or the network ends it."""
+        while True:
+            started = self._clock.monotonic()
+            reason = "eof"
+            try:
+                if not self._resource_version:
+                    await self._relist()
+                started = self._clock.monotonic()
+                await self._watch()
+            except GoneError as error:
+                reason = "gone"
+                logger.info("%s: the watch fell too far behind, listing again: %s", self.name, error)
+                self._resource_version = ""
+            except ApiError as error:
+                reason = error.reason or str(error.status)
+                self._lost(str(error))
+            except msgspec.MsgspecError as error:
+                reason = "undecodable"
+                self._lost(f"{self._path}: an object is not what was expected: {error}")
+                self._resource_version = ""
+            metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
+            await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER)
+
+    async def _pause(self, *, healthy: bool) -> None:
+        """Wait before *every* new connection: a server that ends each watch at once must not make us spin."""
+        if healthy:
+            self._backoff = BACKOFF_FIRST
+        await self._clock.sleep(self._backoff * random.uniform(1.0, 1.5))
+        self._backoff = min(self._backoff * 2, BACKOFF_MAX)
+
+    def _lost(self, why: str) -> None:
+        if why != self.last_error:
+            logger.warning("%s: lost touch with the API server, trying again: %s", self.name, why)
+        self.last_error = why
+
+    def _in_touch(self) -> None:
+        self.last_contact = self._clock.monotonic()
+        if self.last_error:
+            logger.info("%s: in touch with the API server again", self.name)
+            self.last_error = ""
+
+    async def _relist(self) -> None:
+        items, version = await self._client.list(self._path, self._type, page=self._page, params=self._params)
+        self._replace(items)
+        self._resource_version = version
+        self._in_touch()
+        if not self.synced:
+            self.synced = True
+            self._synced.set()
+
+    def _replace(self, items: list[T]) -> None:
+        """Make the cache equal to `items`; handlers hear of the differences, deletions first."""
+        before, self._store = self._store, {self._key(obj): obj for obj in items}
+        for key, old in before.items():
+            if key not in self._store:
+                self._notify(old, None)
+        for key, new in self._store.items():
+            old_or_none = before.get(key)
+            if old_or_none is None or old_or_none.metadata.resource_version != new.metadata.resource_version:
+                self._notify(old_or_none, new)
+
+    async def _watch(self) -> None:
+        """One watch, from the last resourceVersion seen to its end."""
+        params = {
+            **self._params,
+            "resourceVersion": self._resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
+        }
+        decode = decoder(WatchEvent).decode
+        async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
+            async for line in lines:
+                self._apply(decode(line))
+                self._in_touch()
+
+    def _apply(self, event: WatchEvent) -> None:
+        match event.type:
+            case "ADDED" | "MODIFIED":
+                obj = decoder(self._type).decode(event.object)
+                key = self._key(obj)
+                old = self._store.get(key)
+                self._store[key] = obj
+                self._resource_version = obj.metadata.resource_version
+                self._notify(old, obj)
+            case "DELETED":
+                obj = decoder(self._type).decode(event.object)
+                known = self._store.pop(self._key(obj), None)
+                self._resource_version = obj.metadata.resource_version
+                if known is not None:
+                    self._notify(obj, None)
+            case "BOOKMARK":
+                self._resource_version = decoder(PartialObject).decode(event.object).metadata.resource_version
+            case "ERROR":
+                raise from_status(decoder(Status).decode(event.object), f"WATCH {self._path}")
+            case other:
+                logger.warning("%s: the watch sent an event of the unknown type %r, ignored", self.name, other)
+
+    def _notify(self, old: T | None, new: T | None) -> None:
+        if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
+            self._notify(old, None)
+            old = None
+        for handler in self._handlers:
+            self._call(handler, old, new)
+
+    def _call(self, handler: Handler[T], old: T | None, new: T | None) -> None:
+        try:
+            handler(old, new)
+        except Exception:
+            obj = new if new is not None else old
+            logger.exception("%s: a handler failed for %s", self.name, self._key(obj) if obj is not None else "nothing")

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of the engine: names, labels and buckets of Kubernetes' Go components, so that dashboards carry over.
+
+Source: k8s.io/component-base `metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. All live in
+prometheus_client's default registry, as do those of the other layers.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+#: Upstream: ExponentialBuckets(10e-9, 10, 10), seconds.
+_QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 2))
+
+_REST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
+
+REST_REQUESTS = Counter(
+    "rest_client_requests", "Requests to the API server, by status code, method and host.", ["code", "method", "host"]
+)
+REST_DURATION = Histogram(
+    "rest_client_request_duration_seconds",
+    "How long the API server took to answer, without our own rate limit.",
+    ["verb", "host"],
+    buckets=_REST_BUCKETS,
+)
+REST_LIMITER = Histogram(
+    "rest_client_rate_limiter_duration_seconds",
+    "How long requests waited for our own rate limit (--kube-api-qps, --kube-api-burst).",
+    ["verb", "host"],
+    buckets=_REST_BUCKETS,
+)
+REST_RETRIES = Counter(
+    "rest_client_request_retries",
+    "Requests that were sent again, by the code that caused it.",
+    ["code", "verb", "host"],
+)
+
+LEADER = Gauge(
+    "leader_election_master_status", "1 while this process holds the Lease of that name, otherwise 0.", ["name"]
+)
+
+WATCH_RESTARTS = Counter(
+    "ccm_watch_restarts", "Watches that ended and were begun again, by what ended them.", ["name", "reason"]
+)
+EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by why.", ["reason"])
+
+
+class QueueMetrics:
+    """The `workqueue_*` families; one instance serves all queues of a registry, told apart by the label `name`."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        label = ["name"]
+        self.depth = Gauge("workqueue_depth", "Keys that wait for a worker.", label, registry=registry)
+        self.adds = Counter(
+            "workqueue_adds", "Keys added, without those that waited already.", label, registry=registry
+        )
+        self.queue_duration = Histogram(
+            "workqueue_queue_duration_seconds",
+            "How long a key waited for a worker.",
+            label,
+            buckets=_QUEUE_BUCKETS,
+            registry=registry,
+        )
+        self.work_duration = Histogram(
+            "workqueue_work_duration_seconds",
+            "How long a worker took for a key.",
+            label,
+            buckets=_QUEUE_BUCKETS,
+            registry=registry,
+        )
+        self.unfinished = Gauge(
+            "workqueue_unfinished_work_seconds",
+            "Sum of the ages of the work in progress; grows without end when workers are stuck.",
+            label,
+            registry=registry,
+        )
+        self.longest = Gauge(
+            "workqueue_longest_running_processor_seconds",
+            "Age of the oldest work in progress.",
+            label,
+            registry=registry,
+        )
+        self.retries = Counter("workqueue_retries", "Keys added with a delay.", label, registry=registry)
+
+
+QUEUES = QueueMetrics()

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of Kubernetes objects that controllers read.
+
+Partial, read-only truth: fields that nobody reads are dropped while decoding (4.9 KiB a Node instead of 67). An object
+of these types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`).
+Times stay RFC 3339 text as the API server wrote them.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+
+import msgspec
+from msgspec import field
+
+T = TypeVar("T")
+
+
+class ObjectMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+
+
+@runtime_checkable
+class KubeObject(Protocol):
+    """Anything with metadata."""
+
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+class PartialObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """Any object, as its metadata alone."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ObjectRef(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """What an Event is about."""
+
+    api_version: str
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+
+
+class Taint(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    key: str
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    provider_id: str = field(default="", name="providerID")
+    pod_cidr: str = field(default="", name="podCIDR")
+    pod_cidrs: list[str] = field(default_factory=list, name="podCIDRs")
+    taints: list[Taint] = []
+    unschedulable: bool = False
+
+
+class NodeAddress(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    type: str
+    address: str
+
+
+class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class NodeStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    addresses: list[NodeAddress] = []
+    conditions: list[NodeCondition] = []
+
+
+class Node(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class ServicePort(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    name: str = ""
+    protocol: str = "TCP"
+    port: int = 0
+    target_port: int | str | None = None
+    node_port: int = 0
+    app_protocol: str | None = None
+
+
+class ServiceSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    type: str = "ClusterIP"
+    ports: list[ServicePort] = []
+    cluster_ip: str = field(default="", name="clusterIP")
+    load_balancer_class: str | None = None
+    load_balancer_ip: str = field(default="", name="loadBalancerIP")
+    load_balancer_source_ranges: list[str] = []
+    external_ips: list[str] = field(default_factory=list, name="externalIPs")
+    session_affinity: str = "None"
+    session_affinity_config: dict[str, Any] | None = None
+    external_traffic_policy: str = ""
+    internal_traffic_policy: str = ""
+    health_check_node_port: int = 0
+    ip_families: list[str] = []
+    ip_family_policy: str = ""
+    allocate_load_balancer_node_ports: bool | None = None
+    publish_not_ready_addresses: bool = False
+
+
+class IngressPortStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    port: int
+    protocol: str = "TCP"
+    error: str | None = None
+
+
+class IngressEntry(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    ip: str = ""
+    hostname: str = ""
+    ip_mode: str | None = None
+    ports: list[IngressPortStatus] = []
+
+
+class LoadBalancerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    ingress: list[IngressEntry] = []
+
+
+class ServiceStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    load_balancer: LoadBalancerStatus = LoadBalancerStatus()
+
+
+class Service(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus = ServiceStatus()
+
+
+class LeaseSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ListMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = field(default="", name="continue")
+
+
+class ListOf(msgspec.Struct, Generic[T], gc=False, frozen=True, rename="camel"):
+    """A page of a LIST. The API machinery writes an empty list as `null` in places."""
+
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class StatusDetails(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """meta/v1 Status: the API server's way of saying no."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: StatusDetails | None = None
+
+
+class WatchEvent(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """One line of a watch; `object` is decoded once `type` has told what it is."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_decoders: dict[object, msgspec.json.Decoder[Any]] = {}
+
+
+def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
+    """One decoder a type for the life of the process: building it costs far more than using it."""
+    found = _decoders.get(type_)
+    if found is None:
+        found = _decoders[type_] = msgspec.json.Decoder(type_)
+    return found
+
+
+def list_decoder(type_: type[T]) -> msgspec.json.Decoder[ListOf[T]]:
+    """As `decoder`, for a LIST of such objects."""
+    return decoder(ListOf[type_])  # type: ignore[valid-type]
+
+
+def object_key(obj: KubeObject) -> str:
+    """`namespace/name`, or `name` for what is cluster-scoped (client-go: MetaNamespaceKeyFunc)."""
+    meta = obj.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """(namespace, name) of a key; the namespace of a cluster-scoped key is ""."""
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """An aware time from RFC 3339 text (metav1.Time or MicroTime). Raises ValueError."""
+    return datetime.datetime.fromisoformat(text)

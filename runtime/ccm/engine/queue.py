@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A work queue as client-go has it, native to asyncio: what is queued is a key, never an object or a change.
+
+A key waits at most once; a key that is added while it is being worked on runs again afterwards, never beside itself.
+So a worker may read the newest state from the cache, and may assume that it is alone on that object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from . import metrics
+from .clock import SYSTEM_CLOCK, Clock, Timer
+from .errors import ApiError
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Requeue(Exception):
+    """Raised by a worker: nothing is wrong, run this key again in `after` seconds. Its failure count is left alone."""
+
+    def __init__(self, after: float) -> None:
+        super().__init__(f"again in {after:g} s")
+        self.after = after
+
+
+class WorkQueue(Generic[K]):
+    """Keys to be worked on. `name` is the label of the `workqueue_*` metrics. Times are seconds.
+
+    After its n-th failure in a row a key waits `base_delay * 2**(n-1)`, at most `max_delay`, less up to a quarter at
+    random, so that keys that failed together do not return together.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_delay: float = 0.005,
+        max_delay: float = 1000.0,
+        clock: Clock = SYSTEM_CLOCK,
+        metrics: metrics.QueueMetrics | None = None,
+    ) -> None:
+        self.name = name
+        self._base, self._max, self._clock = base_delay, max_delay, clock
+        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._added_at: dict[K, float] = {}  # keys that want to run, in the order in which they came
+        self._running: dict[K, float] = {}
+        self._failures: dict[K, int] = {}
+        self._timers: dict[K, tuple[float, Timer]] = {}
+        self._measure(metrics)
+
+    def _measure(self, found: metrics.QueueMetrics | None) -> None:
+        families = found or metrics.QUEUES
+        self._adds = families.adds.labels(self.name)
+        self._retries = families.retries.labels(self.name)
+        self._queue_duration = families.queue_duration.labels(self.name)
+        self._work_duration = families.work_duration.labels(self.name)
+        families.depth.labels(self.name).set_function(lambda: float(self.depth))
+        families.unfinished.labels(self.name).set_function(lambda: sum(self._running_ages()))
+        families.longest.labels(self.name).set_function(lambda: max(self._running_ages(), default=0.0))
+
+    def _running_ages(self) -> list[float]:
+        now = self._clock.monotonic()
+        return [now - started for started in list(self._running.values())]
+
+    @property
+    def depth(self) -> int:
+        """How many keys wait for a worker; delayed ones and those being worked on are not counted."""
+        return self._ready.qsize()
+
+    @property
+    def oldest_age(self) -> float:
+        """For how long the oldest key has been wanting to run; 0 when none does."""
+        oldest = next(iter(self._added_at.values()), None)
+        return 0.0 if oldest is None else self._clock.monotonic() - oldest
+
+    def add(self, key: K) -> None:
+        """Run `key` as soon as a worker is free. Nothing happens when it waits already."""
+        if key in self._added_at:
+            return
+        self._adds.inc()
+        self._added_at[key] = self._clock.monotonic()
+        if key not in self._running:
+            self._ready.put_nowait(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add `key` in `seconds`. Of several pending delays for a key the shortest counts."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        self._retries.inc()
+        due = self._clock.monotonic() + seconds
+        pending = self._timers.get(key)
+        if pending is not None:
+            if pending[0] <= due:
+                return
+            pending[1].cancel()
+        self._timers[key] = (due, self._clock.call_later(seconds, lambda: self._due(key)))
+
+    def _due(self, key: K) -> None:
+        del self._timers[key]
+        self.add(key)
+
+    def retry(self, key: K) -> float:
+        """Count a failure of `key` and add it after its back-off, which is returned."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        # 2**1000 seconds is beyond any max_delay, and beyond what a float can hold
+        delay = min(self._base * 2.0 ** min(failures - 1, 1000), self._max) * random.uniform(0.75, 1.0)
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """The key is well: its next failure counts as the first."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: K) -> int:
+        """Failures in a row so far."""
+        return self._failures.get(key, 0)
+
+    async def run_workers(
+        self,
+        n: int,
+        process: Callable[[K], Awaitable[None]],
+        *,
+        on_error: Callable[[K, Exception], None] | None = None,
+    ) -> None:
+        """Work with `n` workers until cancelled; cancelling cancels what is being processed.
+
+        `process` returning: the key is forgotten. Raising Requeue: run again after that time. Raising anything else:
+        retry with back-off, after `on_error`, which replaces the logging. Raises ValueError when `n` is below 1.
+        """
+        if n < 1:
+            raise ValueError(f"queue {self.name}: {n} workers would never do anything, at least 1 is needed")
+        async with asyncio.TaskGroup() as group:
+            for number in range(n):
+                group.create_task(self._work(process, on_error or self._log), name=f"{self.name}-worker-{number}")
+
+    async def _work(self, process: Callable[[K], Awaitable[None]], on_error: Callable[[K, Exception], None]) -> None:
+        while True:
+            key = await self._ready.get()
+            started = self._running[key] = self._clock.monotonic()
+            self._queue_duration.observe(started - self._added_at.pop(key))
+            try:
+                await self._process(key, process, on_error)
+            finally:
+                del self._running[key]
+                self._work_duration.observe(self._clock.monotonic() - started)
+                if key in self._added_at:  # added again meanwhile
+                    self._ready.put_nowait(key)
+
+    async def _process(
+        self, key: K, process: Callable[[K], Awaitable[None]], on_error: Callable[[K, Exception], None]
+    ) -> None:
+        try:
+            await process(key)
+            self.forget(key)
+            return
+        except Requeue as later:
+            self.add_after(key, later.after)
+            return
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Something inside was cancelled, not this worker: it would else be lost without a word.
+            error: Exception = RuntimeError("a task that the work waited for was cancelled")
+        except Exception as raised:
+            error = raised
+        try:
+            on_error(key, error)
+        except Exception:
+            logger.exception("%s: the error handler failed for %s", self.name, key)
+        self.retry(key)
+
+    def _log(self, key: K, error: Exception) -> None:
+        if isinstance(error, ApiError):
+            logger.warning("%s: %s: %s", self.name, key, error)
+        else:
+            logger.error("%s: %s failed", self.name, key, exc_info=error)
