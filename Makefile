@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make demo` and `make test` are all that a fresh machine needs; both install what they lack.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+KUBERNETES_VERSION ?= v1.36.3
+VENV := build/venv
+BIN := $(CURDIR)/$(VENV)/bin
+BED := PYTHONPATH=tests/bed python3 -m bed
+export PATH := $(BIN):$(PATH)
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help
+help: ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+.PHONY: demo
+demo: prerequisites setup images ## a live cluster goes external: raise it, migrate it, show it
+	@$(BIN)/python tests/bed/demo.py
+
+.PHONY: demo-down
+demo-down: ## remove everything that make demo made (the cache stays)
+	@$(BED) down --name demo
+
+.PHONY: test
+test: prerequisites setup lint unit images integration molecule ## everything that must pass before a change lands
+
+.PHONY: test-all
+test-all: test ## every scenario (today the same as make test)
+
+.PHONY: prerequisites
+prerequisites:
+	@$(BED) prerequisites
+
+.PHONY: setup
+setup: $(VENV)/.installed ## the Python environment in build/venv
+
+$(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml
+	@tests/bed/setup-venv $(VENV)
+	@touch $@
+
+.PHONY: binaries
+binaries: ## etcd and the Kubernetes binaries: found, cached, downloaded, or built
+	@$(BED) binaries --version $(KUBERNETES_VERSION)
+
+.PHONY: images
+images: binaries ## the container images of the test bed, and the runtime's
+	@$(BED) images --version $(KUBERNETES_VERSION)
+
+.PHONY: image
+image: ## the runtime's image and its archive for nodes without a registry
+	@$(BED) images --only runtime
+
+.PHONY: lint
+lint: setup ## ruff, mypy, import layers, ansible-lint
+	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
+	@ruff check --config runtime/pyproject.toml tests
+	@ansible-lint --offline -q
+
+.PHONY: unit
+unit: setup ## pure logic, in seconds
+	@pytest -q tests/unit tests/bed/tests
+
+.PHONY: integration
+integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
+	@pytest -q tests/integration
+
+.PHONY: molecule
+molecule: setup images ## the collection on a real cluster
+	@molecule test --scenario-name default
+
+.PHONY: collection
+collection: setup ## build/outoftree-ccm-*.tar.gz, for ansible-galaxy collection install
+	@ansible-galaxy collection build --force --output-path build .
