@@ -52,7 +52,7 @@ class FileText:
         self._read_at = 0.0
 
     def get(self) -> str:
-        """The present text, stripped; the last one while the file is briefly missing. Raises OSError if there is none."""
+        """The present text, stripped; the last one while the file is briefly missing. Raises OSError without one."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:

@@ -64,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class RateLimit:
-    """`qps` requests a second, `burst` at once; a qps of 0 or less means no limit: the API server has its own fairness."""
+    """`qps` requests a second, `burst` at once; a qps of 0 or less means no limit (the server has its own fairness)."""
 
     def __init__(self, qps: float = 0.0, burst: int = 0, clock: Clock = SYSTEM_CLOCK) -> None:
         self.qps, self.burst, self._clock = qps, max(1, burst), clock

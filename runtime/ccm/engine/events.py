@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes Events: what `kubectl describe` shows below an object.
+
+Events are told, not relied upon: recording one never blocks and never fails, and under load they are dropped and
+counted rather than kept. The same event again raises the count of the first one instead of making another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import os
+import random
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
+
+from . import metrics
+from .client import KubeClient
+from .clock import SYSTEM_CLOCK, Clock
+from .errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError, UnavailableError
+from .objects import Node, ObjectRef, Service
+
+logger = logging.getLogger(__name__)
+
+#: Within this time of the last one the same event is counted, not repeated, in seconds (client-go: 10 min).
+SAME_WITHIN = 600.0
+#: Events about one object: so many at once, then one per this many seconds (client-go: 25, 300 s).
+BURST, REFILL = 25, 300.0
+#: How many different events may wait to be sent, and how many are remembered.
+QUEUE, REMEMBERED = 1000, 4096
+#: How often an event is tried while the API server does not answer.
+ATTEMPTS = 5
+MESSAGE_LIMIT = 1024
+
+_Key = tuple[ObjectRef, str, str, str]
+
+
+@dataclass
+class _Series:
+    """One Event object: how often it happened, and under which name the API server has it ("" before)."""
+
+    ref: ObjectRef
+    type: str
+    reason: str
+    message: str
+    first: datetime.datetime
+    last: datetime.datetime
+    seen_at: float
+    name: str
+    count: int = 0
+    created: bool = False
+
+
+@dataclass
+class _Bucket:
+    tokens: float
+    filled: float
+
+
+class EventRecorder:
+    """Events of one source: `component`, e.g. "service-controller", on `host`."""
+
+    def __init__(self, client: KubeClient, component: str, *, host: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client, self._component, self._host, self._clock = client, component, host or os.uname().nodename, clock
+        self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._buckets: OrderedDict[ObjectRef, _Bucket] = OrderedDict()
+        self._pending: OrderedDict[_Key, _Series] = OrderedDict()
+        self._wake = asyncio.Event()
+        self._sending = asyncio.Lock()
+
+    def event(self, obj: Node | Service | ObjectRef, type: str, reason: str, message: str) -> None:
+        """Tell that something happened to `obj`. `type` is "Normal" or "Warning", `reason` one CamelCase word.
+
+        Never blocks, never raises. Longer messages are cut to 1,024 bytes, as the API server demands.
+        """
+        try:
+            self._record(reference(obj), type, reason, _cut(message))
+        except Exception:
+            logger.exception("event %s is not recorded", reason)
+
+    def _record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None:
+        if not self._allowed(ref):
+            metrics.EVENTS_DROPPED.labels("spam").inc()
+            return
+        key = (ref, type_, reason, message)
+        if key not in self._pending and len(self._pending) >= QUEUE:
+            metrics.EVENTS_DROPPED.labels("queue-full").inc()
+            return
+        now, monotonic = self._clock.now(), self._clock.monotonic()
+        series = self._series.get(key)
+        if series is None or monotonic - series.seen_at > SAME_WITHIN:
+            series = _Series(ref, type_, reason, message, now, now, monotonic, _event_name(ref))
+        self._series[key] = series
+        self._series.move_to_end(key)
+        _trim(self._series, REMEMBERED)
+        series.count, series.last, series.seen_at = series.count + 1, now, monotonic
+        self._pending[key] = series
+        self._wake.set()
+
+    def _allowed(self, ref: ObjectRef) -> bool:
+        """A token bucket per object: a controller that fails in a loop must not fill etcd."""
+        now = self._clock.monotonic()
+        bucket = self._buckets.setdefault(ref, _Bucket(float(BURST), now))
+        self._buckets.move_to_end(ref)
+        _trim(self._buckets, REMEMBERED)
+        bucket.tokens = min(float(BURST), bucket.tokens + (now - bucket.filled) / REFILL)
+        bucket.filled = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    async def run(self) -> None:
+        """Send what is recorded, in order, until cancelled. No error of the API server ends it."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await self._drain()
+
+    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 -- best effort: the end of it is no error
+        """Send what is still queued, for at most `timeout` seconds; whether or not `run` is running."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._drain()
+
+    async def _drain(self) -> None:
+        async with self._sending:
+            while self._pending:
+                _, series = self._pending.popitem(last=False)
+                await self._send(series)
+
+    async def _send(self, series: _Series) -> None:
+        pause = 0.25
+        for attempt in range(ATTEMPTS):
+            try:
+                await self._write(series)
+                return
+            except (UnavailableError, TooManyRequestsError) as error:
+                last: ApiError = error
+            except ApiError as error:
+                # Forbidden, invalid, a namespace on its way out: it would fail for ever.
+                logger.info(
+                    "event %s about %s %s is dropped: %s", series.reason, series.ref.kind, series.ref.name, error
+                )
+                metrics.EVENTS_DROPPED.labels("refused").inc()
+                return
+            if attempt < ATTEMPTS - 1:
+                await self._clock.sleep(max(last.retry_after or 0.0, pause) * random.uniform(1.0, 1.25))
+                pause *= 4
+        logger.warning("event %s about %s is dropped: %s", series.reason, series.ref.name, last)
+        metrics.EVENTS_DROPPED.labels("unavailable").inc()
+
+    async def _write(self, series: _Series) -> None:
+        collection = f"/api/v1/namespaces/{series.ref.namespace or 'default'}/events"
+        if series.created:
+            try:
+                patch = {"count": series.count, "lastTimestamp": _time(series.last)}
+                await self._client.patch(f"{collection}/{series.name}", patch)
+                return
+            except NotFoundError:  # the API server forgets Events after an hour
+                series.name, series.first, series.count = _event_name(series.ref), series.last, 1
+                series.created = False
+        # Already there: a request of ours whose answer was lost had come through after all.
+        with contextlib.suppress(ConflictError):
+            await self._client.create(collection, self._body(series))
+        series.created = True
+
+    def _body(self, series: _Series) -> dict[str, Any]:
+        ref = series.ref
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": series.name, "namespace": ref.namespace or "default"},
+            "involvedObject": {
+                "apiVersion": ref.api_version,
+                "kind": ref.kind,
+                "name": ref.name,
+                **({"namespace": ref.namespace} if ref.namespace else {}),
+                **({"uid": ref.uid} if ref.uid else {}),
+            },
+            "type": series.type,
+            "reason": series.reason,
+            "message": series.message,
+            "count": series.count,
+            "firstTimestamp": _time(series.first),
+            "lastTimestamp": _time(series.last),
+            "source": {"component": self._component, "host": self._host},
+            "reportingComponent": self._component,
+            "reportingInstance": self._host,
+        }
+
+
+def reference(obj: Node | Service | ObjectRef) -> ObjectRef:
+    """What `involvedObject` of an Event about `obj` says."""
+    if isinstance(obj, ObjectRef):
+        return obj
+    meta = obj.metadata
+    return ObjectRef("v1", "Node" if isinstance(obj, Node) else "Service", meta.name, meta.namespace, meta.uid)
+
+
+def _event_name(ref: ObjectRef) -> str:
+    return f"{ref.name[:200]}.{secrets.token_hex(8)}"
+
+
+def _cut(message: str) -> str:
+    data = message.encode()
+    return message if len(data) <= MESSAGE_LIMIT else data[: MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."
+
+
+def _trim(cache: OrderedDict[Any, Any], size: int) -> None:
+    while len(cache) > size:
+        cache.popitem(last=False)
+
+
+def _time(when: datetime.datetime) -> str:
+    return when.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
