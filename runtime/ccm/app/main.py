@@ -16,6 +16,7 @@ import time
 import uuid
 from pathlib import Path
 
+import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
@@ -369,8 +370,11 @@ async def check_permissions(client: KubeClient, options: Options, enabled: list[
 
 def start(options: Options) -> int:
     """Run in a new event loop, uvloop's where it is installed."""
+    prometheus_client.disable_created_metrics()
     try:
         import uvloop
     except ImportError:
-        return asyncio.run(run(options))
-    return int(uvloop.run(run(options)))
+        runner = asyncio.run
+    else:
+        runner = uvloop.run
+    return runner(run(options))

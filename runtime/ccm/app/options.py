@@ -134,7 +134,9 @@ def select_controllers(text: str) -> tuple[str, ...]:
     Raises ValueError naming every unknown one.
     """
     canonical = {alias: name for name, alias in CONTROLLERS.items()} | {name: name for name in CONTROLLERS}
-    everything, chosen, unknown = False, {}, []
+    everything = False
+    chosen: dict[str, bool] = {}
+    unknown: list[str] = []
     for item in (part.strip() for part in text.split(",")):
         bare = item.removeprefix("-")
         if item == "*":

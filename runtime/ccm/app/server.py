@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import logging
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from aiohttp import web
@@ -22,7 +21,7 @@ from .auth import Authorizer
 from .health import Check, report
 from .options import Options
 
-log = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CertificateError(Exception):
@@ -35,14 +34,14 @@ def application(
     """`/healthz` `/livez` `/readyz` (with `?verbose` and `?exclude=`) and `/metrics`."""
 
     @web.middleware
-    async def authorize(request: web.Request, handler: web.RequestHandler) -> web.StreamResponse:  # type: ignore[type-arg]
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in always_allow:
             status, reason = await authorizer.check(request.headers.get("Authorization", ""), request.path)
             if status != 200:
                 return web.Response(status=status, text=reason + "\n")
-        return await handler(request)  # type: ignore[operator, no-any-return]
+        return await handler(request)
 
-    def health(checks: Mapping[str, Check]) -> web.Handler:  # type: ignore[name-defined]
+    def health(checks: Mapping[str, Check]) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             exclude = frozenset(request.query.getall("exclude", []))
             status, text = report(checks, verbose="verbose" in request.query, exclude=exclude)

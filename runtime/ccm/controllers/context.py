@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from typing import ClassVar, Protocol
 
 from prometheus_client import Gauge
 
+from ccm.cloud import CloudError
 from ccm.cloud.gateway import Gateway
-from ccm.engine.client import KubeClient
+from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
+
+from .errors import RuleError
 
 RUNNING = Gauge(
     "running_managed_controllers",
@@ -34,6 +38,18 @@ class Context:
     recorder: Callable[[str], EventRecorder]
     cluster_name: str
     monotonic: Callable[[], float] = time.monotonic
+
+
+def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:
+    """How a work queue reports a failure: a line for what clouds, API servers and objects do; a traceback for our bugs."""
+
+    def report(key: object, error: Exception) -> None:
+        if isinstance(error, (CloudError, ApiError, RuleError)):
+            log.warning("%s: %s", key, error)
+        else:
+            log.error("%s: unexpected %s", key, type(error).__name__, exc_info=error)
+
+    return report
 
 
 class Controller(Protocol):

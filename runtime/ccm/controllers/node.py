@@ -22,7 +22,7 @@ from ccm.engine.objects import Node
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import node_rules as rules
-from .context import Context
+from .context import Context, log_failure
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class NodeController:
         self._context = context
         self._options = options
         self._events = context.recorder("cloud-node-controller")
-        self._queue: WorkQueue[str] = WorkQueue("Nodes", max_delay=300.0)
+        self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
         #: When a tainted Node was first seen, in monotonic seconds: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
 
@@ -69,7 +69,7 @@ class NodeController:
         self._context.nodes.add_handler(self._on_node)
         await self._context.nodes.wait_synced()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync))
+            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._refresh_for_ever())
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:

@@ -91,8 +91,11 @@ class NodeLifecycleController:
             await self._settle(name)
 
     def _is_ours(self, node: Node) -> bool:
-        """A Node of another cloud is never looked at. One without a providerID is, to be able to say why it is held."""
-        return not node.spec.provider_id or self._directory.owns(node.spec.provider_id)
+        """A Node of another cloud is never looked at, and one that waits for its initialisation is the node controller's.
+        One without a providerID that does not wait is looked at, to be able to say why it is held."""
+        if not node.spec.provider_id:
+            return not node_rules.is_uninitialized(node)
+        return self._directory.owns(node.spec.provider_id)
 
     def _is_due(self, name: str) -> bool:
         patience = self._patience.get(name)

@@ -15,6 +15,8 @@ from typing import Any
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.engine.objects import Node, NodeAddress, Taint
 
+from .errors import RuleError
+
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 #: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
@@ -29,7 +31,7 @@ LABEL_PAIRS: Mapping[str, str] = {
 _RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
 
 
-class NodeRuleError(Exception):
+class NodeRuleError(RuleError):
     """A Node cannot be initialised as things stand; the message names both sides of the contradiction."""
 
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from prometheus_client import Counter, Histogram
 
@@ -23,9 +24,11 @@ from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import service_rules as rules
-from .context import Context
+from .context import Context, log_failure
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _BUCKETS = tuple(2.0**n for n in range(15))
 SYNCS = Counter("service_controller_loadbalancer_sync", "Load balancers written to the cloud, for whatever reason.")
@@ -92,7 +95,7 @@ class ServiceController:
         context.services.add_handler(self._on_service)
         context.nodes.add_handler(self._on_node)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync))
+            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
 
     async def _list_for_sure(self) -> dict[str, LoadBalancer]:
@@ -192,10 +195,11 @@ class ServiceController:
         if known.polls and known.spec == spec and known.backends == wanted:
             balancer = await self._call("get", lambda: self._cloud.get(spec))
         else:
-            balancer = await self._write(service, spec, wanted, known)
-            if balancer is None:
+            written = await self._write(service, spec, wanted, known)
+            if written is None:
                 known.spec, known.backends, known.written = spec, wanted, True
                 return
+            balancer = written
         known.spec, known.backends, known.written = spec, wanted, True
         if not balancer.ready:
             known.polls += 1
@@ -304,5 +308,5 @@ class ServiceController:
         meta = service.metadata
         await self._context.client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", patch)
 
-    async def _call(self, verb: str, function: Any) -> Any:
+    async def _call(self, verb: str, function: Callable[[], Awaitable[T]]) -> T:
         return await self._context.gateway.call(f"load_balancers.{verb}", function)

@@ -13,6 +13,8 @@ from typing import Any
 from ccm.cloud import Address, AddressType, Backend, Ingress, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, Node, Service
 
+from .errors import RuleError
+
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
@@ -21,7 +23,7 @@ _ADDRESS_TYPES = {kind.value for kind in AddressType}
 _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 
 
-class ServiceRuleError(Exception):
+class ServiceRuleError(RuleError):
     """The Service asks for something that cannot be understood; the message names the field and the value."""
 
 
