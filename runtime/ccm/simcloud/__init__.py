@@ -1,1 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The simulated cloud: an HTTP API with state, faults and a journal, and (`fabric`) the network of that cloud.
+
+It imports nothing from the rest of `ccm`, and nothing there imports it: the provider `sim` talks HTTP to it like any
+provider to its cloud. Tests use `ccm.simcloud.testing`.
+"""
+
+from __future__ import annotations
+
+
+def main(argv: list[str]) -> int:
+    """`ccm sim`: run the simulator until SIGTERM or SIGINT. Returns the exit code; a user's mistake is one message."""
+    from .command import main as run
+
+    return run(argv)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the simulator (`ccm sim`)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from aiohttp import web
+
+from . import config as configuration
+from .config import Config
+from .server import Server
+from .storage import StorageError
+from .strict import Invalid
+
+log = logging.getLogger("ccm.simcloud")
+
+
+class Failure(Exception):
+    """The user's mistake or the machine's refusal, in one message."""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="ccm sim",
+        description="Run a simulated cloud: instances, load balancers, routes and volumes over HTTP, with faults and a "
+        "journal of calls under /admin (which asks for no credentials). For tests and demonstrations only.",
+    )
+    made.add_argument("--listen", default="127.0.0.1:9440", metavar="HOST:PORT", help="default: %(default)s")
+    made.add_argument("--config", type=Path, metavar="FILE", help="YAML: projects, limits, timing, faults")
+    made.add_argument("--state", metavar="FILE", help="SQLite file in which the state survives; default: memory only")
+    made.add_argument("--fabric", action="store_true", help="be the network of the cloud too (Linux, root, NET_ADMIN)")
+    made.add_argument("--fabric-interface", default="eth0", metavar="NAME", help="default: %(default)s")
+    made.add_argument("--fabric-project", metavar="NAME", help="the project that is served; default: the first one")
+    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return made
+
+
+def main(argv: list[str]) -> int:
+    """Returns 0 after SIGTERM or SIGINT, 1 when it cannot run, 2 for wrong arguments or configuration."""
+    try:
+        options = parser().parse_args(argv)
+    except SystemExit as exit_:
+        return int(exit_.code or 0)
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        host, port = listen_address(options.listen)
+        config = read_config(options.config)
+        asyncio.run(run(config, host, port, options))
+    except Invalid as invalid:
+        for problem in invalid.problems:
+            print(f"ccm sim: {options.config or '--listen'}: {problem}", file=sys.stderr)
+        return 2
+    except (Failure, StorageError) as failure:
+        print(f"ccm sim: {failure}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """HOST:PORT or [IPv6]:PORT. Raises Invalid."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise Invalid([f"{text!r} is not HOST:PORT, such as 127.0.0.1:9440"])
+    return host.strip("[]"), int(port)
+
+
+def read_config(path: Path | None) -> Config:
+    if path is None:
+        return configuration.from_data(configuration.DEFAULT)
+    try:
+        return configuration.parse(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid([f"cannot be read: {getattr(error, 'strerror', None) or error}"]) from None
+
+
+async def run(config: Config, host: str, port: int, options: argparse.Namespace) -> None:
+    """Serve until SIGTERM or SIGINT. Raises Failure or StorageError."""
+    server = Server(config, options.state)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    runner = web.AppRunner(server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host or None, port).start()
+        except OSError as error:
+            raise Failure(f"cannot listen on {host}:{port}: {error.strerror}; choose another --listen") from None
+        log.info(
+            "the simulated cloud answers on http://%s:%d for projects %s", host, port, ", ".join(server.world.projects)
+        )
+        await stop.wait()
+    finally:
+        await runner.cleanup()

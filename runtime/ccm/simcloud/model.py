@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The things of the simulated cloud, as stored and as sent, and the bodies that create them. Data only.
+
+Rows are frozen: a change is a new row, so an old state can be kept by keeping its rows (eventual consistency).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$")]
+PortNumber = Annotated[int, Meta(ge=1, le=65535)]
+Seconds = Annotated[float, Meta(ge=0, le=86400)]
+
+AddressType = Literal["InternalIP", "ExternalIP", "Hostname", "InternalDNS", "ExternalDNS"]
+InstanceState = Literal["running", "stopped"]
+LoadBalancerState = Literal["creating", "active", "updating", "error", "deleting"]
+
+
+class Address(Struct, frozen=True):
+    type: AddressType
+    address: str
+
+    def __post_init__(self) -> None:
+        if self.type.endswith("IP"):
+            ip_address(self.address)
+        elif not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", self.address):
+            raise ValueError(f"{self.address!r} is not a host name")
+
+
+class InstanceBody(Struct, frozen=True):
+    """What a client says about an instance it creates or replaces."""
+
+    name: Name
+    type: str = "sim.small"
+    zone: str = ""
+    addresses: tuple[Address, ...] = ()
+    labels: dict[str, str] = {}
+    state: InstanceState = "running"
+
+
+class InstancePatch(Struct, frozen=True):
+    """Only what is given changes."""
+
+    name: Name | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+    zone: str | UnsetType = UNSET
+    addresses: tuple[Address, ...] | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
+    state: InstanceState | UnsetType = UNSET
+
+
+class Instance(Struct, frozen=True):
+    id: str
+    name: str
+    type: str
+    region: str
+    zone: str
+    addresses: tuple[Address, ...]
+    labels: dict[str, str]
+    state: InstanceState
+    created_at: float
+
+    @property
+    def internal_ip(self) -> str | None:
+        return next((address.address for address in self.addresses if address.type == "InternalIP"), None)
+
+
+class Port(Struct, frozen=True):
+    """Clients reach `port`; the load balancer sends to `node_port` of a target."""
+
+    port: PortNumber
+    node_port: PortNumber
+    protocol: Literal["TCP", "UDP"] = "TCP"
+    name: str = ""
+
+
+class Target(Struct, frozen=True):
+    address: str
+    instance_id: str = ""
+
+    def __post_init__(self) -> None:
+        ip_address(self.address)
+
+
+class HealthCheck(Struct, frozen=True):
+    """HTTP GET /healthz on this port of each target, instead of a TCP connect to the node port."""
+
+    node_port: PortNumber
+
+
+class LoadBalancerBody(Struct, frozen=True):
+    name: Name
+    ports: tuple[Port, ...]
+    targets: tuple[Target, ...] = ()
+    source_ranges: tuple[str, ...] = ()
+    ip: str = ""
+    tags: dict[str, str] = {}
+    session_affinity: Literal["None", "ClientIP"] = "None"
+    health_check: HealthCheck | None = None
+
+    def __post_init__(self) -> None:
+        check_ports(self.ports)
+        check_ranges(self.source_ranges)
+        if self.ip:
+            ip_address(self.ip)
+
+
+class LoadBalancerPatch(Struct, frozen=True):
+    """Only what is given changes; tags are merged."""
+
+    ports: tuple[Port, ...] | UnsetType = UNSET
+    targets: tuple[Target, ...] | UnsetType = UNSET
+    source_ranges: tuple[str, ...] | UnsetType = UNSET
+    tags: dict[str, str] | UnsetType = UNSET
+    session_affinity: Literal["None", "ClientIP"] | UnsetType = UNSET
+    health_check: HealthCheck | UnsetType | None = UNSET
+
+    def __post_init__(self) -> None:
+        if self.ports is not UNSET:
+            check_ports(self.ports)
+        if self.source_ranges is not UNSET:
+            check_ranges(self.source_ranges)
+
+
+class TargetsBody(Struct, frozen=True):
+    """Replaces all targets; tags are merged."""
+
+    targets: tuple[Target, ...]
+    tags: dict[str, str] | UnsetType = UNSET
+
+
+class LoadBalancer(Struct, frozen=True):
+    """`busy_until` (Unix seconds) and `next_state` are set while the cloud works on it; next_state "gone" ends it."""
+
+    id: str
+    name: str
+    region: str
+    ip: str
+    state: LoadBalancerState
+    ports: tuple[Port, ...]
+    targets: tuple[Target, ...]
+    source_ranges: tuple[str, ...]
+    tags: dict[str, str]
+    session_affinity: Literal["None", "ClientIP"]
+    health_check: HealthCheck | None
+    created_at: float
+    reason: str = ""
+    busy_until: float | None = None
+    next_state: Literal["active", "error", "gone"] | None = None
+
+
+class RouteBody(Struct, frozen=True):
+    destination: str
+    instance_id: str
+
+    def __post_init__(self) -> None:
+        ip_network(self.destination)
+
+
+class Route(Struct, frozen=True):
+    """A route whose instance is gone stays, as a blackhole, until somebody deletes it."""
+
+    id: str
+    region: str
+    destination: str
+    instance_id: str
+    state: Literal["active", "blackhole"]
+
+
+class VolumeBody(Struct, frozen=True):
+    name: Name
+    zone: str = ""
+    size_gb: Annotated[int, Meta(ge=1)] = 1
+
+
+class Volume(Struct, frozen=True):
+    id: str
+    name: str
+    region: str
+    zone: str
+    size_gb: int
+
+
+def ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
+
+
+def ip_network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a CIDR: {error}") from None
+
+
+def check_ranges(ranges: tuple[str, ...]) -> None:
+    for text in ranges:
+        ip_network(text)
+
+
+def check_ports(ports: tuple[Port, ...]) -> None:
+    """At least one, and none twice."""
+    if not ports:
+        raise ValueError("ports: at least one is needed")
+    seen = [(port.protocol, port.port) for port in ports]
+    for protocol, number in seen:
+        if seen.count((protocol, number)) > 1:
+            raise ValueError(f"ports: {protocol} {number} is given twice")

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the state survives a restart: one SQLite table of JSON rows, written in one transaction per change."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+SCHEMA = "1"
+
+
+class StorageError(Exception):
+    """The state file cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """`json` None deletes the row."""
+
+    project: str
+    kind: str
+    id: str
+    json: bytes | None
+
+
+class Storage:
+    """`path` None: nothing is kept. Raises StorageError for a file that is not ours."""
+
+    def __init__(self, path: str | None) -> None:
+        self._database: sqlite3.Connection | None = None
+        if path is None:
+            return
+        try:
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._database.executescript(
+                "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+                "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+                "CREATE TABLE IF NOT EXISTS rows (project TEXT, kind TEXT, id TEXT, json BLOB NOT NULL,"
+                " PRIMARY KEY (project, kind, id)) WITHOUT ROWID;"
+            )
+            schema = self.meta("schema", SCHEMA)
+            if schema != SCHEMA:
+                raise StorageError(f"{path}: has state of schema {schema}, this version reads {SCHEMA}: move it away")
+            self._database.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (SCHEMA,))
+        except sqlite3.Error as error:
+            self.close()
+            raise StorageError(f"{path}: cannot be used as the state file: {error}; give another --state") from None
+
+    def meta(self, key: str, default: str) -> str:
+        if self._database is None:
+            return default
+        row = self._database.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else default
+
+    def load(self) -> Iterable[tuple[str, str, str, bytes]]:
+        """All rows as (project, kind, id, json), ids ascending."""
+        if self._database is None:
+            return []
+        return self._database.execute("SELECT project, kind, id, json FROM rows ORDER BY id").fetchall()
+
+    def write(self, changes: Iterable[Change], last_number: int) -> None:
+        """All changes and the counter of ids, or nothing."""
+        if self._database is None:
+            return
+        with self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            for change in changes:
+                key = (change.project, change.kind, change.id)
+                if change.json is None:
+                    database.execute("DELETE FROM rows WHERE project = ? AND kind = ? AND id = ?", key)
+                else:
+                    database.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?)", (*key, change.json))
+            database.execute("INSERT OR REPLACE INTO meta VALUES ('last_number', ?)", (str(last_number),))
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated cloud inside a test: real HTTP on an ephemeral port of 127.0.0.1, with handles to what is behind it.
+
+async with running_simulator({"projects": [...]}) as cloud:
+    provider = SimCloud(ProviderConfig(cloud.conf()))
+    cloud.fault(action="status", status=500, match={"operation": "instances.*"})
+    assert cloud.calls("instances.list") == 1
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from . import config as configuration
+from . import strict
+from .faults import Rule
+from .journal import Entry
+from .model import Instance, InstanceBody
+from .server import Server
+from .world import Project
+
+
+@dataclass
+class Simulator:
+    """A running simulator. What is done through the handles makes no HTTP call and is not in the journal."""
+
+    server: Server
+    url: str
+
+    def project(self, name: str | None = None) -> Project:
+        """A project's state and what can be done to it; the first one by default."""
+        projects = self.server.world.projects
+        return projects[name] if name is not None else next(iter(projects.values()))
+
+    def conf(self, project: str | None = None, **more: Any) -> str:
+        """A cloud.conf for the provider `sim`."""
+        chosen = self.project(project)
+        values = {"endpoint": self.url, "project": chosen.name, "token": chosen.config.token, **more}
+        return msgspec.yaml.encode(values).decode()
+
+    def add_instance(self, name: str, project: str | None = None, **fields: Any) -> Instance:
+        """Create an instance; fields as in the API."""
+        body = strict.convert({"name": name, **fields}, InstanceBody, "")
+        return self.project(project).create_instance(body)
+
+    def add_instances(self, count: int, project: str | None = None, prefix: str = "node-") -> list[Instance]:
+        """Many instances PREFIX0…, in three zones, each with an InternalIP 10.x.y.z of its own."""
+        with self.server.world.batch():
+            return [
+                self.add_instance(
+                    f"{prefix}{number}",
+                    project,
+                    type="sim.small",
+                    zone=f"north-{'abc'[number % 3]}",
+                    addresses=[
+                        {"type": "InternalIP", "address": f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"}
+                    ],
+                )
+                for number in range(count)
+            ]
+
+    def fault(self, **rule: Any) -> str:
+        """Put a fault into force (fields as in POST /admin/faults); its id."""
+        return self.server.faults.add([strict.convert(rule, Rule, "")])[0]
+
+    def clear_faults(self) -> None:
+        self.server.faults.clear()
+
+    def calls(self, operation: str = "", **filters: Any) -> int:
+        """How many calls of an operation (`instances.list`, `instances.*`) were made."""
+        return len(self.server.journal.select(operation=operation, **filters))
+
+    def journal(self, operation: str = "", **filters: Any) -> list[Entry]:
+        return self.server.journal.select(operation=operation, **filters)
+
+    def expire_tokens(self) -> None:
+        """Every access token is refused from now on; project tokens stay good."""
+        self.server.expire_tokens()
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next change of the cloud's state."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.server.world.subscribe(lambda: None if future.done() else future.set_result(None))
+        return future
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass in the cloud: load balancers get ready, tokens expire."""
+        self.server.world.advance(seconds)
+
+
+@contextlib.asynccontextmanager
+async def running_simulator(
+    config: dict[str, Any] | str | None = None, *, state: str | None = None, port: int = 0
+) -> AsyncIterator[Simulator]:
+    """Run a simulator in this event loop. `config`: data or YAML text as of `--config`; default: one project `demo`.
+
+    `state`: a SQLite file, to be given again after a restart. `port`: 0 takes a free one.
+    """
+    if isinstance(config, str):
+        parsed = configuration.parse(config)
+    else:
+        parsed = configuration.from_data(configuration.DEFAULT if config is None else config)
+    server = Server(parsed, state)
+    runner = web.AppRunner(server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        await site.start()
+        bound = runner.addresses[0][1]
+        yield Simulator(server, f"http://127.0.0.1:{bound}")
+    finally:
+        await runner.cleanup()
