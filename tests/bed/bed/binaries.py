@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Obtains the Kubernetes binaries: from KUBEBUILDER_ASSETS, the cache, the official release, or the Go compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tarfile
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from pathlib import Path
+
+from bed import golang, locks, paths
+from bed.archive import architecture
+from bed.errors import BedError
+from bed.progress import Progress
+from bed.run import run
+from bed.versions import BINARIES, Version
+
+CONNECT_SECONDS = 3.0
+READ_SECONDS = 60.0
+KUBERNETES_MIRROR = "OUTOFTREE_K8S_MIRROR"
+ETCD_MIRROR = "OUTOFTREE_ETCD_MIRROR"
+_DEFAULT_MIRRORS = {
+    KUBERNETES_MIRROR: "https://dl.k8s.io",
+    ETCD_MIRROR: "https://github.com/etcd-io/etcd/releases/download",
+}
+
+
+class Unavailable(Exception):
+    """The release cannot be had from its server now; a build can still do."""
+
+
+def missing(folder: Path) -> list[str]:
+    """Which of the needed binaries ``folder`` lacks."""
+    return [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+
+
+def ensure(version: Version, progress: Progress) -> Path:
+    """The folder with all binaries of ``version``; a cache that is partly filled is completed."""
+    if given := os.environ.get("KUBEBUILDER_ASSETS"):
+        if refusal := refuse_assets(Path(given), version):
+            progress.say(f"KUBEBUILDER_ASSETS={given} is not used: {refusal}")
+        else:
+            return Path(given)
+    folder = paths.cache() / "kubernetes" / version.kubernetes
+    folder.mkdir(parents=True, exist_ok=True)
+    if not missing(folder):
+        return folder
+    with locks.held(f"binaries-{version.kubernetes}"):
+        if missing(folder):
+            try:
+                download(version, folder, progress)
+            except Unavailable as error:
+                progress.say(f"No release to download ({error}): building it, some minutes the first time")
+                build(version, folder, progress)
+    return folder
+
+
+def refuse_assets(folder: Path, version: Version) -> str | None:
+    """Why the binaries of ``folder`` cannot be used, or None."""
+    if lacking := missing(folder):
+        return f"it lacks {', '.join(lacking)}"
+    found = run(str(folder / "kubelet"), "--version").split()[-1]
+    return None if found == version.kubernetes else f"its kubelet is {found}, not {version.kubernetes}"
+
+
+def download(version: Version, folder: Path, progress: Progress) -> None:
+    """Fetch what ``folder`` lacks. Raises Unavailable when there is no way to the server, BedError for content
+    that is not what its checksum says."""
+    lacking = missing(folder)
+    if any(mirror(name) == "none" for name in (KUBERNETES_MIRROR, ETCD_MIRROR)):
+        raise Unavailable(f"{KUBERNETES_MIRROR} or {ETCD_MIRROR} is none")
+    with progress.step(f"Download of Kubernetes {version.kubernetes}") as step:
+        for number, name in enumerate(lacking, start=1):
+            step.detail = f"{number}/{len(lacking)} {name}"
+            (_download_etcd if name == "etcd" else _download_kubernetes)(version, name, folder)
+        step.detail = f"{len(lacking)} binaries"
+
+
+def mirror(variable: str) -> str:
+    return (os.environ.get(variable) or _DEFAULT_MIRRORS[variable]).rstrip("/")
+
+
+def _download_kubernetes(version: Version, name: str, folder: Path) -> None:
+    url = f"{mirror(KUBERNETES_MIRROR)}/{version.kubernetes}/bin/linux/{architecture()}/{name}"
+    checksum = (_read(url + ".sha256").split() or [""])[0]
+    _install(_fetch(url, checksum, folder / f"{name}.tmp"), folder / name)
+
+
+def _download_etcd(version: Version, name: str, folder: Path) -> None:
+    base = f"{mirror(ETCD_MIRROR)}/{version.etcd}"
+    release = f"etcd-{version.etcd}-linux-{architecture()}"
+    sums = dict(reversed(line.split()) for line in _read(f"{base}/SHA256SUMS").splitlines() if len(line.split()) == 2)
+    if f"{release}.tar.gz" not in sums:
+        raise BedError(f"{base}/SHA256SUMS names no {release}.tar.gz: check {ETCD_MIRROR}")
+    archive = _fetch(f"{base}/{release}.tar.gz", sums[f"{release}.tar.gz"], folder / "etcd.tar.gz.tmp")
+    with tarfile.open(archive) as tar:
+        member = tar.extractfile(f"{release}/etcd")
+        if member is None:
+            raise BedError(f"{base}/{release}.tar.gz holds no etcd: check {ETCD_MIRROR}")
+        with (folder / "etcd.tmp").open("wb") as out:
+            shutil.copyfileobj(member, out)
+    archive.unlink()
+    _install(folder / "etcd.tmp", folder / name)
+
+
+def _install(partial: Path, target: Path) -> None:
+    partial.chmod(0o755)
+    partial.replace(target)
+
+
+def _read(url: str) -> str:
+    with _open(url) as response:
+        return str(response.read().decode())
+
+
+def _fetch(url: str, checksum: str, target: Path) -> Path:
+    digest = hashlib.sha256()
+    with _open(url) as response, target.open("wb") as out:
+        try:
+            while block := response.read(1 << 20):
+                digest.update(block)
+                out.write(block)
+        except (OSError, HTTPException) as error:
+            raise Unavailable(f"{url} broke off: {error}") from error
+    if digest.hexdigest() != checksum:
+        target.unlink()
+        raise BedError(
+            f"{url} has the SHA-256 {digest.hexdigest()} but its checksum file says {checksum or 'nothing'}: "
+            "it is damaged or not what it claims to be, and was not kept"
+        )
+    return target
+
+
+def _open(url: str):  # type: ignore[no-untyped-def]  # urllib gives no useful name to its answers
+    _reach(url)
+    try:
+        return urllib.request.urlopen(url, timeout=READ_SECONDS)
+    except urllib.error.HTTPError as error:
+        raise Unavailable(f"{url} answers {error.code}") from error
+    except (OSError, HTTPException) as error:
+        raise Unavailable(f"{url}: {error}") from error
+
+
+_reached: set[str] = set()
+
+
+def _reach(url: str) -> None:
+    """Give up on a server that does not even answer a HEAD in time; a name server may hang for long, so the
+    attempt has a thread of its own that nobody waits for."""
+    server = urllib.parse.urlsplit(url).netloc
+    if server in _reached:
+        return
+    failure: list[str] = ["no answer within %.0f s" % CONNECT_SECONDS]
+
+    def attempt() -> None:
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=CONNECT_SECONDS).close()
+        except urllib.error.HTTPError:
+            pass
+        except OSError as error:
+            failure[0] = str(error)
+            return
+        failure.clear()
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(CONNECT_SECONDS + 0.5)
+    if failure:
+        raise Unavailable(f"{server}: {failure[0]}")
+    _reached.add(server)
+
+
+def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
+    """Compile what ``folder`` lacks, one after the other: the Go linker wants memory. Each appears when complete."""
+    go = str(golang.ensure(progress))
+    lacking = missing(folder)
+    modules = paths.BED / "kubernetes"
+    env = {**os.environ, "CGO_ENABLED": "0"}
+    with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
+        for number, name in enumerate(lacking, start=1):
+            step.detail = f"{number}/{len(lacking)} {name}"
+            module, package, flags = modules / version.module, f"k8s.io/kubernetes/cmd/{name}", version_flags(version)
+            if name == "etcd":
+                module, package, flags = modules / "etcd", "go.etcd.io/etcd/server/v3", "-s -w"
+            partial = folder / f"{name}.tmp"
+            compiler(go, "build", "-trimpath", "-ldflags", flags, "-o", str(partial), package,
+                     cwd=str(module), env=env, timeout=3600)  # fmt: skip
+            _install(partial, folder / name)
+        step.detail = f"{len(lacking)} binaries"
+
+
+def version_flags(version: Version) -> str:
+    """Without these kubeadm and kubelet would call themselves v0.0.0-master and refuse each other."""
+    major, minor = version.kubernetes.removeprefix("v").split(".")[:2]
+    facts = {
+        "gitVersion": version.kubernetes,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+        "gitCommit": "unknown",
+        "buildDate": "1970-01-01T00:00:00Z",
+    }
+    return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{name}={value}" for name, value in facts.items())])

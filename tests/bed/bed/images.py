@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes every image without a registry, each when what it is made of has changed, and only then."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from bed import golang, keys, locks, paths
+from bed.archive import Image, write
+from bed.documents import RUNTIME_IMAGE
+from bed.errors import BedError
+from bed.progress import Progress
+from bed.run import run
+from bed.versions import Version
+
+PYTHON_IMAGE = "localhost/outoftree-bed-python:bookworm"
+NODE_IMAGE = "localhost/outoftree-bed-node:bookworm"
+PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
+APP_IMAGE = "localhost/outoftree-bed-app:1"
+RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
+
+DEBIAN_MIRROR = "OUTOFTREE_DEBIAN_MIRROR"
+_LABEL = "dev.outoftree.bed.content"
+_PYTHON_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,iproute2"
+# Of a Debian that nobody logs in to.
+_UNUSED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man", "usr/share/locale", "var/log")
+
+# Debian 12's crun refuses a hybrid cgroup v1 host, and a build needs no network of its own. An intercepting
+# proxy's certificate is trusted by way of the host's bundle.
+_BUILD = (
+    "podman", "--runtime", "runc", "build", "--isolation", "chroot", "--network", "host",
+    "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro",
+)  # fmt: skip
+
+
+def folder() -> Path:
+    """Where the archives are that nodes import; every node container sees it as /opt/bed/images."""
+    return paths.cache() / "images"
+
+
+def ensure_python(progress: Progress) -> None:
+    """A small Debian with Python: the base of the node and of the runtime's image."""
+    mirror = os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
+    key = keys.of_sources([], "bookworm", _PYTHON_PACKAGES, *_UNUSED)
+    if _is_current(PYTHON_IMAGE, key):
+        return
+    with progress.step(f"Image {PYTHON_IMAGE} by debootstrap"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
+        root = Path(scratch) / "root"
+        run("debootstrap", "--variant=minbase", f"--include={_PYTHON_PACKAGES}", "bookworm", str(root), mirror)
+        for unused in _UNUSED:
+            shutil.rmtree(root / unused)
+            (root / unused).mkdir()
+        archive = str(Path(scratch) / "root.tar")
+        run("tar", "--numeric-owner", "-C", str(root), "-cf", archive, ".")
+        run("podman", "import", "--quiet", "--change", f"LABEL {_LABEL}={key}", archive, PYTHON_IMAGE)
+
+
+def ensure_node(progress: Progress) -> None:
+    """The image of a node, on top of the Python base: one debootstrap serves both."""
+    containerfile = paths.BED / "Containerfile.node"
+    key = keys.of_sources([containerfile, paths.BED / "node"], _id_of(PYTHON_IMAGE))
+    if _is_current(NODE_IMAGE, key):
+        return
+    with progress.step(f"Image {NODE_IMAGE}"):
+        _build(containerfile, paths.BED, NODE_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
+
+
+def ensure_runtime(progress: Progress) -> Path:
+    """The controller's image in podman, and as the archive that nodes import. Gives the archive."""
+    containerfile = paths.RUNTIME / "Containerfile"
+    key = keys.of_sources([containerfile, paths.RUNTIME / "pyproject.toml", paths.RUNTIME / "ccm"], _id_of(PYTHON_IMAGE))
+    stamp = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content")
+    if not _is_current(RUNTIME_IMAGE, key):
+        with progress.step(f"Image {RUNTIME_IMAGE}"):
+            _build(containerfile, paths.RUNTIME, RUNTIME_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
+    if not RUNTIME_ARCHIVE.exists() or not stamp.exists() or stamp.read_text() != key:
+        with progress.step(f"Archive {RUNTIME_ARCHIVE.relative_to(paths.REPOSITORY)}"):
+            RUNTIME_ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
+            partial = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".tmp")
+            partial.unlink(missing_ok=True)
+            run("podman", "save", "--quiet", "--format", "docker-archive", "--output", str(partial), RUNTIME_IMAGE)
+            partial.replace(RUNTIME_ARCHIVE)
+            stamp.write_text(key)
+    return RUNTIME_ARCHIVE
+
+
+def ensure_control_plane(version: Version, binaries: Path, progress: Progress) -> Path:
+    """The archive of the static Pods' images, with the tags that kubeadm asks for."""
+    tags = {
+        name: f"registry.k8s.io/{name}:{version.kubernetes}"
+        for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+    }
+    tags["etcd"] = f"registry.k8s.io/etcd:{version.etcd_image_tag}"
+    key = keys.of_binaries([binaries / name for name in tags])
+    archive = folder() / f"control-plane-{version.kubernetes}-{key}.tar"
+    if not archive.exists():
+        with progress.step(f"Archive of the control plane's images {version.kubernetes}"):
+            write([Image(tag, ((f"/usr/local/bin/{name}", binaries / name),)) for name, tag in tags.items()], archive)
+            _forget_others(archive, f"control-plane-{version.kubernetes}-*.tar")
+    return archive
+
+
+def ensure_programs(progress: Progress) -> Path:
+    """The archive with what every node runs: the pause image, and the application of the demonstration."""
+    sources = paths.BED / "programs"
+    archive = folder() / f"programs-{keys.of_sources([sources])}.tar"
+    if not archive.exists():
+        go = str(golang.ensure(progress))
+        with progress.step("Archive of the bed's own images"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
+            images = []
+            for name, tag in (("pause", PAUSE_IMAGE), ("app", APP_IMAGE)):
+                binary = Path(scratch) / name
+                run(go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(binary), f"./{name}",
+                    cwd=str(sources), env={**os.environ, "CGO_ENABLED": "0"})  # fmt: skip
+                images.append(Image(tag, ((f"/{name}", binary),), entrypoint=(f"/{name}",), user="65532:65532"))
+            write(images, archive)
+            _forget_others(archive, "programs-*.tar")
+    return archive
+
+
+def ensure_all(version: Version, binaries: Path, progress: Progress, only: str | None = None) -> None:
+    """Every image, or the ``only`` one (with what it stands on)."""
+    steps: dict[str, Callable[[], object]] = {
+        "python": lambda: ensure_python(progress),
+        "node": lambda: (ensure_python(progress), ensure_node(progress)),
+        "runtime": lambda: (ensure_python(progress), ensure_runtime(progress)),
+        "control-plane": lambda: ensure_control_plane(version, binaries, progress),
+        "programs": lambda: ensure_programs(progress),
+    }
+    if only is not None and only not in steps:
+        raise BedError(f"--only {only}: choose from {', '.join(steps)}")
+    with locks.held("images"):
+        for name, make in steps.items():
+            if only in (None, name):
+                make()
+
+
+def _is_current(tag: str, key: str) -> bool:
+    found = run("podman", "image", "inspect", "--format", f'{{{{ index .Labels "{_LABEL}" }}}}', tag, check=False)
+    return found.strip() == key
+
+
+def _id_of(tag: str) -> str:
+    return run("podman", "image", "inspect", "--format", "{{ .Id }}", tag).strip()
+
+
+def _build(containerfile: Path, context: Path, tag: str, key: str, **arguments: str) -> None:
+    """Build ``tag``; what it replaces goes, unless a container still uses it."""
+    before = run("podman", "image", "inspect", "--format", "{{ .Id }}", tag, check=False).strip()
+    named = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+    run(*_BUILD, *named, "--label", f"{_LABEL}={key}", "--file", str(containerfile), "--tag", tag, str(context),
+        timeout=1800)  # fmt: skip
+    if before and before != _id_of(tag):
+        run("podman", "image", "rm", before, check=False)
+
+
+def _forget_others(current: Path, pattern: str) -> None:
+    for other in folder().glob(pattern):
+        if other != current:
+            other.unlink()
+
+
+def _scratch() -> Path:
+    """On the cache's disk: /tmp may be small, and memory."""
+    path = paths.cache() / "tmp"
+    path.mkdir(parents=True, exist_ok=True)
+    return path

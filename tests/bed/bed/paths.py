@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where things lie: this repository, the cache that outlives it, and what a bed writes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+BED = Path(__file__).resolve().parent.parent
+REPOSITORY = BED.parent.parent
+BUILD = REPOSITORY / "build"
+RUNTIME = REPOSITORY / "runtime"
+
+
+def cache() -> Path:
+    """The cache outside the checkout: binaries and images are shared by all checkouts of a person."""
+    if own := os.environ.get("OUTOFTREE_CACHE"):
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "outoftree.ccm"
+
+
+def of_bed(name: str) -> Path:
+    """The folder with a bed's inventory, kubeconfig and state."""
+    return BUILD / "bed" / name

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which machines a bed has, and their addresses. Pure: the same name and sizes give the same plan.
+
+In a bed's /24: the host is .1, the gateway (which is the simulated cloud) .2, nodes start at .11, and
+load balancers get .200 to .250.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import asdict, dataclass, field
+from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
+from typing import Any
+
+from bed.errors import BedError
+
+POD_CIDR = "10.244.0.0/16"
+SERVICE_CIDR = "10.96.0.0/16"
+CLOUD_PORT = 9440
+API_PORT = 6443
+REGION = "north"
+ZONES = ("north-a", "north-b")
+INSTANCE_TYPE = "sim.small"
+PROJECT = "demo"
+# The token of a cloud that lives in a container of this machine and dies with it.
+CLOUD_TOKEN = "demo-token"
+
+_FIRST_NODE = 11
+_LAST_NODE = 199
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}[a-z0-9]|[a-z]")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine that is or becomes a Kubernetes node; its name is that of container, host, instance and Node."""
+
+    name: str
+    control_plane: bool
+    address: str
+    zone: str
+
+
+@dataclass
+class Plan:
+    """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated."""
+
+    name: str
+    subnet: str
+    kubernetes: str
+    nodes: list[Node] = field(default_factory=list)
+    leftovers: bool = False
+    cloud: bool = True
+
+    def host(self, number: int) -> str:
+        """The address with that last number in the bed's subnet."""
+        return str(IPv4Network(self.subnet)[number])
+
+    @property
+    def bridge(self) -> str:
+        return self.host(1)
+
+    @property
+    def gateway(self) -> str:
+        return self.host(2)
+
+    @property
+    def load_balancer_addresses(self) -> str:
+        return f"{self.host(200)}-{self.host(250)}"
+
+    @property
+    def network(self) -> str:
+        return f"{self.name}-bed"
+
+    @property
+    def gateway_name(self) -> str:
+        return f"{self.name}-gateway"
+
+    @property
+    def forwarder_name(self) -> str:
+        return f"{self.name}-api-forwarder"
+
+    @property
+    def control_planes(self) -> list[Node]:
+        return [node for node in self.nodes if node.control_plane]
+
+    @property
+    def workers(self) -> list[Node]:
+        return [node for node in self.nodes if not node.control_plane]
+
+    @property
+    def api_endpoint(self) -> str:
+        """HOST:PORT of the API server: with several control planes the forwarder in the gateway."""
+        several = len(self.control_planes) > 1
+        return f"{self.gateway if several else self.control_planes[0].address}:{API_PORT}"
+
+    def add(self, name: str, control_plane: bool) -> Node:
+        """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
+        check_name(name, "node")
+        if name in {node.name for node in self.nodes} | {self.gateway_name, self.forwarder_name, "bastion"}:
+            raise BedError(f"the bed {self.name} has a machine named {name} already: choose another name")
+        taken = {node.address for node in self.nodes}
+        for number in range(_FIRST_NODE, _LAST_NODE):
+            if (address := self.host(number)) not in taken:
+                node = Node(name, control_plane, address, ZONES[len(self.nodes) % len(ZONES)])
+                self.nodes.append(node)
+                return node
+        raise BedError(f"the subnet {self.subnet} of the bed {self.name} has no free address for {name}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> Plan:
+        return cls(**{**data, "nodes": [Node(**node) for node in data["nodes"]]})
+
+
+def check_name(name: str, what: str) -> None:
+    """A name becomes a host name and a part of container names."""
+    if not _NAME.fullmatch(name):
+        raise BedError(f"{name!r} cannot name a {what}: use up to 32 of a-z, 0-9 and -, starting with a letter")
+
+
+def default_subnet(name: str) -> str:
+    """A /24 of the bed's own: ``demo`` has a fixed one, others one by their name, so that beds can coexist."""
+    third = 77 if name == "demo" else 100 + zlib.crc32(name.encode()) % 100
+    return f"10.89.{third}.0/24"
+
+
+def make(
+    name: str,
+    kubernetes: str,
+    control_planes: int = 1,
+    workers: int = 2,
+    subnet: str | None = None,
+    leftovers: bool = False,
+    cloud: bool = True,
+) -> Plan:
+    """The plan of a new bed; BedError for a name, number or subnet that cannot be."""
+    check_name(name, "bed")
+    if control_planes not in (1, 3, 5):
+        raise BedError(f"--control-planes is {control_planes}: stacked etcd wants 1, 3 or 5")
+    if not 0 <= workers <= 100:
+        raise BedError(f"--workers is {workers}: choose 0 to 100")
+    subnet = subnet or default_subnet(name)
+    try:
+        parsed = IPv4Network(subnet)
+    except (AddressValueError, NetmaskValueError, ValueError) as error:
+        raise BedError(f"--subnet {subnet} is not a network: {error}") from error
+    if parsed.prefixlen != 24 or not parsed.is_private:
+        raise BedError(f"--subnet {subnet}: give a private /24 such as {default_subnet(name)}")
+    for other in (POD_CIDR, SERVICE_CIDR):
+        if parsed.overlaps(IPv4Network(other)):
+            raise BedError(f"--subnet {subnet} overlaps {other}, which is inside the clusters: choose another")
+    plan = Plan(name, str(parsed), kubernetes, leftovers=leftovers, cloud=cloud)
+    for number in range(1, control_planes + 1):
+        plan.add(f"{name}-control-plane-{number}", control_plane=True)
+    for number in range(1, workers + 1):
+        plan.add(f"{name}-worker-{number}", control_plane=False)
+    return plan

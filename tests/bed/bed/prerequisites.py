@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the machine must have before a bed can be made."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bed import golang
+from bed.errors import BedError
+from bed.progress import Progress
+from bed.run import run
+
+# Administrators' folders are not on every person's PATH.
+_SEARCH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
+_NETAVARK = (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark"))
+
+
+def _has(program: str) -> bool:
+    if program == "netavark":
+        return any(path.exists() for path in _NETAVARK)
+    return shutil.which(program, path=_SEARCH) is not None
+
+
+# program -> the Debian package that brings it
+PACKAGES = {
+    "podman": "podman",
+    "runc": "runc",
+    "netavark": "netavark",
+    "debootstrap": "debootstrap",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nft": "nftables",
+}
+
+
+def missing_packages(has: Callable[[str], bool] = _has) -> list[str]:
+    """The packages whose program is not there."""
+    return [package for program, package in PACKAGES.items() if not has(program)]
+
+
+def install_command(packages: list[str]) -> list[str]:
+    """How they come."""
+    return ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+
+
+def ensure(progress: Progress, root: bool | None = None) -> None:
+    """Have everything, installing it as root; otherwise BedError with the exact command."""
+    if sys.version_info < (3, 11):
+        raise BedError(f"Python {sys.version.split()[0]} is too old for the bed: run it with Python 3.11 or newer")
+    root = os.geteuid() == 0 if root is None else root
+    packages = missing_packages()
+    if packages:
+        command = " ".join(install_command(packages))
+        if not root:
+            raise BedError(f"missing here: {', '.join(packages)}. Install with: sudo apt-get update && sudo {command}")
+        if not shutil.which("apt-get"):
+            raise BedError(f"missing here, and there is no apt-get to install it: {', '.join(packages)}")
+        with progress.step(f"Installing what is missing: {command}"):
+            env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            run("apt-get", "update", env=env)
+            run(*install_command(packages), env=env)
+    golang.ensure(progress)
+
+
+def need_root(doing: str) -> None:
+    """Nodes are privileged containers with a network of their own."""
+    if os.geteuid() != 0:
+        raise BedError(f"{doing} needs root: run it again with sudo")

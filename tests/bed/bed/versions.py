@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Kubernetes versions that the bed can raise, and what belongs to each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bed.errors import BedError
+
+KUBERNETES = (
+    "kube-apiserver",
+    "kubectl",
+    "kubeadm",
+    "kubelet",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kube-proxy",
+)
+BINARIES = ("etcd", *KUBERNETES)
+
+
+@dataclass(frozen=True)
+class Version:
+    """One release: ``module`` is the folder of its Go module below tests/bed/kubernetes."""
+
+    kubernetes: str
+    module: str
+    etcd: str
+
+    @property
+    def etcd_image_tag(self) -> str:
+        return f"{self.etcd.removeprefix('v')}-0"
+
+
+VERSIONS = {version.kubernetes: version for version in (Version("v1.36.3", "v1.36", "v3.6.6"),)}
+DEFAULT = "v1.36.3"
+
+
+def find(name: str) -> Version:
+    """The version called ``name``, with or without its v; BedError lists those there are."""
+    version = VERSIONS.get("v" + name.removeprefix("v"))
+    if version is None:
+        raise BedError(f"Kubernetes {name} is not one the bed knows: choose from {', '.join(sorted(VERSIONS))}")
+    return version
