@@ -53,6 +53,10 @@ POLL = 1.0
 
 class SimCloud(cloud.Cloud):
     name: ClassVar[str] = "sim"
+    instances: SimInstances
+    load_balancers: SimLoadBalancers
+    routes: SimRoutes
+    volumes: SimVolumes
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)

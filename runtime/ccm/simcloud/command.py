@@ -14,6 +14,8 @@ from aiohttp import web
 
 from . import config as configuration
 from .config import Config
+from .fabric import Fabric
+from .kernel import KernelError, NetlinkKernel
 from .server import Server
 from .storage import StorageError
 from .strict import Invalid
@@ -56,7 +58,7 @@ def main(argv: list[str]) -> int:
         for problem in invalid.problems:
             print(f"ccm sim: {options.config or '--listen'}: {problem}", file=sys.stderr)
         return 2
-    except (Failure, StorageError) as failure:
+    except (Failure, KernelError, StorageError) as failure:
         print(f"ccm sim: {failure}", file=sys.stderr)
         return 1
     return 0
@@ -80,21 +82,34 @@ def read_config(path: Path | None) -> Config:
 
 
 async def run(config: Config, host: str, port: int, options: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT. Raises Failure or StorageError."""
+    """Serve until SIGTERM or SIGINT. Raises Failure, KernelError or StorageError."""
     server = Server(config, options.state)
+    fabric = made_fabric(server, options) if options.fabric else None
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     runner = web.AppRunner(server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.5)
     await runner.setup()
     try:
+        if fabric is not None:
+            await fabric.start()
         try:
             await web.TCPSite(runner, host or None, port).start()
         except OSError as error:
             raise Failure(f"cannot listen on {host}:{port}: {error.strerror}; choose another --listen") from None
-        log.info(
-            "the simulated cloud answers on http://%s:%d for projects %s", host, port, ", ".join(server.world.projects)
-        )
+        projects = ", ".join(server.world.projects)
+        log.info("the simulated cloud answers on http://%s:%d for projects %s", host, port, projects)
         await stop.wait()
     finally:
+        if fabric is not None:
+            await fabric.close()
         await runner.cleanup()
+
+
+def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
+    """The network of the chosen project. Raises Failure."""
+    projects = server.world.projects
+    name = options.fabric_project or next(iter(projects))
+    if name not in projects:
+        raise Failure(f"there is no project {name!r}; choose --fabric-project from {', '.join(projects)}")
+    return Fabric(server.world, projects[name], NetlinkKernel(options.fabric_interface))

@@ -20,8 +20,10 @@ from aiohttp import web
 
 from . import config as configuration
 from . import strict
+from .fabric import Fabric
 from .faults import Rule
 from .journal import Entry
+from .kernel import MemoryKernel
 from .model import Instance, InstanceBody
 from .server import Server
 from .world import Project
@@ -33,6 +35,8 @@ class Simulator:
 
     server: Server
     url: str
+    kernel: MemoryKernel
+    fabric: Fabric
 
     def project(self, name: str | None = None) -> Project:
         """A project's state and what can be done to it; the first one by default."""
@@ -84,6 +88,10 @@ class Simulator:
         """Every access token is refused from now on; project tokens stay good."""
         self.server.expire_tokens()
 
+    def forwards(self, protocol: str, address: str, port: int) -> bool:
+        """Whether a load balancer's port is open (with `fabric`)."""
+        return (protocol, address, port) in self.fabric.ports
+
     def changed(self) -> asyncio.Future[None]:
         """Done at the next change of the cloud's state."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -97,23 +105,29 @@ class Simulator:
 
 @contextlib.asynccontextmanager
 async def running_simulator(
-    config: dict[str, Any] | str | None = None, *, state: str | None = None, port: int = 0
+    config: dict[str, Any] | str | None = None, *, state: str | None = None, port: int = 0, fabric: bool = False
 ) -> AsyncIterator[Simulator]:
     """Run a simulator in this event loop. `config`: data or YAML text as of `--config`; default: one project `demo`.
 
-    `state`: a SQLite file, to be given again after a restart. `port`: 0 takes a free one.
+    `state`: a SQLite file, to be given again after a restart. `port`: 0 takes a free one. `fabric`: load balancers of
+    the first project forward really, on addresses of 127.0.0.0/8; routes end in `Simulator.kernel.route_table`.
     """
     if isinstance(config, str):
         parsed = configuration.parse(config)
     else:
         parsed = configuration.from_data(configuration.DEFAULT if config is None else config)
     server = Server(parsed, state)
+    kernel = MemoryKernel()
+    network = Fabric(server.world, next(iter(server.world.projects.values())), kernel)
     runner = web.AppRunner(server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", port)
         await site.start()
         bound = runner.addresses[0][1]
-        yield Simulator(server, f"http://127.0.0.1:{bound}")
+        if fabric:
+            await network.start()
+        yield Simulator(server, f"http://127.0.0.1:{bound}", kernel, network)
     finally:
+        await network.close()
         await runner.cleanup()

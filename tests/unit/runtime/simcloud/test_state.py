@@ -68,7 +68,7 @@ async def test_a_project_that_is_not_configured_for_a_while_keeps_its_state(tmp_
 def test_what_cannot_be_written_does_not_happen(tmp_path: Path) -> None:
     storage = Storage(str(tmp_path / "state.db"))
     made = world.World(config.from_data(settings("w1")), storage)
-    storage.write = _full_disk  # type: ignore[method-assign]
+    storage.write = _full_disk  # type: ignore[method-assign, assignment]
     with pytest.raises(OSError):
         made.projects["demo"].create_volume(VolumeBody("data"))
     assert not made.projects["demo"].volumes.rows

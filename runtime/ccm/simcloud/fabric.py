@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulator as the network of its cloud: VPC routes in the kernel of this container, load balancers that forward.
+
+`decide` turns the state of a project into what should be, purely; `Fabric` makes it so, after each change and again
+when something failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+from dataclasses import dataclass
+
+from . import forward
+from .forward import Listener, Rules
+from .kernel import Kernel, KernelError
+from .world import Project, World
+
+log = logging.getLogger("ccm.simcloud")
+
+#: Seconds until what failed is tried again.
+RETRY = 2.0
+
+#: (protocol, address, port)
+Key = tuple[str, str, int]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Destination -> gateway; load balancer addresses; ports and what they do."""
+
+    routes: dict[str, str]
+    addresses: frozenset[str]
+    ports: dict[Key, Rules]
+
+
+def decide(project: Project) -> Wanted:
+    """What the network of a project should be. Blackholes and routes to instances without an address are not routed."""
+    routes = {}
+    for route in project.routes.rows.values():
+        instance = project.instances.rows.get(route.instance_id)
+        if route.state == "active" and instance is not None and instance.internal_ip:
+            routes[route.destination] = instance.internal_ip
+    serving = [row for row in project.load_balancers.rows.values() if row.state in ("active", "updating")]
+    ports: dict[Key, Rules] = {}
+    for row in serving:
+        for port in row.ports:
+            ports[port.protocol, row.ip, port.port] = Rules(
+                tuple((target.address, port.node_port) for target in row.targets),
+                row.source_ranges,
+                row.session_affinity == "ClientIP",
+                row.health_check.node_port if row.health_check else None,
+            )
+    addresses = frozenset(row.ip for row in serving if not ipaddress.ip_address(row.ip).is_loopback)
+    return Wanted(routes, addresses, ports)
+
+
+class Fabric:
+    """`start` makes it so for the first time; from then on it follows the project until `close`."""
+
+    def __init__(self, world: World, project: Project, kernel: Kernel) -> None:
+        self._project, self._kernel = project, kernel
+        self._listeners: dict[Key, Listener] = {}
+        self._said: set[str] = set()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        world.subscribe(self._changed.set)
+
+    @property
+    def ports(self) -> set[Key]:
+        """The ports that are open."""
+        return set(self._listeners)
+
+    async def start(self) -> None:
+        """Raises KernelError when the kernel does not let us."""
+        await self._kernel.open()
+        await self.apply()
+        self._task = asyncio.create_task(self._follow(), name="simcloud: fabric")
+
+    async def close(self) -> None:
+        """Stop forwarding. Routes and addresses stay: a restart takes them over, the container's end ends them."""
+        if self._task is not None:
+            await forward.end_tasks([self._task])
+        for listener in self._listeners.values():
+            await listener.close()
+        self._listeners.clear()
+        await self._kernel.close()
+
+    async def _follow(self) -> None:
+        done = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if done else RETRY):
+                    await self._changed.wait()
+            self._changed.clear()
+            done = await self.apply()
+
+    async def apply(self) -> bool:
+        """Make the network what it should be; False when a part failed, which holds back no other part."""
+        wanted, problems = decide(self._project), []
+        steps = [self._apply_routes, self._apply_addresses, self._apply_ports]
+        for step in steps:
+            try:
+                problems += await step(wanted)
+            except Exception as error:
+                log.exception("fabric")
+                problems.append(f"{type(error).__name__}: {error}")
+        for problem in problems:
+            if problem not in self._said:
+                log.error("%s; tried again every %g s", problem, RETRY)
+        self._said = set(problems)
+        return not problems
+
+    async def _apply_routes(self, wanted: Wanted) -> list[str]:
+        problems = []
+        present = await self._kernel.routes()
+        for destination in present.keys() - wanted.routes.keys():
+            try:
+                await self._kernel.remove_route(destination)
+                log.info("route %s removed", destination)
+            except KernelError as error:
+                problems.append(str(error))
+        for destination, gateway in wanted.routes.items():
+            if present.get(destination) != gateway:
+                try:
+                    await self._kernel.set_route(destination, gateway)
+                    log.info("route %s via %s", destination, gateway)
+                except KernelError as error:
+                    problems.append(str(error))
+        return problems
+
+    async def _apply_addresses(self, wanted: Wanted) -> list[str]:
+        """Addresses that nobody needs any more go after their ports were closed."""
+        problems = []
+        present = await self._kernel.addresses()
+        for address in wanted.addresses - present:
+            try:
+                await self._kernel.add_address(address)
+            except KernelError as error:
+                problems.append(str(error))
+        for address in present - wanted.addresses:
+            for key in [key for key in self._listeners if key[1] == address]:
+                await self._close_port(key)
+            try:
+                await self._kernel.remove_address(address)
+            except KernelError as error:
+                problems.append(str(error))
+        return problems
+
+    async def _apply_ports(self, wanted: Wanted) -> list[str]:
+        problems = []
+        for key in self._listeners.keys() - wanted.ports.keys():
+            await self._close_port(key)
+        for key, rules in wanted.ports.items():
+            protocol, address, port = key
+            if key in self._listeners:
+                if self._listeners[key].pool.rules != rules:
+                    self._listeners[key].update(rules)
+                continue
+            try:
+                self._listeners[key] = await forward.listen(protocol, address, port, rules)
+                log.info("forwarding %s %s:%d", protocol, address, port)
+            except OSError as error:
+                problems.append(f"{protocol} {address}:{port} cannot be opened: {forward.explain(error)}")
+        return problems
+
+    async def _close_port(self, key: Key) -> None:
+        await self._listeners.pop(key).close()
+        log.info("no longer forwarding %s %s:%d", *key)

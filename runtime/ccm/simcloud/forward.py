@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forwarding of TCP and UDP from a load balancer's port to the node ports of its targets. Knows no cloud."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import ipaddress
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+log = logging.getLogger("ccm.simcloud")
+
+#: Seconds: for a connection to a backend; without a backend that just failed; between health checks.
+CONNECT, EJECTION, CHECK_EVERY = 1.0, 5.0, 2.0
+#: Seconds after which a UDP flow without traffic ends; how many flows a port has; datagrams kept until the first reply.
+UDP_IDLE, UDP_FLOWS, UDP_UNANSWERED = 30.0, 256, 8
+CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a port shall do. `backends` are (address, node port). `health_port`: HTTP GET /healthz there."""
+
+    backends: tuple[tuple[str, int], ...]
+    source_ranges: tuple[str, ...] = ()
+    sticky: bool = False
+    health_port: int | None = None
+
+
+@dataclass
+class Backend:
+    """`healthy` by the last check; `ejected_until` (monotonic) by the last failed use."""
+
+    address: str
+    port: int
+    healthy: bool = True
+    ejected_until: float = 0.0
+
+
+class Pool:
+    """Chooses backends: round robin over those that work, the others only when none of these does."""
+
+    def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._turn = 0
+        self.backends: dict[tuple[str, int], Backend] = {}
+        self.update(rules)
+
+    def update(self, rules: Rules) -> None:
+        """Backends that stay keep what is known of their health."""
+        self.rules = rules
+        self.backends = {key: self.backends.get(key) or Backend(*key) for key in rules.backends}
+        self._networks = [ipaddress.ip_network(text) for text in rules.source_ranges]
+
+    def allows(self, client: str) -> bool:
+        """Whether the source ranges let this client in."""
+        return not self._networks or any(ipaddress.ip_address(client) in network for network in self._networks)
+
+    def order(self, client: str) -> list[Backend]:
+        """All backends in the order in which they are to be tried for this client."""
+        now = self._clock()
+        good = [each for each in self.backends.values() if each.healthy and now >= each.ejected_until]
+        doubtful = [each for each in self.backends.values() if not (each.healthy and now >= each.ejected_until)]
+        if self.rules.sticky:
+            good.sort(key=lambda each: hashlib.md5(f"{client} {each.address}".encode()).digest())
+        elif good:
+            self._turn += 1
+            start = self._turn % len(good)
+            good = good[start:] + good[:start]
+        return good + doubtful
+
+    def eject(self, backend: Backend) -> None:
+        backend.ejected_until = self._clock() + EJECTION
+
+
+class Listener(Protocol):
+    """An open port."""
+
+    pool: Pool
+
+    def update(self, rules: Rules) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def listen(protocol: str, address: str, port: int, rules: Rules) -> Listener:
+    """Open a port. Raises OSError."""
+    listener = TcpListener(rules) if protocol == "TCP" else UdpListener(rules)
+    await listener.open(address, port)
+    return listener
+
+
+class TcpListener:
+    """Connections outlive changes of the backends, and end with the port."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.pool = Pool(rules)
+        self._server: asyncio.Server | None = None
+        self._connections: set[asyncio.Task[Any]] = set()
+        self._checker: asyncio.Task[None] | None = None
+
+    async def open(self, address: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._accept, address, port, limit=CHUNK, backlog=1024)
+        self._checker = asyncio.create_task(check_health(self.pool, tcp=True), name=f"health {address}:{port}")
+
+    def update(self, rules: Rules) -> None:
+        self.pool.update(rules)
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        await end_tasks([*self._connections, *([self._checker] if self._checker else [])])
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer), name="forward")
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers = [writer]
+        peer = writer.get_extra_info("peername")  # None when the client has left already
+        try:
+            backend = await self._connect(peer[0]) if peer and self.pool.allows(peer[0]) else None
+            if backend is not None:
+                writers.append(backend[1])
+                await forward(reader, writer, *backend)
+        except OSError as error:
+            log.debug("connection of %s: %s", peer, error)
+        finally:
+            for each in writers:
+                each.transport.abort()
+
+    async def _connect(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """A connection to the first backend that takes it."""
+        for backend in self.pool.order(client):
+            try:
+                async with asyncio.timeout(CONNECT):
+                    return await asyncio.open_connection(backend.address, backend.port, limit=CHUNK)
+            except (OSError, TimeoutError) as error:
+                log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, error or "time-out")
+                self.pool.eject(backend)
+        return None
+
+
+async def forward(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    backend_reader: asyncio.StreamReader,
+    backend_writer: asyncio.StreamWriter,
+) -> None:
+    """Both directions until both have ended. Raises OSError when either side breaks."""
+    for each in (writer, backend_writer):
+        sock = each.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(pump(reader, backend_writer))
+            group.create_task(pump(backend_reader, writer))
+    except* OSError as errors:
+        raise OSError(str(errors.exceptions[0])) from None
+    for each in (writer, backend_writer):  # all is written; let the kernel deliver it
+        each.close()
+        await each.wait_closed()
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """One direction, at the pace of the receiver; its end is passed on as a half-close."""
+    while data := await reader.read(CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+class UdpListener(asyncio.DatagramProtocol):
+    """Each client (address and port) is a flow with a backend, until it is idle, refused, or the backend leaves."""
+
+    def __init__(self, rules: Rules, *, idle: float = UDP_IDLE) -> None:
+        self.pool = Pool(rules)
+        self.flows: dict[Any, UdpFlow] = {}
+        self._idle = idle
+        self.transport: Any = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self, address: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.create_datagram_endpoint(lambda: self, local_addr=(address, port))
+        self._tasks = [
+            asyncio.create_task(check_health(self.pool, tcp=False), name=f"health {address}:{port}/udp"),
+            asyncio.create_task(self._sweep(), name=f"flows {address}:{port}/udp"),
+        ]
+
+    def update(self, rules: Rules) -> None:
+        self.pool.update(rules)
+        for flow in list(self.flows.values()):
+            if (flow.backend.address, flow.backend.port) not in self.pool.backends:
+                flow.close()
+
+    async def close(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+        for flow in list(self.flows.values()):
+            flow.close()
+        await end_tasks(self._tasks)
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, client: Any) -> None:
+        if not self.pool.allows(client[0]):
+            return
+        flow = self.flows.get(client)
+        if flow is None:
+            flow = UdpFlow(self, client)
+            if len(self.flows) >= UDP_FLOWS:
+                min(self.flows.values(), key=lambda each: each.last).close()
+            self.flows[client] = flow
+        flow.send(data)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(self._idle / 2)
+            oldest = time.monotonic() - self._idle
+            for flow in [each for each in self.flows.values() if each.last < oldest]:
+                flow.close()
+
+
+class UdpFlow:
+    """The datagrams of one client. Until the backend's first reply they are kept, for the next one if it refuses."""
+
+    def __init__(self, listener: UdpListener, client: Any) -> None:
+        self._listener, self._client = listener, client
+        self._candidates = listener.pool.order(client[0])
+        self._unanswered: list[bytes] | None = []
+        self._socket: socket.socket | None = None
+        self.backend = Backend("", 0)
+        self.last = time.monotonic()
+
+    def send(self, data: bytes) -> None:
+        self.last = time.monotonic()
+        if self._unanswered is not None:
+            self._unanswered = [*self._unanswered, data][-UDP_UNANSWERED:]
+        if self._socket is None:
+            self._try_next()
+            return
+        try:
+            self._socket.send(data)
+        except BlockingIOError:
+            pass  # as any router does with a full queue
+        except OSError:
+            self._refused()
+
+    def _try_next(self) -> None:
+        """Send what is unanswered to the next candidate; without one, the flow ends."""
+        while self._candidates:
+            self.backend = self._candidates.pop(0)
+            family = socket.AF_INET6 if ":" in self.backend.address else socket.AF_INET
+            self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            try:
+                self._socket.connect((self.backend.address, self.backend.port))
+                for data in self._unanswered or ():
+                    self._socket.send(data)
+            except OSError:
+                self._forget_socket()
+                self._listener.pool.eject(self.backend)
+                continue
+            asyncio.get_running_loop().add_reader(self._socket, self._receive)
+            return
+        self.close()
+
+    def _receive(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._refused()
+            return
+        self.last, self._unanswered = time.monotonic(), None
+        self._listener.transport.sendto(data, self._client)
+
+    def _refused(self) -> None:
+        """The backend's host said that nobody listens there."""
+        self._listener.pool.eject(self.backend)
+        self._forget_socket()
+        if self._unanswered is None:
+            self.close()  # the client's next datagram begins anew
+        else:
+            self._try_next()
+
+    def _forget_socket(self) -> None:
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def close(self) -> None:
+        self._forget_socket()
+        self._listener.flows.pop(self._client, None)
+
+
+async def check_health(pool: Pool, *, tcp: bool) -> None:
+    """Keep `healthy` of the backends true. UDP ports without a health port have nothing that could be asked."""
+    while True:
+        port = pool.rules.health_port
+        if tcp or port is not None:
+            await asyncio.gather(*(_check(backend, port) for backend in list(pool.backends.values())))
+        else:
+            for backend in pool.backends.values():
+                backend.healthy = True
+        await asyncio.sleep(CHECK_EVERY)
+
+
+async def _check(backend: Backend, health_port: int | None) -> None:
+    healthy = await (
+        answers(backend.address, backend.port) if health_port is None else is_200(backend.address, health_port)
+    )
+    if healthy != backend.healthy:
+        log.info("backend %s:%d is %s", backend.address, backend.port, "healthy" if healthy else "not healthy")
+    backend.healthy = healthy
+
+
+async def answers(address: str, port: int) -> bool:
+    """Whether a TCP connection is taken."""
+    with contextlib.suppress(OSError, TimeoutError):
+        async with asyncio.timeout(CONNECT):
+            _, writer = await asyncio.open_connection(address, port)
+            writer.close()
+            return True
+    return False
+
+
+async def is_200(address: str, port: int) -> bool:
+    """Whether GET /healthz answers 200, as kube-proxy does on nodes that have Pods of the Service."""
+    with contextlib.suppress(OSError, TimeoutError, ValueError):
+        async with asyncio.timeout(CONNECT):
+            reader, writer = await asyncio.open_connection(address, port)
+            try:
+                writer.write(f"GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n".encode())
+                return (await reader.readline()).split()[1:2] == [b"200"]
+            finally:
+                writer.close()
+    return False
+
+
+async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def explain(error: OSError) -> str:
+    """Why a port could not be opened."""
+    if error.errno == errno.EADDRINUSE:
+        return "another process listens there"
+    return error.strerror or str(error)

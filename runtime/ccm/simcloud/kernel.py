@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fabric asks of the kernel: routes and addresses, only those it made itself.
+
+Ours are marked, so that a restart finds them again and nothing else is ever touched: routes by a protocol number and a
+metric of their own, addresses by a label.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+#: `ip route show proto 177`; not in use by any routing daemon (/etc/iproute2/rt_protos).
+ROUTE_PROTOCOL = 177
+#: A metric of our own makes "replace" hit our own routes only.
+ROUTE_METRIC = 177
+
+
+class KernelError(Exception):
+    """The kernel refuses; the message says what and what to do."""
+
+
+class Kernel(Protocol):
+    """The steps behind the fabric. `routes` maps destinations to gateways."""
+
+    async def open(self) -> None: ...
+
+    async def routes(self) -> dict[str, str]: ...
+
+    async def set_route(self, destination: str, gateway: str) -> None: ...
+
+    async def remove_route(self, destination: str) -> None: ...
+
+    async def addresses(self) -> set[str]: ...
+
+    async def add_address(self, address: str) -> None: ...
+
+    async def remove_address(self, address: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class MemoryKernel:
+    """A kernel that only remembers: load balancers on 127.0.0.0/8 need no more, and no root."""
+
+    def __init__(self) -> None:
+        self.route_table: dict[str, str] = {}
+        self.address_table: set[str] = set()
+
+    async def open(self) -> None: ...
+
+    async def routes(self) -> dict[str, str]:
+        return dict(self.route_table)
+
+    async def set_route(self, destination: str, gateway: str) -> None:
+        self.route_table[destination] = gateway
+
+    async def remove_route(self, destination: str) -> None:
+        del self.route_table[destination]
+
+    async def addresses(self) -> set[str]:
+        return set(self.address_table)
+
+    async def add_address(self, address: str) -> None:
+        self.address_table.add(address)
+
+    async def remove_address(self, address: str) -> None:
+        self.address_table.remove(address)
+
+    async def close(self) -> None: ...
+
+
+class NetlinkKernel:
+    """The kernel of this network namespace, through `interface`. Needs Linux, NET_ADMIN and pyroute2."""
+
+    def __init__(self, interface: str) -> None:
+        self.interface = interface
+        self._label = f"{interface[:12]}:lb"
+        self._index = 0
+        self._netlink: Any = None
+
+    async def open(self) -> None:
+        """Raises KernelError when this process can never do the work here."""
+        try:
+            from pyroute2 import AsyncIPRoute
+        except ImportError:
+            raise KernelError("--fabric needs pyroute2: install outoftree-ccm[fabric]") from None
+        if not forwards_packets():
+            raise KernelError("--fabric needs net.ipv4.ip_forward=1 here (podman run --sysctl net.ipv4.ip_forward=1)")
+        names = sorted(name for _, name in socket.if_nameindex())
+        if self.interface not in names:
+            raise KernelError(
+                f"there is no interface {self.interface!r}; choose --fabric-interface from {', '.join(names)}"
+            )
+        self._index = socket.if_nametoindex(self.interface)
+        self._netlink = await AsyncIPRoute().__aenter__()
+        probe = "192.0.2.177"  # of the documentation's range
+        await self.add_address(probe, announce=False)
+        await self.remove_address(probe)
+
+    async def routes(self) -> dict[str, str]:
+        found = {}
+        for family in (socket.AF_INET, socket.AF_INET6):
+            async for route in await self._netlink.route("dump", family=family):
+                if route["proto"] == ROUTE_PROTOCOL and route.get("RTA_DST"):
+                    found[f"{route.get('RTA_DST')}/{route['dst_len']}"] = str(route.get("RTA_GATEWAY"))
+        return found
+
+    async def set_route(self, destination: str, gateway: str) -> None:
+        with _refusals(f"route {destination} via {gateway}"):
+            await self._netlink.route("replace", gateway=gateway, **self._route(destination))
+
+    async def remove_route(self, destination: str) -> None:
+        with _refusals(f"removing route {destination}", errno.ESRCH):
+            await self._netlink.route("del", **self._route(destination))
+
+    async def addresses(self) -> set[str]:
+        return {
+            str(address.get("IFA_LOCAL") or address.get("IFA_ADDRESS"))
+            async for address in await self._netlink.addr("dump", index=self._index)
+            if address.get("IFA_LABEL") == self._label
+        }
+
+    async def add_address(self, address: str, *, announce: bool = True) -> None:
+        with _refusals(f"address {address} on {self.interface}", errno.EEXIST):
+            await self._netlink.addr("add", index=self._index, address=address, prefixlen=32, label=self._label)
+        if announce:
+            announce_address(self.interface, address)
+
+    async def remove_address(self, address: str) -> None:
+        with _refusals(f"removing address {address} from {self.interface}", errno.EADDRNOTAVAIL):
+            await self._netlink.addr("del", index=self._index, address=address, prefixlen=32)
+
+    async def close(self) -> None:
+        if self._netlink is not None:
+            await self._netlink.__aexit__(None, None, None)
+
+    def _route(self, destination: str) -> dict[str, Any]:
+        family = socket.AF_INET if ipaddress.ip_network(destination).version == 4 else socket.AF_INET6
+        return {
+            "dst": destination,
+            "family": family,
+            "oif": self._index,
+            "proto": ROUTE_PROTOCOL,
+            "priority": ROUTE_METRIC,
+        }
+
+
+def forwards_packets() -> bool:
+    """Whether this network namespace is a router for IPv4."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/net/ipv4/ip_forward").read_text().strip() == "1"
+    return False
+
+
+@contextlib.contextmanager
+def _refusals(what: str, *settled: int) -> Iterator[None]:
+    """The kernel's refusals as KernelError; the errno values `settled` mean that it is so already."""
+    from pyroute2.netlink.exceptions import NetlinkError
+
+    try:
+        yield
+    except NetlinkError as error:
+        if error.code in settled:
+            return
+        hint = "; give the container NET_ADMIN (podman run --cap-add NET_ADMIN)" if error.code == errno.EPERM else ""
+        raise KernelError(f"{what}: {os.strerror(error.code)}{hint}") from None
+
+
+def announce_address(interface: str, address: str) -> None:
+    """Gratuitous ARP: neighbours that knew the address elsewhere learn that it is here. Without NET_RAW, or where the
+    link has no ARP, nothing is sent: they find out by themselves, only later."""
+    if not hasattr(socket, "AF_PACKET"):
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as packet:
+        packet.bind((interface, 0))
+        hardware, ip = packet.getsockname()[4], socket.inet_aton(address)
+        if len(hardware) == 6:
+            request = b"\0\1\x08\0\x06\x04\0\1" + hardware + ip + b"\0" * 6 + ip
+            packet.send(b"\xff" * 6 + hardware + b"\x08\x06" + request)
