@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The client against small HTTP servers that misbehave in one way each."""
+
+import asyncio
+import json
+import time
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from ccm.engine import client as module
+from ccm.engine.auth import Access, FileText
+from ccm.engine.client import KubeClient, RateLimit, split_lines
+from ccm.engine.clock import FakeClock
+from ccm.engine.errors import (
+    ConflictError,
+    NotFoundError,
+    TooManyRequestsError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from ccm.engine.objects import Node, PartialObject
+
+
+def status(code, **headers):
+    body = {"kind": "Status", "code": code, "reason": "R", "message": "m"}
+    return web.json_response(body, status=code, headers={name.replace("_", "-"): v for name, v in headers.items()})
+
+
+def meta(**fields):
+    return web.json_response({"kind": "PartialObjectMetadata", "metadata": {"name": "n", **fields}})
+
+
+class Server:
+    """Answers one request after the other from `answers`, the last one for ever; keeps what was asked."""
+
+    def __init__(self):
+        self.answers, self.requests = [], []
+
+    async def handle(self, request):
+        body = await request.text()
+        self.requests.append((request.method, request.path_qs, dict(request.headers), body))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if asyncio.iscoroutinefunction(answer):
+            return await answer(request)
+        return web.Response(status=answer.status, headers=answer.headers, body=answer.body)  # one can be sent once
+
+
+@pytest.fixture
+async def server():
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", server.handle)
+    async with TestServer(app) as running:
+        server.url = str(running.make_url("")).rstrip("/")
+        yield server
+
+
+@pytest.fixture
+async def kube(server, monkeypatch):
+    monkeypatch.setattr(module, "RETRY_PAUSE", 0.01)
+    client = KubeClient(Access(server.url, token="t"), user_agent="test")
+    yield client
+    await client.close()
+
+
+async def test_get_sends_who_we_are(server, kube):
+    server.answers = [web.json_response({"metadata": {"name": "n", "resourceVersion": "3"}})]
+    node = await kube.get("/api/v1/nodes/n", Node, params={"a": "b c"})
+    assert node.metadata.resource_version == "3"
+    method, path, headers, _ = server.requests[0]
+    assert (method, path) == ("GET", "/api/v1/nodes/n?a=b+c")
+    assert (headers["Authorization"], headers["User-Agent"]) == ("Bearer t", "test")
+
+
+@pytest.mark.parametrize("strategic", [False, True])
+async def test_patch(server, kube, strategic):
+    server.answers = [meta(resourceVersion="9")]
+    assert (await kube.patch("/n", {"a": None}, strategic=strategic)).resource_version == "9"
+    method, _, headers, body = server.requests[0]
+    assert (method, json.loads(body)) == ("PATCH", {"a": None})
+    kind = "strategic-merge-patch" if strategic else "merge-patch"
+    assert headers["Content-Type"] == f"application/{kind}+json"
+    assert "as=PartialObjectMetadata" in headers["Accept"]
+
+
+async def test_delete_with_preconditions(server, kube):
+    server.answers = [web.json_response({"kind": "Status", "status": "Success"})]
+    await kube.delete("/n", uid="u")
+    await kube.delete("/n")
+    assert json.loads(server.requests[0][3])["preconditions"] == {"uid": "u"}
+    assert "preconditions" not in json.loads(server.requests[1][3])
+
+
+async def test_list_follows_the_pages_and_keeps_the_filter(server, kube):
+    def page(names, cont=""):
+        items = [{"metadata": {"name": name}} for name in names]
+        return web.json_response({"metadata": {"resourceVersion": "5", "continue": cont}, "items": items})
+
+    server.answers = [page("ab", "t1"), page("c")]
+    items, version = await kube.list("/api/v1/nodes", PartialObject, page=2, params={"fieldSelector": "x"})
+    assert ([item.metadata.name for item in items], version) == (["a", "b", "c"], "5")
+    assert [path for _, path, *_ in server.requests] == [
+        "/api/v1/nodes?fieldSelector=x&limit=2",
+        "/api/v1/nodes?fieldSelector=x&limit=2&continue=t1",
+    ]
+
+
+async def test_an_expired_continue_token_restarts_the_list_unpaged(server, kube):
+    def page(cont, version):
+        return web.json_response(
+            {"metadata": {"resourceVersion": version, "continue": cont}, "items": [{"metadata": {"name": "a"}}]}
+        )
+
+    server.answers = [page("t1", "5"), status(410), page("", "8")]
+    items, version = await kube.list("/n", PartialObject, page=1)
+    assert (len(items), version) == (1, "8"), "nothing of the first reading is left"
+    assert "limit" not in server.requests[2][1] and "continue" not in server.requests[2][1]
+
+
+@pytest.mark.parametrize("method", ["get", "patch", "create", "delete"])
+async def test_429_is_waited_out_for_every_method(server, kube, method):
+    server.answers = [status(429, Retry_After="0"), meta()]
+    await {
+        "get": lambda: kube.get("/n", PartialObject),
+        "patch": lambda: kube.patch("/n", {}),
+        "create": lambda: kube.create("/n", {}),
+        "delete": lambda: kube.delete("/n"),
+    }[method]()
+    assert len(server.requests) == 2
+
+
+async def test_retry_after_is_honoured(server, kube):
+    server.answers = [status(429, Retry_After="1"), meta()]
+    started = time.monotonic()
+    await kube.patch("/n", {})
+    assert 1.0 <= time.monotonic() - started < 2.0
+
+
+async def test_a_pause_beyond_the_deadline_is_the_callers(server, kube):
+    server.answers = [status(429, Retry_After="60")]
+    started = time.monotonic()
+    with pytest.raises(TooManyRequestsError) as caught:
+        await kube.patch("/n", {}, timeout=5)
+    assert caught.value.retry_after == 60 and time.monotonic() - started < 1
+    assert len(server.requests) == 1
+
+
+async def test_a_server_that_only_says_429_ends_with_the_deadline(server, kube):
+    server.answers = [status(429)]
+    with pytest.raises(TooManyRequestsError):
+        await kube.get("/n", PartialObject, timeout=0.3)
+    assert 2 <= len(server.requests) <= 6, "the pauses grow"
+
+
+async def test_503_with_retry_after_is_repeated_but_never_for_a_post(server, kube):
+    server.answers = [status(503, Retry_After="0"), meta()]
+    await kube.patch("/n", {})
+    assert len(server.requests) == 2
+    server.answers = [status(503, Retry_After="0"), meta()]
+    with pytest.raises(UnavailableError):
+        await kube.create("/n", {})
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(("code", "kind"), [(409, ConflictError), (404, NotFoundError), (500, UnavailableError)])
+async def test_the_rest_is_for_the_caller_at_once(server, kube, code, kind):
+    server.answers = [status(code)]
+    with pytest.raises(kind, match=f"PATCH /n: {code} R: m"):
+        await kube.patch("/n", {})
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html"),
+        web.Response(status=200, text="<html>Please log in</html>", content_type="text/html"),
+        web.Response(status=302, headers={"Location": "http://elsewhere.invalid/"}),
+        web.Response(status=200, text="{", content_type="application/json"),
+        web.Response(status=200, text='{"metadata": 5}', content_type="application/json"),
+    ],
+    ids=["502", "captive-portal", "redirect", "cut-json", "strange-json"],
+)
+async def test_a_proxys_answer_is_unavailable(server, kube, page):
+    server.answers = [page]
+    with pytest.raises(UnavailableError):
+        await kube.get("/n", PartialObject)
+
+
+async def test_no_answer_ends_with_the_time_out(server, kube):
+    async def hang(request):
+        await asyncio.sleep(30)
+
+    server.answers = [hang]
+    started = time.monotonic()
+    with pytest.raises(UnavailableError, match="no answer in time") as caught:
+        await kube.get("/n", PartialObject, timeout=0.2)
+    assert caught.value.status == 0 and time.monotonic() - started < 2
+
+
+async def test_an_answer_that_stops_half_way_ends_with_the_time_out(server, kube):
+    async def half(request):
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b"{")
+        await asyncio.sleep(30)
+        return response
+
+    server.answers = [half]
+    with pytest.raises(UnavailableError, match="no answer in time"):
+        await kube.get("/n", PartialObject, timeout=0.2)
+
+
+async def test_a_refused_connection_is_unavailable(unused_tcp_port_factory):
+    client = KubeClient(Access(f"http://127.0.0.1:{unused_tcp_port_factory()}"))
+    with pytest.raises(UnavailableError) as caught:
+        await client.get("/n", PartialObject)
+    assert caught.value.status == 0
+    await client.close()
+
+
+@pytest.mark.parametrize(("method", "attempts"), [("patch", 2), ("create", 1)])
+async def test_a_kept_alive_connection_that_was_closed_is_replaced_once_but_not_for_a_post(
+    server, kube, method, attempts
+):
+    async def close(request):
+        request.transport.abort()
+        await asyncio.sleep(0.05)
+        return web.Response()
+
+    server.answers = [close, meta()] if method == "patch" else [close]
+    if method == "patch":
+        await kube.patch("/n", {})
+    else:
+        with pytest.raises(UnavailableError):
+            await kube.create("/n", {})
+    assert len(server.requests) == attempts
+
+
+async def test_a_401_reads_the_token_afresh_once(server, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("old")
+    client = KubeClient(Access(server.url, token_file=FileText(file)))
+
+    async def only_new(request):
+        if request.headers["Authorization"] == "Bearer new":
+            return meta()
+        file.write_text("new")
+        return status(401)
+
+    server.answers = [only_new]
+    await client.get("/n", PartialObject)
+    assert len(server.requests) == 2
+    server.answers = [status(401)]
+    with pytest.raises(UnauthorizedError):
+        await client.get("/n", PartialObject)
+    assert len(server.requests) == 4, "twice is enough"
+    await client.close()
+
+
+async def test_a_401_with_a_fixed_token_is_final(server, kube):
+    server.answers = [status(401)]
+    with pytest.raises(UnauthorizedError):
+        await kube.get("/n", PartialObject)
+    assert len(server.requests) == 1
+
+
+async def test_redirects_do_not_carry_the_token_elsewhere(server, kube):
+    server.answers = [web.Response(status=307, headers={"Location": f"{server.url}/stolen"})]
+    with pytest.raises(UnavailableError):
+        await kube.get("/n", PartialObject)
+    assert len(server.requests) == 1
+
+
+async def test_a_path_prefix_of_the_server_stays(server):
+    server.answers = [meta()]
+    client = KubeClient(Access(server.url + "/k8s/clusters/c1"))
+    await client.get("/api/v1/nodes/n", PartialObject)
+    assert server.requests[0][1] == "/k8s/clusters/c1/api/v1/nodes/n"
+    await client.close()
+
+
+async def test_watch_gives_lines_and_checks_the_status_first(server, kube):
+    server.answers = [web.Response(text='{"a":1}\n\n{"b":2}\n{"cut', content_type="application/json")]
+    async with kube.watch("/n", {"resourceVersion": "5"}, read_timeout=5) as lines:
+        assert [line async for line in lines] == [b'{"a":1}', b'{"b":2}']
+    assert server.requests[0][1] == "/n?resourceVersion=5&watch=true"
+    for answer, kind in [
+        (web.Response(status=502, text="<html>\n</html>\n", content_type="text/html"), UnavailableError),
+        (web.Response(status=200, text="<html>\n</html>\n", content_type="text/html"), UnavailableError),
+        (status(404), NotFoundError),
+    ]:
+        server.answers = [answer]
+        with pytest.raises(kind):
+            async with kube.watch("/n", {}, read_timeout=5):
+                pytest.fail("a page is no watch")
+
+
+async def test_a_silent_watch_is_unavailable(server, kube):
+    async def silent(request):
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        await response.write(b'{"a":1}\n')
+        await asyncio.sleep(30)
+        return response
+
+    server.answers = [silent]
+    seen = []
+    with pytest.raises(UnavailableError, match="no answer in time"):
+        async with kube.watch("/n", {}, read_timeout=0.2) as lines:
+            async for line in lines:
+                seen.append(line)
+    assert seen == [b'{"a":1}']
+
+
+async def test_lines_of_any_length_and_cut():
+    async def chunks(*parts):
+        for part in parts:
+            yield part
+
+    huge = b"x" * 3_000_000
+    parts = [b"a\nb", b"", b"c\n\n", huge[:1_000_000], huge[1_000_000:], b"\nend\nunfinished"]
+    assert [line async for line in split_lines(chunks(*parts))] == [b"a", b"bc", huge, b"end"]
+
+
+async def test_rate_limit_is_a_token_bucket():
+    clock = FakeClock()
+    limit = RateLimit(10, 5, clock)
+    assert [round(limit.reserve(), 3) for _ in range(7)] == [0, 0, 0, 0, 0, 0.1, 0.2]
+    await clock.advance(100)
+    assert [round(limit.reserve(), 3) for _ in range(6)] == [0, 0, 0, 0, 0, 0.1]
+    assert RateLimit(0, 0, clock).reserve() == 0
+
+
+async def test_leases_are_not_held_back_by_the_rate_limit(server, kube):
+    server.answers = [meta()]
+    kube.set_rate_limit(0.01, 1)
+    await kube.patch("/api/v1/nodes/n", {})
+    held = asyncio.create_task(kube.patch("/api/v1/nodes/n", {}))
+    await asyncio.wait_for(kube.patch("/apis/coordination.k8s.io/v1/namespaces/s/leases/l", {}), 5)
+    assert not held.done() and len(server.requests) == 2
+    held.cancel()
+
+
+async def test_cancelling_a_request_is_a_cancellation(server, kube):
+    async def hang(request):
+        await asyncio.sleep(30)
+
+    server.answers = [hang]
+    task = asyncio.create_task(kube.get("/n", PartialObject))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

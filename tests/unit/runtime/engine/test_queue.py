@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import contextlib
+import logging
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from ccm.engine.clock import FakeClock
+from ccm.engine.errors import UnavailableError
+from ccm.engine.metrics import QueueMetrics
+from ccm.engine.queue import Requeue, WorkQueue
+
+
+@contextlib.asynccontextmanager
+async def workers(queue, process, n=1, **options):
+    task = asyncio.create_task(queue.run_workers(n, process, **options))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+async def test_a_key_waits_once(clock):
+    queue, seen = WorkQueue("q", clock=clock), []
+
+    async def process(key):
+        seen.append(key)
+
+    for key in ("a", "b", "a", "a"):
+        queue.add(key)
+    assert queue.depth == 2
+    async with workers(queue, process):
+        await clock.settle()
+    assert seen == ["a", "b"]
+
+
+async def test_a_key_added_while_it_runs_runs_again_and_never_beside_itself(clock):
+    queue, running, most, runs = WorkQueue("q", clock=clock), 0, 0, 0
+
+    async def process(key):
+        nonlocal running, most, runs
+        running, runs = running + 1, runs + 1
+        most = max(most, running)
+        await clock.sleep(1)
+        running -= 1
+
+    queue.add("a")
+    async with workers(queue, process, n=4):
+        await clock.settle()
+        for _ in range(3):
+            queue.add("a")
+        await clock.settle()
+        assert (running, queue.depth) == (1, 0)
+        await clock.advance(5)
+    assert (most, runs) == (1, 2)
+
+
+async def test_workers_share_the_keys(clock):
+    queue, together, most = WorkQueue("q", clock=clock), 0, 0
+
+    async def process(key):
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await clock.sleep(1)
+        together -= 1
+
+    for key in range(10):
+        queue.add(key)
+    async with workers(queue, process, n=3):
+        await clock.advance(1.5)
+        assert queue.depth == 4
+        await clock.advance(10)
+    assert most == 3
+
+
+async def test_failures_back_off_exponentially_with_jitter_up_to_the_maximum(clock):
+    queue = WorkQueue("q", base_delay=1, max_delay=60, clock=clock)
+    delays = [queue.retry("a") for _ in range(10)]
+    for delay, full in zip(delays, [1, 2, 4, 8, 16, 32, 60, 60, 60, 60], strict=True):
+        assert 0.75 * full <= delay <= full
+    assert len(set(delays[6:])) == 4, "no two waits are alike"
+    assert queue.failures("a") == 10
+    queue.forget("a")
+    assert queue.failures("a") == 0 and queue.retry("a") <= 1
+
+
+async def test_a_key_that_has_failed_for_ever_still_has_a_finite_delay(clock):
+    queue = WorkQueue("q", clock=clock)
+    for _ in range(2000):
+        delay = queue.retry("a")
+    assert 750 <= delay <= 1000
+
+
+async def test_an_error_is_retried_and_success_forgets_it(clock, caplog):
+    queue, times = WorkQueue("q", base_delay=1, clock=clock), []
+
+    async def process(key):
+        times.append(clock.monotonic())
+        if len(times) < 3:
+            raise UnavailableError(503, "", "busy") if len(times) == 1 else ValueError("bug")
+
+    queue.add("a")
+    async with workers(queue, process):
+        await clock.advance(10)
+    assert len(times) == 3
+    assert 0.75 <= times[1] - times[0] <= 1 and 1.5 <= times[2] - times[1] <= 2
+    assert queue.failures("a") == 0
+    expected, bug = (record for record in caplog.records if record.name == "ccm.engine.queue")
+    assert expected.levelno == logging.WARNING and expected.exc_info is None
+    assert bug.levelno == logging.ERROR and bug.exc_info
+
+
+async def test_requeue_waits_and_leaves_the_failure_count_alone(clock):
+    queue, times = WorkQueue("q", base_delay=1, clock=clock), []
+
+    async def process(key):
+        times.append(clock.monotonic())
+        match len(times):
+            case 1:
+                raise ValueError
+            case 2:
+                raise Requeue(30)
+            case 3:
+                raise Requeue(0)
+
+    queue.add("a")
+    async with workers(queue, process, on_error=lambda key, error: None):
+        await clock.advance(2)
+        assert len(times) == 2 and queue.failures("a") == 1
+        await clock.advance(28)
+        assert len(times) == 2
+        await clock.advance(2)
+    assert len(times) == 4 and queue.failures("a") == 0
+
+
+async def test_of_several_delays_the_shortest_counts(clock):
+    queue, times = WorkQueue("q", clock=clock), []
+
+    async def process(key):
+        times.append(clock.monotonic() - 1000)
+
+    queue.add_after("a", 10)
+    queue.add_after("a", 3)
+    queue.add_after("a", 20)
+    async with workers(queue, process):
+        await clock.advance(60)
+    assert times == [3.0]
+
+
+async def test_on_error_hears_of_it_and_may_itself_fail(clock, caplog):
+    queue, heard = WorkQueue("q", base_delay=1, clock=clock), []
+
+    async def process(key):
+        raise ValueError("x")
+
+    def on_error(key, error):
+        heard.append((key, str(error)))
+        raise RuntimeError("handler")
+
+    queue.add("a")
+    async with workers(queue, process, on_error=on_error):
+        await clock.advance(1)
+        assert heard == [("a", "x")] * 2 and queue.failures("a") == 2
+    assert "the error handler failed for a" in caplog.text
+
+
+async def test_a_cancellation_from_inside_is_a_failure_and_loses_no_worker(clock):
+    queue, seen = WorkQueue("q", base_delay=1, clock=clock), []
+
+    async def process(key):
+        seen.append(key)
+        if len(seen) == 1:
+            inner = asyncio.get_running_loop().create_future()
+            inner.cancel()
+            await inner
+
+    queue.add("a")
+    async with workers(queue, process, on_error=lambda key, error: seen.append(type(error))):
+        await clock.advance(2)
+    assert seen == ["a", RuntimeError, "a"]
+
+
+async def test_cancelling_ends_the_work_in_progress(clock):
+    queue, ended = WorkQueue("q", clock=clock), []
+
+    async def process(key):
+        try:
+            await clock.sleep(100)
+        finally:
+            ended.append(key)
+
+    queue.add("a")
+    queue.add("b")
+    async with workers(queue, process, n=2) as task:
+        await clock.settle()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert sorted(ended) == ["a", "b"]
+
+
+async def test_no_workers_is_refused(clock):
+    with pytest.raises(ValueError, match="at least 1"):
+        await WorkQueue("q", clock=clock).run_workers(0, lambda key: asyncio.sleep(0))
+
+
+async def test_metrics_are_upstreams(clock):
+    registry = CollectorRegistry()
+    queue = WorkQueue("service", base_delay=1, clock=clock, metrics=QueueMetrics(registry))
+
+    def value(name, **labels):
+        return registry.get_sample_value(name, {"name": "service", **labels})
+
+    async def process(key):
+        await clock.sleep(3)
+
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    await clock.advance(2)
+    assert value("workqueue_depth") == 2 and value("workqueue_adds_total") == 2
+    assert queue.oldest_age == 2
+    async with workers(queue, process, n=1):
+        await clock.advance(1)
+        assert value("workqueue_depth") == 1
+        assert value("workqueue_unfinished_work_seconds") == 1
+        assert value("workqueue_longest_running_processor_seconds") == 1
+        await clock.advance(10)
+    assert queue.oldest_age == 0
+    assert value("workqueue_queue_duration_seconds_sum") == 2 + 5
+    assert value("workqueue_work_duration_seconds_sum") == 6
+    assert value("workqueue_work_duration_seconds_bucket", le="1e-08") == 0
+    assert value("workqueue_work_duration_seconds_bucket", le="10.0") == 2
+    queue.retry("a")
+    assert value("workqueue_retries_total") == 1
