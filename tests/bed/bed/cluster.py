@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raises, extends, shows and removes beds: the order of the steps, and what a bed keeps on disk."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from bed import binaries, documents, images, machines, paths, prerequisites, versions
+from bed.errors import BedError
+from bed.machines import on
+from bed.plan import CLOUD_PORT, CLOUD_TOKEN, PROJECT, Node, Plan
+from bed.progress import Progress
+from bed.run import CommandFailed, in_parallel, run
+
+_CLOUD_SECONDS = 20.0
+_READY_SECONDS = 120.0
+_LOG_COMMANDS = {
+    "kubelet.log": "journalctl --no-pager --unit kubelet",
+    "containerd.log": "journalctl --no-pager --unit containerd",
+    "kube-proxy.log": "journalctl --no-pager --unit kube-proxy",
+    "network.txt": "ip address; ip route; cat /etc/cni/net.d/*",
+    "pods.log": "tail -n +1 /var/log/pods/*/*/*.log",
+}
+
+
+class Bed:
+    """A bed on disk: build/bed/NAME with inventory.yml, kubeconfig, state.json and what the containers mount."""
+
+    def __init__(self, plan: Plan, secrets_: dict[str, str]) -> None:
+        self.plan = plan
+        self.secrets = secrets_
+        self.folder = paths.of_bed(plan.name)
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def version(self) -> versions.Version:
+        return versions.find(self.plan.kubernetes)
+
+    def save(self) -> None:
+        """What a person or another process needs to know; readable by the owner alone, it holds secrets."""
+        state = {"plan": self.plan.to_dict(), "secrets": self.secrets, "gateway": self.plan.gateway}
+        state["api_endpoint"] = self.plan.api_endpoint
+        state["cloud_endpoint"] = f"http://{self.plan.gateway}:{CLOUD_PORT}"
+        _write_private(self.folder / "state.json", json.dumps(state, indent=2) + "\n")
+        _write(self.folder / "inventory.yml", documents.inventory(self.plan))
+        variables = documents.group_vars(self.plan, self.kubeconfig, images.RUNTIME_ARCHIVE)
+        _write_private(self.folder / "group_vars" / "all.yml", variables)
+        _write_private(self.folder / "cloud.yaml", documents.cloud(self.plan))
+
+    @classmethod
+    def load(cls, name: str) -> Bed:
+        state = paths.of_bed(name) / "state.json"
+        try:
+            data = json.loads(state.read_text())
+            return cls(Plan.from_dict(data["plan"]), data["secrets"])
+        except FileNotFoundError as error:
+            raise BedError(f"there is no bed named {name} ({state} is missing): `bed up --name {name}`") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise BedError(f"{state} is damaged ({error}): remove the bed with `bed down --name {name}`") from error
+
+
+def up(plan: Plan, progress: Progress) -> Bed:
+    """Raise a bed. What is left of a failed attempt stays to be looked at, until `bed down`."""
+    prerequisites.need_root("raising a bed")
+    if machines.containers(plan.name):
+        raise BedError(f"the bed {plan.name} is up, or half up: `bed down --name {plan.name}` first")
+    prerequisites.ensure(progress)
+    bed = Bed(plan, {"token": f"{secrets.token_hex(3)}.{secrets.token_hex(8)}", "certificate_key": secrets.token_hex(32)})
+    found = binaries.ensure(bed.version, progress)
+    images.ensure_all(bed.version, found, progress)
+    shutil.rmtree(bed.folder, ignore_errors=True)
+    bed.save()
+    for node in plan.nodes:
+        _write_node_config(bed, node)
+
+    with progress.step(f"Network {plan.subnet} and gateway {plan.gateway_name}"):
+        machines.make_network(plan)
+        machines.start_gateway(plan, bed.folder / "cloud.yaml")
+        if len(plan.control_planes) > 1:
+            machines.start_forwarder(plan)
+    with progress.step(f"{len(plan.nodes)} machines with containerd, and their images") as step:
+        in_parallel(lambda node: _start(bed, node, found, progress), plan.nodes)
+        machines.check_ways_out(plan, plan.nodes)
+        step.detail = ", ".join(node.name for node in plan.nodes)
+    if plan.cloud:
+        with progress.step(f"Cloud at http://{plan.gateway}:{CLOUD_PORT}"):
+            _wait_for_cloud(plan)
+    first, *others = plan.control_planes
+    with progress.step(f"kubeadm init on {first.name}"):
+        _kubeadm(first, "init", upload=bool(others))
+        _fetch_kubeconfig(bed)
+        # kube-proxy runs with the kubelet's credentials.
+        kubectl(bed, "create", "clusterrolebinding", "bed:node-proxiers",
+                "--clusterrole=system:node-proxier", "--group=system:nodes")  # fmt: skip
+    for node in others:
+        with progress.step(f"kubeadm join on {node.name}, a control plane"):
+            _kubeadm(node, "join")
+    if plan.workers:
+        with progress.step(f"kubeadm join on {len(plan.workers)} workers"):
+            in_parallel(lambda node: _kubeadm(node, "join"), plan.workers)
+    with progress.step("Nodes Ready, system Pods running"):
+        _wait_for_nodes(bed, plan.nodes)
+        _wait_for_system_pods(bed)
+    return bed
+
+
+def node_join(name: str, node_name: str, external: bool, progress: Progress) -> None:
+    """A further worker, with an instance of its own in the cloud."""
+    prerequisites.need_root("joining a node")
+    bed = Bed.load(name)
+    found = binaries.ensure(bed.version, progress)
+    node = bed.plan.add(node_name, control_plane=False)
+    _write_node_config(bed, node, external)
+    bed.save()
+    with progress.step(f"Machine {node.name} at {node.address}"):
+        _start(bed, node, found, progress)
+        machines.check_ways_out(bed.plan, [node])
+        if bed.plan.cloud:
+            _post(bed.plan, "instances", documents.instance(node))
+    with progress.step(f"kubeadm join on {node.name}"):
+        _kubeadm(node, "join")
+        # With an external cloud provider it is Ready as well: the taint keeps Pods away, not the network.
+        _wait_for_nodes(bed, [node])
+
+
+def down(name: str, purge: bool, progress: Progress) -> None:
+    """Remove everything of a bed, however much of it there is; ``purge`` takes images and the cache too."""
+    prerequisites.need_root("removing a bed")
+    with progress.step(f"Removing the bed {name}") as step:
+        count = machines.remove(name)
+        shutil.rmtree(paths.of_bed(name), ignore_errors=True)
+        step.detail = f"{count} containers and networks" if count else "there was none"
+    if purge:
+        with progress.step("Removing images and cache"):
+            for tag in (images.RUNTIME_IMAGE, images.NODE_IMAGE, images.PYTHON_IMAGE):
+                machines.podman("image", "rm", tag, check=False)
+            images.RUNTIME_ARCHIVE.unlink(missing_ok=True)
+            shutil.rmtree(paths.cache(), ignore_errors=True)
+
+
+def status(name: str) -> str:
+    """Containers, nodes and Pods of a bed, for a person."""
+    bed = Bed.load(name)
+    lines = [f"{container:32} {state}" for container, state in machines.containers(name)]
+    lines += ["", f"KUBECONFIG={bed.kubeconfig}", f"cloud      http://{bed.plan.gateway}:{CLOUD_PORT}", ""]
+    for what in ("nodes", "pods"):
+        everywhere = ["--all-namespaces"] if what == "pods" else []
+        try:
+            lines.append(kubectl(bed, "get", what, *everywhere, "--output=wide", "--request-timeout=5s"))
+        except CommandFailed as error:
+            lines.append(f"{what}: {error.output.strip().splitlines()[-1]}")
+    return "\n".join(lines)
+
+
+def logs(name: str) -> Path:
+    """Write the logs of every machine below the bed's folder; gives that folder."""
+    bed = Bed.load(name)
+    target = bed.folder / "logs"
+    running = {container for container, _ in machines.containers(name)}
+
+    def collect(node: Node) -> None:
+        for file, command in _LOG_COMMANDS.items():
+            _write(target / node.name / file, on(node.name, "sh", "-c", f"{command} 2>&1", check=False))
+
+    in_parallel(collect, [node for node in bed.plan.nodes if node.name in running])
+    if bed.plan.gateway_name in running:
+        script = 'podman logs "$1" 2>&1'
+        _write(target / f"{bed.plan.gateway_name}.log", run("sh", "-c", script, "logs", bed.plan.gateway_name, check=False))
+    return target
+
+
+def kubectl(bed: Bed, *arguments: str) -> str:
+    """The bed's own kubectl, from the host."""
+    folder = binaries.ensure(bed.version, Progress())
+    return run(str(folder / "kubectl"), f"--kubeconfig={bed.kubeconfig}", *arguments)
+
+
+def _write_node_config(bed: Bed, node: Node, external: bool = False) -> None:
+    token, key = bed.secrets["token"], bed.secrets["certificate_key"]
+    if node == bed.plan.control_planes[0]:
+        kubeadm = documents.kubeadm_init(bed.plan, token, key)
+    else:
+        kubeadm = documents.kubeadm_join(bed.plan, node, token, key, external)
+    folder = bed.folder / "nodes" / node.name
+    _write_private(folder / "kubeadm.yaml", kubeadm)
+    _write(folder / "kube-proxy.yaml", documents.kube_proxy())
+
+
+def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
+    machines.start_node(bed.plan, node, found, bed.folder / "nodes" / node.name)
+    if bed.plan.leftovers:
+        if node.control_plane:
+            machines.write_file(node.name, documents.LEFTOVER_CLOUD_CONF, documents.LEFTOVER_CLOUD_CONF_TEXT, "0600")
+        elif node == bed.plan.workers[0]:
+            machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, documents.LEFTOVER_KUBELET_TEXT)
+    archives = [images.ensure_programs(progress)]
+    if node.control_plane:
+        archives.append(images.ensure_control_plane(bed.version, found, progress))
+    machines.load_images(node, archives)
+
+
+def _kubeadm(node: Node, command: str, upload: bool = False) -> None:
+    further = ["--upload-certs"] if upload else []
+    config = f"--config={documents.NODE_CONFIG}/kubeadm.yaml"
+    on(node.name, "kubeadm", command, config, "--ignore-preflight-errors=all", *further, timeout=300)
+
+
+def _fetch_kubeconfig(bed: Bed) -> None:
+    _write_private(bed.kubeconfig, on(bed.plan.control_planes[0].name, "cat", "/etc/kubernetes/admin.conf"))
+
+
+def _wait_for_nodes(bed: Bed, nodes: list[Node]) -> None:
+    """Registered, with a podCIDR, and Ready: the kubelet found its pod network."""
+
+    def ready() -> bool:
+        items = _items(bed, "nodes")
+        done = {item["metadata"]["name"] for item in items if _condition(item, "Ready") and item["spec"].get("podCIDR")}
+        return {node.name for node in nodes} <= done
+
+    machines.wait_until(ready, "a Ready condition of " + ", ".join(n.name for n in nodes), _READY_SECONDS, pause=0.5)
+
+
+def _wait_for_system_pods(bed: Bed) -> None:
+    def ready() -> bool:
+        pods = _items(bed, "pods", "--namespace=kube-system")
+        return len(pods) >= 4 * len(bed.plan.control_planes) and all(_condition(pod, "Ready") for pod in pods)
+
+    machines.wait_until(ready, "readiness of the control plane's Pods", _READY_SECONDS, pause=0.5)
+
+
+def _items(bed: Bed, what: str, *arguments: str) -> list[dict[str, Any]]:
+    """Objects as the API server gives them; none while it cannot be asked."""
+    try:
+        listing = json.loads(kubectl(bed, "get", what, *arguments, "--output=json", "--request-timeout=5s"))
+    except CommandFailed:
+        return []
+    return list(listing["items"])
+
+
+def _condition(item: dict[str, Any], kind: str) -> bool:
+    conditions = item.get("status", {}).get("conditions", [])
+    return any(condition["type"] == kind and condition["status"] == "True" for condition in conditions)
+
+
+def _wait_for_cloud(plan: Plan) -> None:
+    url = f"http://{plan.gateway}:{CLOUD_PORT}/healthz"
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(url, timeout=2) as response:
+                return bool(response.status == 200)
+        except OSError:
+            return False
+
+    try:
+        machines.wait_until(answers, url, _CLOUD_SECONDS)
+    except BedError as error:
+        said = run("sh", "-c", 'podman logs --tail 15 "$1" 2>&1', "logs", plan.gateway_name, check=False)
+        raise BedError(f"the cloud does not answer at {url}; {plan.gateway_name} says:\n{said.strip()}") from error
+
+
+def _post(plan: Plan, kind: str, body: dict[str, Any]) -> None:
+    url = f"http://{plan.gateway}:{CLOUD_PORT}/v1/projects/{PROJECT}/{kind}"
+    headers = {"Authorization": f"Bearer {CLOUD_TOKEN}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as error:
+        raise BedError(f"POST {url} answers {error.code}: {error.read().decode(errors='replace')[:300]}") from error
+    except OSError as error:
+        raise BedError(f"POST {url}: {error}: is {plan.gateway_name} running?") from error
+
+
+def _write(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content)
+
+
+def _write_private(path: Path, content: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(content)

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network of a bed and the containers on it: the gateway, which is the cloud, and the nodes."""
+
+from __future__ import annotations
+
+import json
+import resource
+import shlex
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bed import images, paths
+from bed.documents import NODE_CONFIG, RUNTIME_IMAGE
+from bed.errors import BedError
+from bed.plan import API_PORT, CLOUD_PORT, Node, Plan
+from bed.run import CommandFailed, in_parallel, run
+
+# Every container, network and volume of a bed carries this label with the bed's name.
+LABEL = "dev.outoftree.bed"
+
+GATEWAY_COMMAND = (
+    "ccm", "sim", "--listen", f"0.0.0.0:{CLOUD_PORT}", "--config", "/etc/bed/cloud.yaml",
+    "--state", "/var/lib/sim/state.db", "--fabric", "--fabric-interface", "eth0",
+)  # fmt: skip
+WITHOUT_CLOUD_COMMAND = ("sleep", "infinity")
+
+# It routes between the nodes and has no way out. Two nodes are neighbours on one wire: without the last
+# lines it would tell them so, and they would go on without it after a route is gone.
+_GATEWAY_START = """\
+set -e
+ip route replace unreachable default
+echo 1 > /proc/sys/net/ipv4/ip_forward
+for each in all default eth0; do
+    echo 0 > /proc/sys/net/ipv4/conf/$each/rp_filter
+    echo 0 > /proc/sys/net/ipv4/conf/$each/send_redirects
+done
+exec "$@"
+"""
+# Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
+# otherwise leave the machine through the host, and might get an answer.
+_NODE_START = """\
+set -e
+ip route replace default via {gateway}
+for each in all default eth0; do
+    echo 0 > /proc/sys/net/ipv4/conf/$each/accept_redirects
+done
+exec /sbin/init
+"""
+_NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
+_BOOT_SECONDS = 60.0
+
+
+def podman(*arguments: str, check: bool = True, stdin: str | None = None, timeout: float = 600) -> str:
+    """``podman`` with the runtime that works on every host (crun refuses a hybrid cgroup v1 one)."""
+    return run("podman", "--runtime", "runc", *arguments, check=check, stdin=stdin, timeout=timeout)
+
+
+def on(machine: str, *command: str, check: bool = True, stdin: str | None = None, timeout: float = 600) -> str:
+    """Run ``command`` in the container ``machine``."""
+    give = ["--interactive"] if stdin is not None else []
+    return podman("exec", *give, machine, *command, check=check, stdin=stdin, timeout=timeout)
+
+
+def write_file(machine: str, path: str, content: str, mode: str = "0644") -> None:
+    """A file inside a container, with its folder."""
+    quoted = shlex.quote(path)
+    script = f"mkdir -p $(dirname {quoted}) && umask 077 && cat > {quoted} && chmod {mode} {quoted}"
+    on(machine, "sh", "-c", script, stdin=content)
+
+
+def make_network(plan: Plan) -> None:
+    """The bed's bridge; the host has its .1, so that kubectl and curl work from the host."""
+    try:
+        podman(
+            "network", "create", "--driver", "bridge", "--disable-dns", "--subnet", plan.subnet,
+            "--gateway", plan.bridge, "--label", f"{LABEL}={plan.name}", plan.network,
+        )  # fmt: skip
+    except CommandFailed as error:
+        if "already used" in error.output or "already being used" in error.output:
+            raise BedError(f"the subnet {plan.subnet} is in use here: give another with --subnet") from error
+        raise
+
+
+def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
+    """The container that is cloud and router in one, from the runtime's own image."""
+    command = GATEWAY_COMMAND if plan.cloud else WITHOUT_CLOUD_COMMAND
+    podman(
+        "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,
+        "--network", plan.network, "--ip", plan.gateway, "--label", f"{LABEL}={plan.name}",
+        "--user", "0", "--privileged", "--http-proxy=false", *_limits(),
+        "--volume", f"{cloud_yaml}:/etc/bed/cloud.yaml:ro", "--volume", "/var/lib/sim",
+        "--entrypoint", "sh", RUNTIME_IMAGE, "-c", _GATEWAY_START, "gateway", *command,
+    )  # fmt: skip
+
+
+def start_forwarder(plan: Plan) -> None:
+    """In the gateway's network: one address for the API servers of several control planes."""
+    podman(
+        "run", "--detach", "--name", plan.forwarder_name, "--network", f"container:{plan.gateway_name}",
+        "--label", f"{LABEL}={plan.name}", "--user", "0", "--http-proxy=false", *_limits(),
+        "--volume", f"{paths.BED / 'gateway' / 'forward.py'}:/forward.py:ro", "--entrypoint", "python3",
+        RUNTIME_IMAGE, "/forward.py", str(API_PORT), *(f"{node.address}:{API_PORT}" for node in plan.control_planes),
+    )  # fmt: skip
+
+
+def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
+    """A machine with systemd, containerd and the Kubernetes binaries, its images loaded, not yet in a cluster."""
+    mounted = [word for name in _NODE_BINARIES for word in ("--volume", f"{binaries / name}:/usr/bin/{name}:ro")]
+    stored = [word for place in ("containerd", "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
+    podman(
+        "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
+        "--ip", node.address, "--dns", plan.gateway, "--label", f"{LABEL}={plan.name}", "--privileged",
+        "--systemd=always", "--cgroupns=private", "--http-proxy=false", *_limits(), "--tmpfs", "/run", "--tmpfs", "/tmp",
+        *stored, *mounted, "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
+        images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway),
+    )  # fmt: skip
+    wait_until(
+        lambda: on(node.name, "ctr", "version", check=False).count("Version:") >= 2,
+        f"containerd in {node.name}", _BOOT_SECONDS,
+    )  # fmt: skip
+
+
+def load_images(node: Node, archives: Sequence[Path]) -> None:
+    """Import archives of the cache's image folder."""
+    for archive in archives:
+        on(node.name, "ctr", "--namespace", "k8s.io", "images", "import", f"/opt/bed/images/{archive.name}")
+
+
+def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # type: ignore[no-untyped-def]
+    """Wait for ``true()``; BedError naming ``what`` when that takes longer than ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > deadline:
+            raise BedError(f"{what} is not there after {seconds:.0f} s: look with `bed logs`")
+        time.sleep(pause)
+
+
+def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
+    """Nothing may leave through the host: nodes know the gateway only, and the gateway knows no way."""
+    outside = "198.51.100.1"  # an address for documentation: nobody's
+
+    def check(node: Node) -> None:
+        way = on(node.name, "ip", "-o", "route", "get", outside)
+        if f"via {plan.gateway} " not in way:
+            raise BedError(f"{node.name} would reach {outside} by {way.strip()!r}, not through {plan.gateway_name}")
+
+    in_parallel(check, nodes)
+    way = on(plan.gateway_name, "ip", "-o", "route", "get", outside, check=False)
+    if "via" in way or "dev" in way:
+        raise BedError(f"{plan.gateway_name} would reach {outside} by {way.strip()!r}: it must have no way out")
+
+
+def containers(name: str) -> list[tuple[str, str]]:
+    """Name and state of each container of the bed ``name``."""
+    listing = podman("ps", "--all", "--filter", f"label={LABEL}={name}", "--format", "json")
+    return sorted((item["Names"][0], item["State"]) for item in json.loads(listing or "[]"))
+
+
+def remove(name: str) -> int:
+    """Remove all containers and the network of the bed ``name``, with their volumes. Gives how many there were.
+
+    The forwarder lives in the gateway's network and must go first.
+    """
+    found = [container for container, _ in containers(name)]
+    for group in ([c for c in found if c.endswith("-api-forwarder")], [c for c in found if not c.endswith("-api-forwarder")]):
+        in_parallel(lambda c: podman("rm", "--force", "--volumes", "--time", "1", "--ignore", c), group)
+    networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()
+    for network in networks:
+        podman("network", "rm", "--force", network)
+    return len(found) + len(networks)
+
+
+def _limits() -> list[str]:
+    """No more than the host's own hard limits: podman would ask for what a host without CAP_SYS_RESOURCE may not
+    give. podman also lowers its own nproc to 32768 at most."""
+    limits = []
+    for name, number, most in (("nofile", resource.RLIMIT_NOFILE, 65536), ("nproc", resource.RLIMIT_NPROC, 32768)):
+        hard = resource.getrlimit(number)[1]
+        given = most if hard == resource.RLIM_INFINITY else min(hard, most)
+        limits += ["--ulimit", f"{name}={given}:{given}"]
+    return limits
