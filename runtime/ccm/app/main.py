@@ -273,8 +273,7 @@ def create_cloud(options: Options) -> Cloud:
 
 
 def config_problems(options: Options, error: ConfigError) -> str:
-    where = f"--cloud-config {options.cloud_config}" if options.cloud_config else "the provider's configuration"
-    return "\n  - ".join([f"{where} cannot be used:", *error.problems])
+    return "\n  - ".join([f"provider {options.cloud_provider!r} cannot be used:", *error.problems])
 
 
 def create_client(options: Options) -> KubeClient:
@@ -370,7 +369,7 @@ async def check_permissions(client: KubeClient, options: Options, enabled: list[
 
 def start(options: Options) -> int:
     """Run in a new event loop, uvloop's where it is installed."""
-    prometheus_client.disable_created_metrics()
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     try:
         import uvloop
     except ImportError:

@@ -41,7 +41,7 @@ class Context:
 
 
 def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:
-    """How a work queue reports a failure: a line for what clouds, API servers and objects do; a traceback for our bugs."""
+    """How a work queue reports failures: a line for what clouds, servers and objects do, a traceback for our bugs."""
 
     def report(key: object, error: Exception) -> None:
         if isinstance(error, (CloudError, ApiError, RuleError)):

@@ -91,7 +91,7 @@ class NodeLifecycleController:
             await self._settle(name)
 
     def _is_ours(self, node: Node) -> bool:
-        """A Node of another cloud is never looked at, and one that waits for its initialisation is the node controller's.
+        """A Node of another cloud is never looked at; one that waits for its initialisation is the node controller's.
         One without a providerID that does not wait is looked at, to be able to say why it is held."""
         if not node.spec.provider_id:
             return not node_rules.is_uninitialized(node)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole runtime as real processes, between a real kube-apiserver and the simulated cloud over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import Node, Service
+from ccm.simcloud.testing import Simulator, running_simulator
+
+from ..cluster import ApiServer, free_port
+from .support import CLUSTER_CIDR, LEASE, NODES, Ccm
+
+StartCcm = Callable[..., Ccm]
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[Simulator]:
+    """A simulated cloud with one empty project."""
+    config = {
+        "projects": [
+            {
+                "name": "demo",
+                "token": "demo-token",
+                "region": "north",
+                "load_balancer_addresses": "203.0.113.10-203.0.113.99",
+            }
+        ]
+    }
+    async with running_simulator(config) as simulator:
+        yield simulator
+
+
+@pytest.fixture
+async def clean(kube: KubeClient) -> AsyncIterator[None]:
+    """The API server is shared: leave no Node, Service or Lease behind."""
+    yield
+    for path, kind in ((NODES, Node), ("/api/v1/services", Service)):
+        items, _ = await kube.list(path, kind)
+        for item in items:
+            meta = item.metadata
+            if kind is Service and meta.name == "kubernetes":
+                continue
+            own = (
+                f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}"
+                if kind is Service
+                else f"{NODES}/{meta.name}"
+            )
+            with contextlib.suppress(NotFoundError):
+                if meta.finalizers:
+                    await kube.patch(own, {"metadata": {"finalizers": None}})
+                await kube.delete(own)
+    with contextlib.suppress(NotFoundError):
+        await kube.delete(LEASE)
+
+
+@pytest.fixture
+async def start_ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
+    """Start `ccm` processes; all are stopped at the end. Keyword arguments become flags."""
+    started: list[Ccm] = []
+
+    def start(
+        *, conf: str | None = None, kubeconfig: Path | None = None, without: tuple[str, ...] = (), **flags: Any
+    ) -> Ccm:
+        number, port = len(started), free_port()
+        config = tmp_path / f"cloud-{number}.conf"
+        config.write_text(cloud.conf() if conf is None else conf)
+        values: dict[str, Any] = {
+            "cloud-provider": "sim",
+            "cloud-config": config,
+            "kubeconfig": kubeconfig or apiserver.kubeconfig(),
+            "cluster-cidr": CLUSTER_CIDR,
+            "bind-address": "127.0.0.1",
+            "secure-port": port,
+        } | {name.replace("_", "-"): value for name, value in flags.items()}
+        arguments = [f"--{name}={value}" for name, value in values.items() if name not in without]
+        process = Ccm(arguments, tmp_path / f"ccm-{number}.log", port)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        await process.stop()
+        print(process.text)  # shown by pytest when the test failed
+
+
+@pytest.fixture
+def admin_token(apiserver: ApiServer) -> str:
+    """A bearer token that may read everything."""
+    return apiserver.token
+
+
+@pytest.fixture
+async def cluster_role_without(kube: KubeClient) -> AsyncIterator[None]:
+    """The user `ccm-without-delete` may do all that the runtime needs, except deleting Nodes."""
+    name = "ccm-without-delete"
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["nodes/status", "services/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+    ]
+    rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+    await kube.create(f"{rbac}/clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})
+    binding = {
+        **meta,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": name}],
+    }
+    await kube.create(f"{rbac}/clusterrolebindings", binding)
+    yield
+    await kube.delete(f"{rbac}/clusterrolebindings/{name}")
+    await kube.delete(f"{rbac}/clusterroles/{name}")

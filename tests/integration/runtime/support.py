@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of the whole runtime share: a `ccm` process, and short ways to look at the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import aiohttp
+import pytest
+
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import Lease, Node, Service
+
+T = TypeVar("T")
+
+NODES = "/api/v1/nodes"
+SERVICES = "/api/v1/namespaces/default/services"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
+TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+CLUSTER_CIDR = "10.244.0.0/16"
+
+
+async def eventually(check: Callable[[], Awaitable[T]], seconds: float = 20.0, what: str = "") -> T:
+    """The first true answer of `check`; fails with its last answer after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = await check()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {seconds:g} s: {what or check.__name__}; last answer: {answer!r}")
+        await asyncio.sleep(0.05)
+
+
+class Ccm:
+    """A `ccm` process."""
+
+    def __init__(self, arguments: list[str], log: Path, port: int) -> None:
+        self.log, self.port, self.arguments = log, port, arguments
+        with log.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ccm.cli", *arguments], stdout=output, stderr=subprocess.STDOUT
+            )
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text()
+
+    async def wait(self, seconds: float = 20.0) -> int:
+        """Its exit status."""
+        return await asyncio.wait_for(asyncio.to_thread(self.process.wait), seconds)
+
+    async def until_logged(self, pattern: str, seconds: float = 20.0) -> None:
+        async def logged() -> bool:
+            if self.process.poll() is not None:
+                pytest.fail(f"ccm ended with {self.process.returncode}:\n{self.text}")
+            return re.search(pattern, self.text) is not None
+
+        await eventually(logged, seconds, f"{pattern!r} in the log:\n{self.text}")
+
+    async def leading(self) -> None:
+        await self.until_logged(r"leading; controllers")
+
+    async def get(self, path: str, token: str = "") -> tuple[int, str]:
+        trust_all = ssl.create_default_context()
+        trust_all.check_hostname, trust_all.verify_mode = False, ssl.CERT_NONE
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"https://127.0.0.1:{self.port}{path}", ssl=trust_all, headers=headers) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    async def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                await self.wait(10)
+            except TimeoutError:
+                self.process.kill()
+                await self.wait(5)
+
+
+def node_body(name: str, *, tainted: bool = True, number: int | None = None, **spec: Any) -> dict[str, Any]:
+    if tainted:
+        spec["taints"] = [TAINT]
+    if number is not None:
+        spec["podCIDR"] = f"10.244.{number}.0/24"
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec}
+
+
+async def set_ready(kube: KubeClient, name: str, status: str) -> None:
+    """What a kubelet (True) or kube-controller-manager (Unknown) writes."""
+    condition = {"type": "Ready", "status": status, "reason": "Test", "message": "", "lastHeartbeatTime": None}
+    condition["lastTransitionTime"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    await kube.patch(f"{NODES}/{name}/status", {"status": {"conditions": [condition]}}, strategic=True)
+
+
+async def get_node(kube: KubeClient, name: str) -> Node | None:
+    try:
+        return await kube.get(f"{NODES}/{name}", Node)
+    except NotFoundError:
+        return None
+
+
+def is_tainted(node: Node) -> bool:
+    return any(taint.key == TAINT["key"] for taint in node.spec.taints)
+
+
+async def initialised(kube: KubeClient, *names: str) -> bool:
+    nodes = [await get_node(kube, name) for name in names]
+    return all(
+        node is not None and node.spec.provider_id and node.status.addresses and not is_tainted(node) for node in nodes
+    )
+
+
+async def get_lease(kube: KubeClient) -> Lease:
+    return await kube.get(LEASE, Lease)
+
+
+async def event_messages(kube: KubeClient, reason: str, name: str = "") -> list[str]:
+    """Messages of the Events with this reason (about this object)."""
+    selector = f"reason={reason}" + (f",involvedObject.name={name}" if name else "")
+    events = await kube.get("/api/v1/events", dict, params={"fieldSelector": selector})
+    return [event["message"] for event in events["items"]]
+
+
+async def get_service(kube: KubeClient, name: str) -> Service:
+    return await kube.get(f"{SERVICES}/{name}", Service)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each mistake gets one message that names the thing and the way out, a non-zero exit, and no traceback."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm.simcloud.testing import Simulator
+
+from ..cluster import ApiServer
+from .conftest import StartCcm
+from .support import Ccm
+
+
+async def refused(process: Ccm, status: int, *parts: str) -> None:
+    assert await process.wait() == status, process.text
+    for part in parts:
+        assert part in process.text
+    assert "Traceback" not in process.text
+
+
+async def test_unknown_provider(start_ccm: StartCcm):
+    await refused(start_ccm(cloud_provider="nimbus"), 1, "'nimbus'", "installed are sim", "ccm.providers")
+
+
+async def test_no_provider(start_ccm: StartCcm):
+    await refused(start_ccm(without=("cloud-provider",)), 2, "--cloud-provider is required", "sim")
+
+
+async def test_unreadable_config(start_ccm: StartCcm, tmp_path: Path):
+    missing = tmp_path / "nowhere.conf"
+    await refused(start_ccm(cloud_config=missing), 1, f"--cloud-config {missing} cannot be read", "No such file")
+
+
+async def test_wrong_config_tells_all_problems_at_once(start_ccm: StartCcm):
+    process = start_ccm(conf="endpoint: ftp://x\nproject: demo\ntoken: s3cret\ncolour: blue\n")
+    await refused(process, 1, "endpoint", "colour")
+    assert "s3cret" not in process.text
+
+
+async def test_config_that_is_not_yaml(start_ccm: StartCcm):
+    await refused(start_ccm(conf="endpoint: [unclosed"), 1, "cannot be used", "YAML")
+
+
+async def test_wrong_token(start_ccm: StartCcm, cloud: Simulator):
+    process = start_ccm(conf=cloud.conf(token="wr0ng-token"))
+    await refused(process, 1, "the cloud refuses the credentials")
+    assert "wr0ng-token" not in process.text
+
+
+async def test_a_missing_right_is_named(
+    start_ccm: StartCcm, apiserver: ApiServer, kube: KubeClient, cluster_role_without: object
+):
+    """With everything but one verb."""
+    kubeconfig = apiserver.kubeconfig("ccm-without-delete", ())
+    process = start_ccm(kubeconfig=kubeconfig)
+    await refused(process, 1, "does not allow this identity to: delete nodes.", "ClusterRole")
+
+
+async def test_no_rights_at_all(start_ccm: StartCcm, apiserver: ApiServer):
+    process = start_ccm(kubeconfig=apiserver.kubeconfig("nobody-special", ()))
+    await refused(
+        process, 1, "list nodes", "watch services", "create leases.coordination.k8s.io in namespace kube-system"
+    )
+
+
+async def test_unreachable_api_server(start_ccm: StartCcm, apiserver: ApiServer):
+    kubeconfig = apiserver.kubeconfig("far-away", ("system:masters",), server="https://127.0.0.1:9")
+    process = start_ccm(kubeconfig=kubeconfig, kube_api_wait="2s")
+    await refused(process, 1, "https://127.0.0.1:9", "did not answer within 2 s", "--kubeconfig")
+
+
+async def test_a_kubeconfig_that_is_not_there(start_ccm: StartCcm, tmp_path: Path):
+    await refused(start_ccm(kubeconfig=tmp_path / "none"), 1, str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ({"concurrent_node_syncs": 0}, ["--concurrent-node-syncs must be 1 or more, not 0"]),
+        ({"controllers": "cloud-nodes"}, ["unknown controller 'cloud-nodes'", "cloud-node-controller (cloud-node)"]),
+        ({"node_monitor_period": "5 parsecs"}, ["5 parsecs", "duration such as 10s"]),
+        ({"nonsense": 1}, ["--nonsense=1"]),
+        ({"cluster_cidr": "10.0.0.0/33"}, ["--cluster-cidr", "10.0.0.0/33"]),
+        ({"leader_elect_renew_deadline": "20s"}, ["lease-duration > renew-deadline"]),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+async def test_unusable_flags(flags: dict[str, object], parts: list[str], start_ccm: StartCcm):
+    await refused(start_ccm(**flags), 2, *parts)
+
+
+async def test_routes_without_a_cluster_cidr(start_ccm: StartCcm):
+    await refused(start_ccm(without=("cluster-cidr",)), 1, "--cluster-cidr is empty", "--configure-cloud-routes=false")
+
+
+async def test_a_taken_port(start_ccm: StartCcm, cloud: Simulator):
+    port = int(cloud.url.rsplit(":", 1)[1])
+    await refused(start_ccm(secure_port=port), 1, f"--secure-port {port}", "Free the port")

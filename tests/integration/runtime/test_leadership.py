@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One leads, another takes over at once; what they tell about themselves is true."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+from ccm.engine.client import KubeClient
+from ccm.simcloud.testing import Simulator
+
+from .conftest import StartCcm
+from .support import NODES, Ccm, eventually, get_lease, initialised, node_body
+
+FAST_LEASE = {
+    "leader_elect_lease_duration": "3s",
+    "leader_elect_renew_deadline": "2s",
+    "leader_elect_retry_period": "500ms",
+}
+
+
+async def two(start_ccm: StartCcm, **flags: str) -> tuple[Ccm, Ccm]:
+    """A leader, and a standby that is ready to take over."""
+    leader = start_ccm(**flags)
+    await leader.leading()
+    standby = start_ccm(**flags)
+
+    async def ready() -> bool:
+        try:
+            return (await standby.get("/readyz"))[0] == 200
+        except OSError:
+            return False
+
+    await eventually(ready)
+    assert "leading; controllers" not in standby.text
+    return leader, standby
+
+
+async def test_sigterm_hands_over_in_under_2_seconds(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Measured until the successor has done the first piece of work. Upstream waits the whole lease (W26)."""
+    leader, standby = await two(start_ccm)
+    cloud.add_instance("handover", addresses=[{"type": "InternalIP", "address": "10.0.0.1"}])
+    held_by = (await get_lease(kube)).spec.holder_identity
+    started = time.monotonic()
+    leader.signal(signal.SIGTERM)
+    await standby.leading()
+    assert time.monotonic() - started < 2.0
+    await kube.create(NODES, node_body("handover"))
+    await eventually(lambda: initialised(kube, "handover"))
+    assert await leader.wait() == 0
+    assert (await get_lease(kube)).spec.holder_identity not in ("", held_by)
+
+
+async def test_sigkill_hands_over_within_the_lease(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    leader, standby = await two(start_ccm, **FAST_LEASE)
+    leader.signal(signal.SIGKILL)
+    started = time.monotonic()
+    await standby.until_logged("leading; controllers", 10)
+    # The lease, one attempt, and what the poll of the log and a busy machine add.
+    assert time.monotonic() - started < 3.0 + 0.5 * 1.2 + 1.0
+
+
+async def test_losing_the_lease_ends_the_process(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    leader = start_ccm(**FAST_LEASE)
+    await leader.leading()
+    lease = await get_lease(kube)
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{lease.metadata.name}"
+    await kube.patch(path, {"spec": {"holderIdentity": "a-thief"}})
+    assert await leader.wait() == 1
+    assert "leadership is lost" in leader.text
+
+
+async def test_the_lease_tells_what_its_holder_does(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    cloud.add_instance("told")
+    await start_ccm(controllers="cloud-node", leader_elect_retry_period="500ms").leading()
+    await kube.create(NODES, node_body("told"))
+
+    async def told() -> dict[str, str] | None:
+        annotations = (await get_lease(kube)).metadata.annotations
+        return annotations if "ccm.outoftree.dev/last-cloud-success" in annotations else None
+
+    annotations = await eventually(told)
+    assert annotations["ccm.outoftree.dev/cloud-provider"] == "sim"
+    assert annotations["ccm.outoftree.dev/controllers"] == "cloud-node-controller"
+
+
+async def test_health_and_metrics(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str):
+    ccm = start_ccm()
+    await ccm.leading()
+
+    async def ready() -> bool:
+        return (await ccm.get("/readyz"))[0] == 200
+
+    await eventually(ready)
+    assert await ccm.get("/healthz") == (200, "ok")
+    assert await ccm.get("/livez") == (200, "ok")
+    assert "[+]informers ok" in (await ccm.get("/readyz?verbose"))[1]
+    assert (await ccm.get("/metrics"))[0] == 401
+    assert (await ccm.get("/metrics", "wrong"))[0] == 401
+    status, text = await ccm.get("/metrics", admin_token)
+    assert status == 200
+    assert 'running_managed_controllers{manager="cloud-controller-manager",name="cloud-node"} 1.0' in text
+    assert 'leader_election_master_status{name="cloud-controller-manager"} 1.0' in text
+    assert "workqueue_depth" in text and "rest_client_requests_total" in text
+
+
+async def test_a_cloud_that_is_down_at_start_is_waited_for(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    cloud.fault(action="status", status=503)
+    ccm = start_ccm()
+    await ccm.until_logged("the cloud does not answer")
+    status, text = await ccm.get("/readyz")
+    assert status == 500 and "[-]cloud failed" in text
+    assert (await ccm.get("/livez"))[0] == 200
+    cloud.clear_faults()
+    await ccm.leading()
+    await asyncio.sleep(0)

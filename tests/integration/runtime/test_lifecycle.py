@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes go when their instances are really gone, and never otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm.simcloud.model import InstancePatch
+from ccm.simcloud.testing import Simulator
+
+from .conftest import StartCcm
+from .support import NODES, Ccm, event_messages, eventually, get_node, initialised, node_body, set_ready
+
+#: Safety rules at a pace at which a test can wait for them.
+FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
+#: As many passes of the controller as five minutes have at its default period of 5 s.
+PASSES_OF_FIVE_MINUTES = 60
+
+
+async def cluster_of(kube: KubeClient, cloud: Simulator, prefix: str, count: int = 3) -> list[str]:
+    """Initialised Nodes, all NotReady, with their instances. (The runtime must be running.)"""
+    cloud.add_instances(count, prefix=prefix)
+    names = [f"{prefix}{number}" for number in range(count)]
+    for name in names:
+        await kube.create(NODES, node_body(name))
+    await eventually(lambda: initialised(kube, *names))
+    return names
+
+
+def delete_instance(cloud: Simulator, name: str) -> None:
+    project = cloud.project()
+    project.delete_instance(next(id_ for id_ in project.instances.ids if project.instances.get(id_).name == name))
+
+
+async def metric(process: Ccm, token: str, name: str) -> float:
+    status, text = await process.get("/metrics", token)
+    assert status == 200, text
+    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
+
+
+async def test_a_node_goes_when_its_instance_is_gone(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "gone-")
+    delete_instance(cloud, names[0])
+
+    async def is_gone() -> bool:
+        return await get_node(kube, names[0]) is None
+
+    await eventually(is_gone)
+    assert await event_messages(kube, "DeletingNode", names[0])
+    assert await get_node(kube, names[1]) is not None
+    assert await get_node(kube, names[2]) is not None
+
+
+async def test_a_ready_node_stays_whatever_the_cloud_says(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "ready-")
+    await set_ready(kube, names[0], "True")
+    await asyncio.sleep(0.5)
+    delete_instance(cloud, names[0])
+    await asyncio.sleep(3)
+    assert await get_node(kube, names[0]) is not None
+
+
+async def test_a_young_node_waits_for_its_age(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(**FAST | {"node_deletion_min_age": "1h"})
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "young-")
+    delete_instance(cloud, names[0])
+    await ccm.until_logged(r"young-0: instance .* is missing; waiting: the Node is \d+ s old")
+    assert await get_node(kube, names[0]) is not None
+
+
+FAILING: dict[str, dict[str, Any]] = {
+    "answers 500": {"action": "status", "status": 500},
+    "answers 404 without being asked properly": {"action": "status", "status": 404, "body": "html"},
+    "never answers": {"action": "timeout"},
+    "hangs up": {"action": "hang_up"},
+    "truncates": {"action": "truncate"},
+    "lists nothing": {"action": "empty_list"},
+    "lists half": {"action": "short_list"},
+}
+
+
+@pytest.mark.parametrize("fault", FAILING.values(), ids=FAILING)
+async def test_no_node_goes_while_the_cloud(
+    fault: dict[str, Any], kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
+):
+    """For as many passes as five minutes have; and an Event and a metric say why."""
+    ccm = start_ccm(conf=cloud.conf(timeout=0.3), **FAST)
+    await ccm.leading()
+    prefix = re.sub(r"\W", "-", str(fault["action"])) + f"{fault.get('status', '')}-"
+    names = await cluster_of(kube, cloud, prefix.replace("_", "-"))
+    cloud.fault(**fault, match={"operation": "instances.*"})
+    # One instance is even really gone: still nothing may be concluded from such a cloud.
+    delete_instance(cloud, names[0])
+    await eventually(lambda: event_messages(kube, "DeletionHeld", names[1]), what="an Event that says why")
+    await asyncio.sleep(0.2 * PASSES_OF_FIVE_MINUTES)
+    assert [name for name in names if await get_node(kube, name) is None] == []
+    assert await metric(ccm, admin_token, "ccm_node_deletions_held_total") > 0
+    assert await metric(ccm, admin_token, "ccm_node_deletions_total") == 0
+    cloud.clear_faults()
+
+    async def is_gone() -> bool:
+        return await get_node(kube, names[0]) is None
+
+    await eventually(is_gone, 90, "the missing one goes once the cloud answers again")
+    assert await get_node(kube, names[1]) is not None
+
+
+async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "mass-", 6)
+    # In one moment, as an account that was mixed up would do it.
+    with cloud.server.world.batch():
+        for name in names[:5]:
+            delete_instance(cloud, name)
+    messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[0]))
+    assert "5 Nodes" in messages[0] and "--node-deletion-cap" in messages[0]
+    await asyncio.sleep(2)
+    assert [name for name in names if await get_node(kube, name) is None] == []
+
+
+async def test_a_shut_down_instance_taints_its_node_until_it_is_ready(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "shut-", 2)
+    project = cloud.project()
+    id_ = next(id_ for id_ in project.instances.ids if project.instances.get(id_).name == names[0])
+    project.change_instance(id_, InstancePatch(state="stopped"))
+
+    async def tainted(wanted: bool) -> bool:
+        node = await get_node(kube, names[0])
+        keys = {taint.key for taint in node.spec.taints} if node else set()
+        return ("node.cloudprovider.kubernetes.io/shutdown" in keys) == wanted
+
+    await eventually(lambda: tainted(True))
+    await set_ready(kube, names[0], "True")
+    await eventually(lambda: tainted(False))
+    assert await get_node(kube, names[0]) is not None
+
+
+async def test_another_node_under_the_same_name_is_not_deleted(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """W5: what was confirmed about one Node says nothing about its successor."""
+    ccm = start_ccm(**FAST | {"node_deletion_min_age": "3s"})
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "again-", 2)
+    delete_instance(cloud, names[0])
+    await ccm.until_logged(r"again-0: instance .* is missing")
+    await kube.delete(f"{NODES}/{names[0]}")
+    cloud.add_instance(names[0], addresses=[{"type": "InternalIP", "address": "10.9.9.9"}])
+    await kube.create(NODES, node_body(names[0]))
+    await eventually(lambda: initialised(kube, names[0]))
+    await asyncio.sleep(5)
+    assert await get_node(kube, names[0]) is not None

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers and routes: what the cloud has is what the cluster asks for, for few calls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from ccm.controllers.service_rules import FINALIZER
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import Service
+from ccm.simcloud.testing import Simulator
+
+from .conftest import StartCcm
+from .support import NODES, SERVICES, event_messages, eventually, get_node, get_service, initialised, node_body
+
+LIFECYCLE_OFF = {"controllers": "*,-cloud-node-lifecycle"}
+
+
+def service_body(name: str, port: int = 80, **spec: Any) -> dict[str, Any]:
+    ports = [{"name": "http", "port": port, "protocol": "TCP"}]
+    spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports} | spec
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+async def nodes_of(kube: KubeClient, cloud: Simulator, prefix: str, count: int = 2) -> list[str]:
+    cloud.add_instances(count, prefix=prefix)
+    names = [f"{prefix}{number}" for number in range(count)]
+    for number, name in enumerate(names):
+        await kube.create(NODES, node_body(name, number=number + 1))
+    await eventually(lambda: initialised(kube, *names))
+    return names
+
+
+async def served(kube: KubeClient, name: str) -> Service | None:
+    service = await get_service(kube, name)
+    return service if service.status.load_balancer.ingress else None
+
+
+def balancers(cloud: Simulator) -> list[Any]:
+    table = cloud.project().load_balancers
+    return [table.get(id_) for id_ in table.ids]
+
+
+def writes(cloud: Simulator) -> int:
+    return sum(1 for entry in cloud.journal("load_balancers.*") if entry.write)
+
+
+async def test_a_service_gets_a_load_balancer_and_gives_it_back(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    names = await nodes_of(kube, cloud, "lb-")
+    await kube.create(SERVICES, service_body("web", loadBalancerSourceRanges=["192.0.2.0/24"]))
+    service = await eventually(lambda: served(kube, "web"))
+    assert FINALIZER in service.metadata.finalizers
+    await eventually(lambda: targets(cloud, 2))
+    (balancer,) = balancers(cloud)
+    assert service.status.load_balancer.ingress[0].ip == balancer.ip
+    assert [(p.port, p.node_port, p.protocol) for p in balancer.ports] == [(80, service.spec.ports[0].node_port, "TCP")]
+    assert list(balancer.source_ranges) == ["192.0.2.0/24"]
+    assert balancer.tags["service_uid"] == service.metadata.uid
+    ids = {(await get_node(kube, name)).spec.provider_id.rsplit("/", 1)[1] for name in names}  # type: ignore[union-attr]
+    assert {target.instance_id for target in balancer.targets} == ids
+    await kube.delete(f"{SERVICES}/web")
+
+    async def gone() -> bool:
+        try:
+            await get_service(kube, "web")
+        except NotFoundError:
+            return not balancers(cloud)
+        return False
+
+    await eventually(gone)
+    assert await event_messages(kube, "DeletedLoadBalancer", "web")
+
+
+async def targets(cloud: Simulator, count: int) -> bool:
+    return all(len(balancer.targets) == count for balancer in balancers(cloud))
+
+
+async def test_a_restart_writes_nothing_for_unchanged_services(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """W13: upstream ensures every load balancer anew after each restart."""
+    first = start_ccm(**LIFECYCLE_OFF)
+    await first.leading()
+    await nodes_of(kube, cloud, "restart-")
+    for number in range(10):
+        await kube.create(SERVICES, service_body(f"still-{number}", 8000 + number))
+    for number in range(10):
+        await eventually(lambda number=number: served(kube, f"still-{number}"))
+    await eventually(lambda: targets(cloud, 2))
+    await asyncio.sleep(1.5)
+    await first.stop()
+    before = writes(cloud)
+    events = len(await event_messages(kube, "EnsuringLoadBalancer", "still-0"))
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await asyncio.sleep(3)
+    assert writes(cloud) == before
+    assert len(await event_messages(kube, "EnsuringLoadBalancer", "still-0")) == events
+
+
+async def test_joining_nodes_cost_one_update_per_service(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """W15: upstream updates twice for each Node."""
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await nodes_of(kube, cloud, "first-", 1)
+    for number in range(3):
+        await kube.create(SERVICES, service_body(f"join-{number}", 8000 + number))
+        await eventually(lambda number=number: served(kube, f"join-{number}"))
+    await eventually(lambda: targets(cloud, 1))
+    await asyncio.sleep(1.5)
+    before = writes(cloud)
+    await nodes_of(kube, cloud, "joined-", 4)
+    await eventually(lambda: targets(cloud, 5))
+    await asyncio.sleep(2)
+    assert writes(cloud) - before == 3
+
+
+async def test_a_load_balancer_of_another_cluster_is_refused(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    await start_ccm(**LIFECYCLE_OFF, cluster_name="theirs").leading()
+    await nodes_of(kube, cloud, "other-", 1)
+    await kube.create(SERVICES, service_body("mine"))
+    service = await eventually(lambda: served(kube, "mine"))
+    (theirs,) = balancers(cloud)
+    address = service.status.load_balancer.ingress[0].ip
+    await kube.create(SERVICES, service_body("thief", 81, loadBalancerIP=address))
+    messages = await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "thief"))
+    assert address in messages[0]
+    assert balancers(cloud) == [theirs]
+
+
+async def test_an_unusable_service_says_so_and_the_others_go_on(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await nodes_of(kube, cloud, "bad-", 1)
+    await kube.create(SERVICES, service_body("bad", loadBalancerIP="198.51.100.1"))  # not one of the cloud's
+    await kube.create(SERVICES, service_body("good", 81))
+    await eventually(lambda: served(kube, "good"))
+    messages = await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "bad"))
+    assert "198.51.100.1" in messages[0]
+    await kube.delete(f"{SERVICES}/bad")
+
+    async def gone() -> bool:
+        services, _ = await kube.list(SERVICES, Service)
+        return all(service.metadata.name != "bad" for service in services)
+
+    await eventually(gone, what="a Service that cannot be served can still be deleted")
+
+
+async def test_waiting_for_one_load_balancer_holds_up_no_other(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    await start_ccm(**LIFECYCLE_OFF, concurrent_service_syncs=1).leading()
+    await nodes_of(kube, cloud, "wait-", 1)
+    cloud.fault(action="delay", seconds=3, match={"operation": "load_balancers.create"}, count=1)
+    await kube.create(SERVICES, service_body("slow", 80))
+    await kube.create(SERVICES, service_body("next", 81))
+    await eventually(lambda: served(kube, "next"), 10)
+    await eventually(lambda: served(kube, "slow"), 10)
+
+
+def routes(cloud: Simulator) -> dict[str, str]:
+    table = cloud.project().routes
+    instances = cloud.project().instances
+    found = [table.get(id_) for id_ in table.ids]
+    return {route.destination: instances.get(route.instance_id).name for route in found}
+
+
+async def test_routes_follow_the_nodes(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    names = await nodes_of(kube, cloud, "route-", 3)
+
+    async def routed(count: int) -> bool:
+        return routes(cloud) == {f"10.244.{n + 1}.0/24": names[n] for n in range(count)}
+
+    await eventually(lambda: routed(3))
+    for name in names:
+        node = await get_node(kube, name)
+        assert node is not None
+        (condition,) = [c for c in node.status.conditions if c.type == "NetworkUnavailable"]
+        assert (condition.status, condition.reason) == ("False", "RouteCreated")
+    await kube.delete(f"{NODES}/{names[2]}")
+    await eventually(lambda: routed(2))
+
+
+async def test_a_failing_route_is_tried_again_and_said(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """W22: upstream's watch mode forgets a failed route until the next change."""
+    await start_ccm(**LIFECYCLE_OFF, route_reconciliation_period="1h").leading()
+    cloud.fault(action="status", status=500, match={"operation": "routes.create"}, count=2)
+    names = await nodes_of(kube, cloud, "retry-", 2)
+
+    async def routed() -> bool:
+        return len(routes(cloud)) == 2
+
+    await eventually(routed)
+    said = [m for name in names for m in await event_messages(kube, "FailedToCreateRoute", name)]
+    assert said
+
+
+async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    from ccm.simcloud.model import RouteBody
+
+    mine = cloud.add_instance("vpn-gateway")
+    project = cloud.project()
+    project.create_route(RouteBody(destination="192.168.0.0/16", instance_id=mine.id))
+    project.create_route(RouteBody(destination="10.244.99.0/24", instance_id=mine.id))
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await nodes_of(kube, cloud, "scope-", 1)
+
+    async def settled() -> bool:
+        return routes(cloud) == {"192.168.0.0/16": "vpn-gateway", "10.244.1.0/24": "scope-0"}
+
+    await eventually(settled)
