@@ -1,0 +1,64 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copies the archive to the node only when the node lacks the image: one module call in the steady state."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+
+def image_id(path, name):
+    """Return the ID (digest of its config) of the named image in an archive of 'docker save' or 'podman save'."""
+    try:
+        with tarfile.open(path) as archive:
+            member = archive.extractfile("manifest.json")
+            entries = json.load(member) if member else []
+    except FileNotFoundError as exc:
+        raise AnsibleError("there is no image archive {0} on the Ansible controller: build it, or leave "
+                           "ccm_runtime_image_archive unset to pull {1} from its registry".format(path, name)) from exc
+    except (OSError, KeyError, ValueError, tarfile.TarError) as exc:
+        raise AnsibleError("{0} is not an image archive as 'docker save' or 'podman save' make it: {1}".format(path, exc)) from exc
+    named = [entry for entry in entries if name in (entry.get("RepoTags") or [])]
+    if not named:
+        tags = sorted(tag for entry in entries for tag in entry.get("RepoTags") or [])
+        raise AnsibleError("{0} has no image called {1}, it has {2}: set ccm_runtime_image to one of those".format(
+            path, name, ", ".join(tags) or "none with a name"))
+    digest = named[0]["Config"].rsplit("/", 1)[-1]
+    return "sha256:{0}".format(digest[:-5] if digest.endswith(".json") else digest)
+
+
+class ActionModule(ActionBase):
+    """Action plugin of ccm_image."""
+
+    _requires_connection = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        if not arguments.get("name") or not arguments.get("archive"):
+            raise AnsibleError("ccm_image needs 'name' and 'archive'")
+        path = self._loader.path_dwim(arguments["archive"])
+        arguments["archive"] = path
+        arguments["image_id"] = arguments.get("image_id") or image_id(path, arguments["name"])
+        state = self._execute("outoftree.ccm.ccm_image", arguments, task_vars)
+        if state.get("failed") or state.get("present") or self._task.check_mode:
+            result.update(state)
+            return result
+        folder = self._make_tmp_path()
+        try:
+            arguments["node_archive"] = self._connection._shell.join_path(folder, "image.tar")
+            self._transfer_file(path, arguments["node_archive"])
+            self._fixup_perms2((folder, arguments["node_archive"]))
+            result.update(self._execute("outoftree.ccm.ccm_image", arguments, task_vars))
+        finally:
+            self._remove_tmp_path(folder)
+        return result
+
+    def _execute(self, name, arguments, task_vars):
+        return self._execute_module(module_name=name, module_args=arguments, task_vars=task_vars)

@@ -1,0 +1,72 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: migration_plan
+short_description: Plan every edit that takes a cluster to an external cloud-controller-manager
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Turns what M(outoftree.ccm.ccm_component_flags_info) found on every host and what M(outoftree.ccm.ccm_cluster_info) found in
+    the cluster into a plan - all edits with their reasons and risks, the new content of every file, the Nodes to adopt, and all
+    that stands in the way. Nothing is read or written here.
+  - Only spans of text are replaced - comments, order, anchors, quoting and line ends of everything else stay.
+positional: _input
+options:
+  _input:
+    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
+    type: dict
+    required: true
+  cluster:
+    description: The result of M(outoftree.ccm.ccm_cluster_info).
+    type: dict
+    required: true
+  control_plane:
+    description: The inventory hosts that are control planes.
+    type: list
+    elements: str
+    required: true
+  adopt:
+    description: Whether Nodes without a providerID are to be adopted.
+    type: bool
+    default: true
+"""
+
+EXAMPLES = r"""
+- name: Plan
+  ansible.builtin.set_fact:
+    plan: "{{ detected | outoftree.ccm.migration_plan(cluster, groups['kube_control_plane']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - RV(_value.go) and RV(_value.problems) say whether the migration may begin, RV(_value.edits) is a list of dictionaries with
+      C(host), C(component), C(file), C(flag), C(now), C(then), C(why) and C(risk), RV(_value.table) the same as lines of text,
+      RV(_value.hosts) the steps for each host (options of M(outoftree.ccm.ccm_component_config)), RV(_value.kubeadm_config)
+      options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.adopt) the Nodes to take through initialisation, and
+      RV(_value.narrow) whether the runtime has to begin with its node controller alone.
+  type: dict
+"""
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+
+
+def migration_plan(detected, cluster, control_plane, adopt=True):
+    if not isinstance(detected, dict) or not isinstance(cluster, dict):
+        raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
+                                 "ccm_cluster_info")
+    return make_plan(detected, cluster, list(control_plane), adopt)
+
+
+class FilterModule:
+    """The filter as Ansible finds it."""
+
+    def filters(self):
+        return {"migration_plan": migration_plan}

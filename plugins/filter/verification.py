@@ -1,0 +1,63 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: verification
+short_description: Judge whether a cluster has fully gone to an external cloud-controller-manager
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Makes every check over what M(outoftree.ccm.ccm_component_flags_info), M(outoftree.ccm.ccm_cluster_info) and
+    M(outoftree.ccm.ccm_health_info) found. Nothing is read or written here.
+positional: _input
+options:
+  _input:
+    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
+    type: dict
+    required: true
+  cluster:
+    description: The result of M(outoftree.ccm.ccm_cluster_info).
+    type: dict
+    required: true
+  health:
+    description: The result of M(outoftree.ccm.ccm_health_info).
+    type: dict
+    required: true
+  control_plane:
+    description: The inventory hosts that are control planes.
+    type: list
+    elements: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Judge
+  ansible.builtin.set_fact:
+    verdict: "{{ detected | outoftree.ccm.verification(cluster, health, groups['kube_control_plane']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - RV(_value.ok), RV(_value.checks) with C(name), C(ok) and C(detail), RV(_value.lines) the same as text, and RV(_value.nodes)
+      the Nodes as lines of text.
+  type: dict
+"""
+
+from ansible_collections.outoftree.ccm.plugins.module_utils._verify import nodes_table, verify
+
+
+def verification(detected, cluster, health, control_plane):
+    return dict(verify(detected, cluster, health, list(control_plane)), nodes=nodes_table(cluster["nodes"]))
+
+
+class FilterModule:
+    """The filter as Ansible finds it."""
+
+    def filters(self):
+        return {"verification": verification}

@@ -1,0 +1,197 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules' door to the Kubernetes API: kubeconfig, plain-dict calls, errors a person can act on.
+
+The 'kubernetes' library does authentication and TLS; objects stay the dicts the API sends, so that the pure modules take
+them as they are and nothing is lost by a round trip through model classes.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import os
+import sys
+import traceback
+from datetime import datetime, timezone
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
+
+try:
+    import kubernetes.client
+    import kubernetes.config
+    import urllib3.exceptions
+
+    IMPORT_ERROR = None
+except ImportError:
+    IMPORT_ERROR = traceback.format_exc()
+
+NAMESPACE = "kube-system"
+NAME = "cloud-controller-manager"
+
+#: Added to the argument spec of every API module; documented by the fragment outoftree.ccm.api.
+API_OPTIONS: Dict[str, Any] = dict(
+    kubeconfig=dict(type="raw", no_log=False),
+    context=dict(type="str"),
+)
+
+_SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
+
+
+class ApiError(Exception):
+    """A call failed: C(status) is the HTTP status, 0 when there was no answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Api:
+    """Calls to one API server, with the dicts of its JSON."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.host: str = client.configuration.host
+        #: The API server's time as of its last answer; ages are judged by it, not by this host's clock.
+        self.now: datetime = datetime.now(timezone.utc)
+
+    def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None,
+             content_type: str = "application/merge-patch+json") -> Dict[str, Any]:
+        """Make one call; raises ApiError."""
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = content_type if method == "PATCH" else "application/json"
+        try:
+            data = self._client.call_api(
+                path, method, {}, list((query or {}).items()), headers, body=body, auth_settings=["BearerToken"],
+                response_type=None, _preload_content=False, _request_timeout=(5, 30), _return_http_data_only=True)
+        except kubernetes.client.ApiException as exc:
+            raise ApiError(exc.status or 0, _reason(exc)) from exc
+        except (urllib3.exceptions.HTTPError, OSError) as exc:
+            raise ApiError(0, "{0} does not answer: {1}".format(self.host, exc)) from exc
+        date = email.utils.parsedate_to_datetime(data.headers["Date"]) if data.headers.get("Date") else None
+        self.now = date or datetime.now(timezone.utc)
+        return json.loads(data.data)
+
+    def get(self, path: str, query: Optional[Dict[str, str]] = None) -> Optional[Dict[str, Any]]:
+        """Read one object or list; None when it does not exist."""
+        try:
+            return self.call("GET", path, query=query)
+        except ApiError as exc:
+            if exc.status == 404:
+                return None
+            raise
+
+    def items(self, path: str, query: Optional[Dict[str, str]] = None) -> List[Dict[str, Any]]:
+        """List, page by page; a list whose kind the API server does not know is empty."""
+        items: List[Dict[str, Any]] = []
+        wanted = dict(query or {}, limit="500")
+        while True:
+            page = self.get(path, wanted) or {}
+            items += page.get("items") or []
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return items
+            wanted["continue"] = following
+
+    def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
+        """Merge-patch; with metadata.resourceVersion in the body a change in between is a 409, not a lost update."""
+        return self.call("PATCH", path, body)
+
+
+def _reason(exc: Any) -> str:
+    try:
+        message = json.loads(exc.body)["message"]
+    except (TypeError, ValueError, KeyError):
+        message = exc.reason or "no reason given"
+    return "{0} ({1})".format(message, exc.status)
+
+
+def connect(module: AnsibleModule) -> Api:
+    """Return the API behind the module's kubeconfig, or end the module with one clear message."""
+    if IMPORT_ERROR is not None:
+        module.fail_json(
+            msg="{0} The tasks that talk to the Kubernetes API run on ccm_install_api_host with {1}: install it there "
+                "('pip install kubernetes'), or choose another interpreter with ansible_python_interpreter.".format(
+                    missing_required_lib("kubernetes"), sys.executable),
+            exception=IMPORT_ERROR)
+    source = module.params["kubeconfig"] or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") \
+        or "~/.kube/config"
+    kubernetes_config = kubernetes.client.Configuration()
+    try:
+        if isinstance(source, dict):
+            module.no_log_values.update(_secrets(source))
+            kubernetes.config.load_kube_config_from_dict(
+                source, context=module.params["context"], client_configuration=kubernetes_config, persist_config=False)
+        else:
+            source = os.path.expanduser(source)
+            with open(source, encoding="utf-8") as handle:
+                handle.read(1)
+            kubernetes.config.load_kube_config(
+                source, context=module.params["context"], client_configuration=kubernetes_config, persist_config=False)
+    except OSError as exc:
+        module.fail_json(msg="cannot read the kubeconfig {0}: {1}. Set ccm_install_kubeconfig to a kubeconfig with cluster-admin "
+                             "rights on ccm_install_api_host, or leave it unset to use the control plane's admin.conf".format(
+                                 exc.filename or "given", exc.strerror or exc))
+    except (kubernetes.config.ConfigException, ValueError, KeyError, TypeError, AttributeError) as exc:
+        module.fail_json(msg="the kubeconfig {0} is not usable: {1}".format(
+            "given as data" if isinstance(source, dict) else source, str(exc).splitlines()[0] if str(exc) else type(exc).__name__))
+    except Exception as exc:  # a YAML error: its class belongs to a library that may not be importable here
+        module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
+            "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
+    kubernetes_config.retries = 2
+    return Api(kubernetes.client.ApiClient(kubernetes_config))
+
+
+def _secrets(value: Any) -> List[str]:
+    """Return the credentials in a kubeconfig, so that Ansible masks them wherever they would be shown."""
+    if isinstance(value, dict):
+        found = [str(item) for key, item in value.items() if key in _SECRET_KEYS and item]
+        return found + [secret for item in value.values() for secret in _secrets(item)]
+    if isinstance(value, list):
+        return [secret for item in value for secret in _secrets(item)]
+    return []
+
+
+def explain(exc: ApiError) -> str:
+    """Return an error's text with the way out, for those whose way out is known."""
+    if exc.status == 401:
+        return "{0}: the kubeconfig's credentials are not valid (any more)".format(exc)
+    if exc.status == 403:
+        return "{0}: the kubeconfig's user needs this permission; the control plane's admin.conf has it".format(exc)
+    if exc.status == 0:
+        return "{0}: is that address right, and reachable from ccm_install_api_host?".format(exc)
+    return str(exc)
+
+
+def node_path(name: str) -> str:
+    return "/api/v1/nodes/{0}".format(name)
+
+
+def lease_path(name: str = NAME, namespace: str = NAMESPACE) -> str:
+    return "/apis/coordination.k8s.io/v1/namespaces/{0}/leases/{1}".format(namespace, name)
+
+
+def daemonset_path(name: str = NAME, namespace: str = NAMESPACE) -> str:
+    return "/apis/apps/v1/namespaces/{0}/daemonsets/{1}".format(namespace, name)
+
+
+def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
+    """Return the newest Events about a Node, oldest first."""
+    query = {"fieldSelector": "involvedObject.kind=Node,involvedObject.name={0}".format(name)}
+    events = api.items("/api/v1/events", query)
+
+    def when(event: Dict[str, Any]) -> str:
+        return event.get("lastTimestamp") or event.get("eventTime") or ""
+
+    said: List[Tuple[str, str]] = []
+    for event in sorted(events, key=when):
+        component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
+        said.append((component, "{0} {1}: {2} ({3})".format(
+            event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
+    # The kubelet has little to say about a cloud: it only fills up what others leave.
+    others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
+    return (others or [text for unused, text in said])[-limit:]

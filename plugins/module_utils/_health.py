@@ -1,0 +1,141 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Is the cloud-controller-manager healthy? The verdict over its DaemonSet, Pods and Lease.
+
+Pure and stdlib-only: it takes objects as the API gives them (dicts) and the API server's time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Dict, List, Optional
+
+ANNOTATION_PREFIX = "ccm.outoftree.dev/"
+
+
+def parse_time(text: Optional[str]) -> Optional[datetime]:
+    """Parse an RFC 3339 UTC time with or without fractions of a second; None when there is none."""
+    if not text:
+        return None
+    for form in ("%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=timezone.utc)
+        except ValueError:
+            continue
+    return None
+
+
+def age(text: Optional[str], now: datetime) -> Optional[float]:
+    """Return the seconds since an RFC 3339 time, never less than 0."""
+    then = parse_time(text)
+    return None if then is None else round(max(0.0, (now - then).total_seconds()), 1)
+
+
+def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any]:
+    """Return holder, age of the last renewal and what the runtime notes on its Lease."""
+    if not lease:
+        return {"exists": False, "holder": "", "renewed": "", "age": None, "held": False, "annotations": {}}
+    spec = lease.get("spec") or {}
+    annotations = (lease.get("metadata") or {}).get("annotations") or {}
+    renewed = age(spec.get("renewTime"), now)
+    holder = spec.get("holderIdentity") or ""
+    held = bool(holder) and renewed is not None and renewed <= (spec.get("leaseDurationSeconds") or 15)
+    own = {key[len(ANNOTATION_PREFIX):]: value for key, value in annotations.items() if key.startswith(ANNOTATION_PREFIX)}
+    return {"exists": True, "holder": holder, "renewed": spec.get("renewTime") or "", "age": renewed, "held": held,
+            "annotations": own}
+
+
+def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """Return the counts that tell whether a rollout is complete."""
+    if not daemonset:
+        return {"exists": False, "desired": 0, "ready": 0, "updated": 0, "observed": False, "image": ""}
+    status = daemonset.get("status") or {}
+    containers = daemonset["spec"]["template"]["spec"]["containers"]
+    return {
+        "exists": True,
+        "desired": status.get("desiredNumberScheduled", 0),
+        "ready": status.get("numberReady", 0),
+        "updated": status.get("updatedNumberScheduled", 0),
+        "observed": status.get("observedGeneration", 0) >= daemonset["metadata"].get("generation", 0),
+        "image": containers[0].get("image", ""),
+    }
+
+
+def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
+    """Return name, node, readiness and, when it does not run, the reason the kubelet gives."""
+    status = pod.get("status") or {}
+    conditions = {c.get("type"): c for c in status.get("conditions") or []}
+    reason = ""
+    restarts = 0
+    for container in status.get("containerStatuses") or []:
+        restarts += container.get("restartCount", 0)
+        state = container.get("state") or {}
+        waiting, ended = state.get("waiting"), state.get("terminated")
+        last = (container.get("lastState") or {}).get("terminated") or {}
+        if waiting:
+            reason = "{0}: {1}".format(waiting.get("reason", ""), waiting.get("message", "")).strip(": ")
+        elif ended:
+            reason = "ended with exit code {0}".format(ended.get("exitCode"))
+        if (waiting or ended) and (last.get("message") or (ended or {}).get("message")):
+            reason += "; its last words: {0}".format((last.get("message") or ended.get("message")).strip())
+    if not reason and status.get("phase") == "Pending":
+        scheduled = conditions.get("PodScheduled") or {}
+        reason = scheduled.get("message") or "Pending"
+    return {
+        "name": pod["metadata"]["name"],
+        "node": (pod.get("spec") or {}).get("nodeName", ""),
+        "ready": (conditions.get("Ready") or {}).get("status") == "True",
+        "leaving": bool(pod["metadata"].get("deletionTimestamp")),
+        "restarts": restarts,
+        "reason": reason,
+    }
+
+
+def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
+          controllers: Optional[List[str]] = None, max_cloud_age: float = 0) -> Dict[str, Any]:
+    """Return {healthy, reasons, last_cloud_success_age}.
+
+    C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
+    C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
+    """
+    reasons = []
+    if not daemonset["exists"]:
+        reasons.append("there is no DaemonSet: nothing was rolled out")
+    else:
+        if not daemonset["observed"]:
+            reasons.append("the DaemonSet's newest version was not taken up yet")
+        if daemonset["desired"] == 0:
+            reasons.append("the DaemonSet wants 0 Pods: no node matches its nodeSelector")
+        if daemonset["updated"] < daemonset["desired"]:
+            reasons.append("{updated} of {desired} Pods run the newest version".format(**daemonset))
+        if daemonset["ready"] < daemonset["desired"]:
+            reasons.append("{ready} of {desired} Pods are Ready".format(**daemonset))
+        reasons += ["Pod {name} on {node} is not Ready: {0}".format(pod["reason"] or "its readiness probe fails", **pod)
+                    for pod in pods if not pod["ready"] and not pod["leaving"]]
+    if not lease["exists"] or not lease["holder"]:
+        reasons.append("nobody holds the Lease: no controller leads")
+    elif not lease["held"]:
+        reasons.append("the Lease of {0} was not renewed for {1} s".format(lease["holder"], lease["age"]))
+    elif daemonset["exists"] and pods and not any(_holds(pod, lease["holder"]) for pod in pods if not pod["leaving"]):
+        reasons.append("the Lease is held by {0}, which is none of the Pods".format(lease["holder"]))
+    notes = lease["annotations"]
+    if controllers and "controllers" in notes:
+        running = {name.strip() for name in notes["controllers"].split(",") if name.strip()}
+        absent = [name for name in controllers if name not in running]
+        if absent:
+            reasons.append("the leader does not run {0}".format(", ".join(absent)))
+    cloud_age = age(notes.get("last-cloud-success"), now)
+    if "cloud-provider" in notes:
+        if cloud_age is None:
+            reasons.append("no call to the cloud has succeeded yet")
+        elif max_cloud_age and cloud_age > max_cloud_age:
+            reasons.append("the last successful call to the cloud was {0} s ago".format(cloud_age))
+    return {"healthy": not reasons, "reasons": reasons, "last_cloud_success_age": cloud_age}
+
+
+def _holds(pod: Dict[str, Any], holder: str) -> bool:
+    """An identity is '<host or pod name>_<uuid>' in the field; hostNetwork Pods see the node's name as host name."""
+    who = holder.rsplit("_", 1)[0]
+    return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)

@@ -1,0 +1,226 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Looking at one host: processes, the kubelet's unit, health endpoints, last log lines.
+
+Stdlib-only I/O for the modules that run on managed nodes (Python 3.8). It decides nothing.
+"""
+
+from __future__ import annotations
+
+import glob
+import http.client
+import os
+import re
+import socket
+import ssl
+import subprocess
+import time
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+PKI = "/etc/kubernetes/pki"
+
+#: Components with their default secure port and health path.
+ENDPOINTS: Dict[str, Tuple[int, str]] = {
+    "kube-apiserver": (6443, "/readyz"),
+    "kube-controller-manager": (10257, "/healthz"),
+    "kube-scheduler": (10259, "/healthz"),
+}
+
+
+class Process(NamedTuple):
+    """A running process; (pid, start) never comes twice on one boot."""
+
+    pid: int
+    start: int
+    argv: List[str]
+
+    @property
+    def identity(self) -> Tuple[int, int]:
+        return self.pid, self.start
+
+
+def processes(name: str) -> List[Process]:
+    """Return the processes whose argv[0] is the named binary, static Pods' containers included."""
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open("/proc/{0}/cmdline".format(entry), "rb") as handle:
+                argv = [part.decode("utf-8", "replace") for part in handle.read().split(b"\0")[:-1]]
+            if not argv or os.path.basename(argv[0]) != name:
+                continue
+            with open("/proc/{0}/stat".format(entry), encoding="utf-8", errors="replace") as handle:
+                fields = handle.read().rpartition(")")[2].split()
+        except OSError:  # it ended while we looked
+            continue
+        if fields[0] != "Z":
+            found.append(Process(int(entry), int(fields[19]), argv))
+    return sorted(found)
+
+
+def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+    """Run a command without a shell; a command that does not exist gives return code 127."""
+    try:
+        return subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+                              timeout=timeout, check=False, env=dict(os.environ, LC_ALL="C"))
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(argv, 127, "", "{0} is not installed".format(argv[0]))
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 124, "", "{0} did not end within {1} s".format(argv[0], timeout))
+
+
+def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
+    """Return properties of a systemd unit; {} where there is no systemd."""
+    done = run(["systemctl", "show", unit] + [part for name in names for part in ("-p", name)])
+    properties = {}
+    for line in done.stdout.splitlines() if done.returncode == 0 else []:
+        name, equals, value = line.partition("=")
+        if equals:
+            properties[name] = value
+    return properties
+
+
+def option(argv: List[str], name: str, default: str = "") -> str:
+    """Return the last value of an option of a process."""
+    value = default
+    for index, arg in enumerate(argv):
+        if arg == "--" + name and index + 1 < len(argv):
+            value = argv[index + 1]
+        elif arg.startswith("--" + name + "="):
+            value = arg.split("=", 1)[1]
+    return value
+
+
+def kubelet_settings(argv: List[str]) -> Dict[str, str]:
+    """Return the few scalars we need of the KubeletConfiguration that a running kubelet reads (no YAML library here)."""
+    path = option(argv, "config", "/var/lib/kubelet/config.yaml")
+    settings = {"static_pod_path": option(argv, "pod-manifest-path"), "healthz_port": option(argv, "healthz-port"),
+                "healthz_address": option(argv, "healthz-bind-address")}
+    names = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address"}
+    try:
+        with open(path, encoding="utf-8") as handle:
+            for line in handle:
+                match = re.match(r"[\"']?(\w+)[\"']?:\s*[\"']?([^\s\"'#]+)", line)
+                if match and match.group(1) in names:
+                    key = names[match.group(1)]
+                    settings[key] = settings[key] or match.group(2)
+    except OSError:
+        pass
+    settings["static_pod_path"] = settings["static_pod_path"].rstrip("/") or "/etc/kubernetes/manifests"
+    settings["healthz_port"] = settings["healthz_port"] or "10248"
+    settings["healthz_address"] = settings["healthz_address"] or "127.0.0.1"
+    return settings
+
+
+# -- health ----------------------------------------------------------------------------------------------------------
+
+
+def _loopback(address: str) -> str:
+    return {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+
+
+def kubelet_health(settings: Dict[str, str]) -> str:
+    """Return '' when the kubelet's /healthz answers 200, else what it said instead."""
+    connection = http.client.HTTPConnection(_loopback(settings["healthz_address"]), int(settings["healthz_port"]), timeout=3)
+    try:
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        body = response.read(300).decode("utf-8", "replace")
+    except (OSError, http.client.HTTPException) as exc:
+        return "its /healthz on port {0}: {1}".format(settings["healthz_port"], exc)
+    finally:
+        connection.close()
+    return "" if response.status == 200 else "its /healthz says {0}: {1}".format(response.status, body)
+
+
+def component_health(component: str, argv: List[str]) -> str:
+    """Return '' when the instance on this host serves its health path, else what it said instead.
+
+    kube-apiserver's certificate is checked against the cluster's CA under the name every kubeadm certificate has. The
+    others serve self-signed certificates made at each start: there is nothing to check them against, and nothing secret
+    is sent.
+    """
+    port, path = ENDPOINTS[component]
+    port = int(option(argv, "secure-port", str(port)))
+    address = _loopback(option(argv, "bind-address", ""))
+    context = ssl.create_default_context() if component == "kube-apiserver" else ssl._create_unverified_context()
+    try:
+        if component == "kube-apiserver":
+            context.load_verify_locations(option(argv, "client-ca-file", PKI + "/ca.crt"))
+        status, body = _https(address, port, path, context)
+        if status in (401, 403) and component == "kube-apiserver":
+            certificate = option(argv, "kubelet-client-certificate", PKI + "/apiserver-kubelet-client.crt")
+            key = option(argv, "kubelet-client-key", PKI + "/apiserver-kubelet-client.key")
+            context.load_cert_chain(certificate, key)
+            status, body = _https(address, port, path, context)
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        return "{0} on port {1}: {2}".format(path, port, exc)
+    return "" if status == 200 else "{0} on port {1} says {2}: {3}".format(path, port, status, body.strip()[-300:])
+
+
+def _https(address: str, port: int, path: str, context: ssl.SSLContext) -> Tuple[int, str]:
+    raw = socket.create_connection((address, port), timeout=5)
+    try:
+        connection = http.client.HTTPSConnection(address, port, timeout=5, context=context)
+        connection.sock = context.wrap_socket(raw, server_hostname="kubernetes")
+        try:
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.status, response.read(4000).decode("utf-8", "replace")
+        finally:
+            connection.close()
+    finally:
+        raw.close()
+
+
+# -- the last words of something that failed ---------------------------------------------------------------------------
+
+
+def pod_log(component: str, since: float, lines: int = 12) -> List[str]:
+    """Return the last lines a static Pod's container wrote after a time (epoch seconds), newest container."""
+    pattern = "/var/log/pods/kube-system_{0}-*/{0}/*.log".format(component)
+    logs = sorted((os.stat(path).st_mtime, path) for path in glob.glob(pattern) if os.path.exists(path))
+    if not logs or logs[-1][0] < since:
+        return []
+    try:
+        with open(logs[-1][1], "rb") as handle:
+            handle.seek(max(0, os.path.getsize(logs[-1][1]) - 64 * 1024))
+            text = handle.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    # The CRI's form is '<time> <stream> <tag> <message>'.
+    return [re.sub(r"^\S+ (?:stdout|stderr) [FP] ", "", line) for line in text.splitlines()[-lines:]]
+
+
+def pod_directories(component: str) -> List[str]:
+    """Return the log folders of a static Pod: one for each version of its manifest that still has logs."""
+    return glob.glob("/var/log/pods/kube-system_{0}-*/{0}".format(component))
+
+
+def container_starts(component: str, known: Iterable[str]) -> int:
+    """Count how often the containers in log folders other than the known ones were started."""
+    numbers = [int(name[:-4]) for directory in set(pod_directories(component)) - set(known) if os.path.isdir(directory)
+               for name in os.listdir(directory) if name.endswith(".log") and name[:-4].isdigit()]
+    return max(numbers) + 1 if numbers else 0
+
+
+def kubelet_log(since: float, lines: int = 12, about: str = "") -> List[str]:
+    """Return the kubelet's last journal lines since a time, those that speak of something first and foremost."""
+    done = run(["journalctl", "-u", "kubelet", "--since", "@{0}".format(int(since)), "--no-pager", "-o", "cat"])
+    text = [line for line in done.stdout.splitlines() if line.strip()]
+    if about:
+        text = [line for line in text if about in line] or text
+    return text[-lines:]
+
+
+def timestamp(epoch: Optional[float] = None) -> str:
+    """Return RFC 3339 UTC with whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if epoch is None else epoch))
+
+
+def lines_of(items: List[str]) -> str:
+    return "\n".join("  " + item for item in items)
+

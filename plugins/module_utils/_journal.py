@@ -1,0 +1,116 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The journal on each host: what every file was before the first change, and what we made of it.
+
+It is the rollback's only source: the original bytes, owner and mode are kept beside it, and a file that was not there
+is noted as such. The record is written *before* the file, so a run that is killed in between can be undone too.
+Stdlib-only, it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import Any, Dict, Optional
+
+VERSION = 1
+
+
+class JournalRefused(ValueError):
+    """The journal cannot be read; the message says what to do."""
+
+
+def digest(content: Optional[bytes]) -> str:
+    """Return the SHA-256 of a file's content, '' for a file that does not exist."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+class Journal:
+    """The journal file and its folder; I(directory) is created with the first record."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.path = os.path.join(directory, "journal.json")
+        self.files: Dict[str, Dict[str, Any]] = {}
+        try:
+            with open(self.path, encoding="utf-8") as handle:
+                data = json.load(handle)
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError) as exc:
+            raise JournalRefused("cannot read {0}: {1}. It says how to undo the migration: mend it or move it away"
+                                 .format(self.path, exc)) from exc
+        if data.get("version") != VERSION:
+            raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
+                                 .format(self.path, data.get("version"), VERSION))
+        self.files = data["files"]
+
+    def original(self, name: str) -> Optional[bytes]:
+        """Return the original content of a recorded file; None when it did not exist."""
+        entry = self.files[name]["original"]
+        if not entry["exists"]:
+            return None
+        with open(os.path.join(self.directory, entry["copy"]), "rb") as handle:
+            content = handle.read()
+        if digest(content) != entry["sha256"]:
+            raise JournalRefused("the backup {0} of {1} was altered: restore {1} by hand"
+                                 .format(os.path.join(self.directory, entry["copy"]), name))
+        return content
+
+    def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
+               mode: int, owner: "tuple[int, int]", flags_before: Any) -> str:
+        """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
+        backup = ""
+        if before is not None:
+            backup = self._copy(os.path.join("backups", run), name, before)
+        entry = self.files.get(name)
+        if entry is None:
+            copy = "" if before is None else os.path.relpath(self._copy("originals", name, before), self.directory)
+            entry = self.files[name] = {
+                "component": component,
+                "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
+                             "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
+                "written": [],
+            }
+        entry["written"].append({"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup})
+        self._save()
+        return backup
+
+    def forget(self, name: str) -> None:
+        """Drop a file that has been restored; the backups stay."""
+        del self.files[name]
+        self._save()
+
+    def _copy(self, folder: str, name: str, content: bytes) -> str:
+        target = os.path.join(self.directory, folder, name.strip("/").replace("/", "__"))
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        if os.path.exists(target):
+            with open(target, "rb") as handle:
+                if handle.read() == content:
+                    return target
+            target = "{0}.{1}".format(target, digest(content)[:12])
+        _write(target, content)
+        return target
+
+    def _save(self) -> None:
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        if not self.files:
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            return
+        text = json.dumps({"version": VERSION, "files": self.files}, indent=1, sort_keys=True) + "\n"
+        _write(self.path, text.encode("utf-8"))
+
+
+def _write(path: str, content: bytes) -> None:
+    temporary = path + ".new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)

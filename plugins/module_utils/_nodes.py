@@ -1,0 +1,101 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a Node's fields mean for a cloud-controller-manager, and when a wait for it is over.
+
+Pure and stdlib-only: it takes Node objects as the API gives them (dicts) and returns plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional
+
+#: The taint a kubelet with --cloud-provider=external registers with; the controller lifts it (KEP-2392).
+TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
+TAINT: Dict[str, str] = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
+
+#: The predicates a caller may wait for.
+PREDICATES = ("initialized", "ready", "tainted")
+
+
+def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> Dict[str, Any]:
+    """Return what concerns us of a Node; C(scheme) is our providerID prefix such as 'sim://' ('' accepts any)."""
+    meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
+    labels = meta.get("labels") or {}
+    ready = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    taints = spec.get("taints") or []
+    result: Dict[str, Any] = {
+        "name": meta.get("name", ""),
+        "uid": meta.get("uid", ""),
+        "resource_version": meta.get("resourceVersion", ""),
+        "provider_id": spec.get("providerID") or "",
+        "taints": ["{0}{1}:{2}".format(t.get("key"), "=" + t["value"] if t.get("value") else "", t.get("effect"))
+                   for t in taints],
+        "uninitialized": any(t.get("key") == TAINT_KEY for t in taints),
+        "addresses": [{"type": a.get("type"), "address": a.get("address")} for a in status.get("addresses") or []],
+        "zone": labels.get("topology.kubernetes.io/zone", ""),
+        "region": labels.get("topology.kubernetes.io/region", ""),
+        "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
+        "control_plane": "node-role.kubernetes.io/control-plane" in labels,
+        "ready": ready.get("status") == "True",
+        "ready_reason": ready.get("message", "") or ready.get("reason", ""),
+        "heartbeat": ready.get("lastHeartbeatTime", ""),
+        "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion", ""),
+    }
+    result["class"], result["reason"] = classify(result, scheme, expected_id)
+    return result
+
+
+def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> "tuple[str, str]":
+    """Return (class, reason); see RETURN of ccm_node_info for the classes."""
+    provider_id = node["provider_id"]
+    if provider_id and expected_id and provider_id != expected_id:
+        return "mismatched", ("its providerID is {0} but {1} is expected; a providerID cannot be changed: drain and delete "
+                              "the Node and restart its kubelet".format(provider_id, expected_id))
+    if provider_id and scheme and not provider_id.startswith(scheme):
+        return "foreign", ("its providerID {0} belongs to another provider than {1}; a providerID cannot be changed: drain "
+                           "and delete the Node and restart its kubelet".format(provider_id, scheme))
+    if node["uninitialized"]:
+        return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
+    if not provider_id:
+        return "unmanaged", "it registered without --cloud-provider=external: it has no providerID and no taint"
+    return "initialized", ""
+
+
+def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:
+    """Return what a node still lacks for a predicate; an empty list: the wait is over."""
+    lacks = []
+    if predicate == "initialized":
+        if not node["provider_id"]:
+            lacks.append("providerID")
+        if not any(a["type"] in ("InternalIP", "ExternalIP") for a in node["addresses"]):
+            lacks.append("an IP address")
+        if node["uninitialized"]:
+            lacks.append("removal of the taint {0}".format(TAINT_KEY))
+    elif predicate == "tainted":
+        if not node["uninitialized"]:
+            lacks.append("the taint {0}".format(TAINT_KEY))
+    elif predicate == "ready":
+        if not node["ready"]:
+            lacks.append("Ready ({0})".format(node["ready_reason"] or "no status yet"))
+    if heartbeat_after and max(node["heartbeat"], node.get("lease_renewed", "")) < heartbeat_after:
+        lacks.append("a heartbeat after {0}".format(heartbeat_after))
+    return lacks
+
+
+def with_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the Node's taints with ours among them."""
+    taints = [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
+    return taints + [dict(TAINT)]
+
+
+def without_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the Node's taints without ours."""
+    return [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
+
+
+def seconds_time(text: str) -> str:
+    """Cut fractions of a second off an RFC 3339 UTC time, so that two of them compare as text."""
+    return re.sub(r"\.\d+", "", text or "")

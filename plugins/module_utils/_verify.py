@@ -1,0 +1,60 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Did the migration reach its end? The checks that verify.yml makes, over what was found on hosts and in the cluster.
+
+Pure, controller side. Success is judged by effects (running processes, Nodes, addresses), not by files alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+
+
+def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
+           control_plane: List[str]) -> Dict[str, Any]:
+    """Return {ok, checks: [{name, ok, detail}], lines}; every check is made, whatever the others say."""
+    plan = make_plan(detected, cluster, control_plane)
+    checks: List[Dict[str, Any]] = []
+
+    def check(name: str, failures: List[str], good: str) -> None:
+        checks.append({"name": name, "ok": not failures, "detail": "; ".join(failures) or good})
+
+    check("hosts", plan["problems"], "{0} host(s) can be read and judged".format(len(detected)))
+    check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
+                    if edit["component"] != "node" and edit["host"] != "(cluster)"],
+          "no file sets a flag that should not be there")
+    check("kubelets", ["{0}: runs with {1}".format(host, " ".join(facts["kubelet"].get("flags", [])) or "no cloud flag")
+                       for host, facts in sorted(detected.items())
+                       if facts["kubelet"].get("flags") != ["--cloud-provider=external"]
+                       and set(facts["kubelet"].get("flags", [])) != {"--cloud-provider=external"}],
+          "every running kubelet has --cloud-provider=external")
+    check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
+          "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "not there (no kubeadm)")
+    check("nodes", ["{0} is {1}: {2}".format(node["name"], node["class"], node["reason"])
+                    for node in cluster["nodes"] if node["class"] != "initialized"]
+          + ["{0} has no IP address".format(node["name"]) for node in cluster["nodes"]
+             if node["class"] == "initialized" and not any(a["type"].endswith("IP") for a in node["addresses"])],
+          "{0} Node(s) are initialised".format(len(cluster["nodes"])))
+    check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}".format(
+        health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"]))
+    waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
+    check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
+          "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))
+    width = max(len(item["name"]) for item in checks)
+    lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
+             for item in checks]
+    return {"ok": all(item["ok"] for item in checks), "checks": checks, "lines": lines}
+
+
+def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:
+    """Return the Nodes as lines of text: what the cloud gave each one."""
+    head = ["NODE", "CLASS", "PROVIDER ID", "ADDRESSES", "ZONE", "REGION", "TYPE"]
+    rows = [[node["name"], node["class"], node["provider_id"] or "-",
+             ",".join(a["address"] for a in node["addresses"] if a["type"].endswith("IP")) or "-",
+             node["zone"] or "-", node["region"] or "-", node["instance_type"] or "-"] for node in nodes]
+    widths = [max(len(row[i]) for row in rows + [head]) for i in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in [head] + rows]

@@ -1,0 +1,174 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_cluster_info
+short_description: Read everything of a cluster that a migration to an external cloud-controller-manager depends on
+description:
+  - Reads in one call the API server's version, the Nodes and how each stands to the cloud, kubeadm's ClusterConfiguration,
+    the cloud-controller-manager's DaemonSet and Lease, and the Services of type LoadBalancer.
+  - The filter P(outoftree.ccm.migration_plan#filter) makes a plan of it together with
+    M(outoftree.ccm.ccm_component_flags_info).
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+options:
+  provider_id_prefix:
+    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    type: str
+    default: ''
+  name:
+    description: Name of the cloud-controller-manager's DaemonSet and Lease.
+    type: str
+    default: cloud-controller-manager
+  namespace:
+    description: Namespace of the cloud-controller-manager.
+    type: str
+    default: kube-system
+  managed_by:
+    description: Value of the label C(app.kubernetes.io/managed-by) by which our own DaemonSet is known.
+    type: str
+    default: outoftree.ccm
+  all_controllers:
+    description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs every controller it shall run.
+    type: str
+    default: all
+seealso:
+  - module: outoftree.ccm.ccm_node_info
+  - module: outoftree.ccm.ccm_health_info
+"""
+
+EXAMPLES = r"""
+- name: Look at the cluster
+  outoftree.ccm.ccm_cluster_info:
+    kubeconfig: /etc/kubernetes/admin.conf
+    provider_id_prefix: sim://
+  register: cluster
+"""
+
+RETURN = r"""
+version:
+  description: The API server's version.
+  returned: always
+  type: str
+  sample: v1.36.3
+nodes:
+  description: The Nodes; RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
+  returned: always
+  type: list
+  elements: dict
+  sample: []
+kubeadm_config:
+  description: ClusterConfiguration of the ConfigMap C(kubeadm-config), with its SHA-256. Not there in clusters without kubeadm.
+  returned: always
+  type: dict
+  sample: {exists: true, content: "apiVersion: kubeadm.k8s.io/v1beta4\n", sha256: 7b1c...}
+runtime:
+  description:
+    - The cloud-controller-manager's DaemonSet. RV(runtime.managed) - by this collection. RV(runtime.wide) - runs every
+      controller it shall run.
+  returned: always
+  type: dict
+  sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0"}
+lease:
+  description: Who holds the cloud-controller-manager's Lease.
+  returned: always
+  type: dict
+  sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, renewed: "2026-11-21T09:15:03.120000Z", annotations: {}}
+services:
+  description: The Services of type LoadBalancer, their addresses, and whether the cleanup finalizer holds them.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{namespace: default, name: web, ingress: [10.89.77.200], finalizer: true}]
+"""
+
+import hashlib
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes
+
+FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+
+
+def read_kubeadm_config(api):
+    found = api.get("/api/v1/namespaces/kube-system/configmaps/kubeadm-config")
+    content = ((found or {}).get("data") or {}).get("ClusterConfiguration")
+    if content is None:
+        return {"exists": False, "content": "", "sha256": ""}
+    return {"exists": True, "content": content, "sha256": hashlib.sha256(content.encode("utf-8")).hexdigest()}
+
+
+def read_runtime(api, params):
+    daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
+    state = _health.daemonset_state(daemonset)
+    meta = (daemonset or {}).get("metadata") or {}
+    return {
+        "exists": state["exists"],
+        "name": params["name"],
+        "image": state["image"],
+        "managed": (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"],
+        "wide": (meta.get("annotations") or {}).get("ccm.outoftree.dev/stage") == params["all_controllers"],
+    }
+
+
+def read_services(api):
+    services = []
+    for service in api.items("/api/v1/services"):
+        if (service.get("spec") or {}).get("type") != "LoadBalancer":
+            continue
+        ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+        services.append({
+            "namespace": service["metadata"]["namespace"],
+            "name": service["metadata"]["name"],
+            "class": service["spec"].get("loadBalancerClass", ""),
+            "ingress": [item.get("ip") or item.get("hostname") for item in ingress],
+            "finalizer": FINALIZER in (service["metadata"].get("finalizers") or []),
+        })
+    return services
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            provider_id_prefix=dict(type="str", default=""),
+            name=dict(type="str", default=_api.NAME),
+            namespace=dict(type="str", default=_api.NAMESPACE),
+            managed_by=dict(type="str", default="outoftree.ccm"),
+            all_controllers=dict(type="str", default="all"),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    api = _api.connect(module)
+    params = module.params
+    try:
+        result = dict(
+            version=api.call("GET", "/version")["gitVersion"],
+            nodes=[_nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
+            kubeadm_config=read_kubeadm_config(api),
+            runtime=read_runtime(api, params),
+            services=read_services(api),
+        )
+        lease = api.get(_api.lease_path(params["name"], params["namespace"]))
+        result["lease"] = _health.lease_state(lease, api.now)
+    except _api.ApiError as exc:
+        module.fail_json(msg="cannot read the cluster: {0}".format(_api.explain(exc)))
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

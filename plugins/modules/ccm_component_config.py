@@ -1,0 +1,439 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_component_config
+short_description: Put the planned configuration of one Kubernetes component in place, behind a health gate
+description:
+  - Writes the files that P(outoftree.ccm.migration_plan#filter) planned for one component on this host, and waits until
+    the component runs with them and is healthy. When it does not come up in time, the old files are put back, the old
+    configuration is waited for, and the task fails with the component's own last log lines.
+  - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
+    health endpoint on this host answers, twice in a row. Asking the endpoint alone could be answered by the old process.
+  - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
+    keeps what each file was before the first change, so that O(state=original) restores it byte for byte.
+  - A file is written only when it still is what the plan was made from.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  component:
+    description:
+      - The component to configure.
+      - V(kubeadm-config) only takes down what M(outoftree.ccm.ccm_kubeadm_config) is about to change in the cluster, so
+        that it can be undone; nothing on the host but the journal is written.
+    type: str
+    required: true
+    choices: [kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm-config]
+  state:
+    description: V(present) writes O(files); V(original) restores every file of the component that the journal knows.
+    type: str
+    default: present
+    choices: [present, original]
+  files:
+    description: The files to write, from the plan.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Path of the file. A symbolic link stays one, its target is written.
+        type: path
+        required: true
+      content:
+        description: The new content in base64, so that every byte is kept.
+        type: str
+        required: true
+      sha256:
+        description: SHA-256 of the content that the plan was made from, empty for a file that does not exist.
+        type: str
+        default: ''
+      before:
+        description: The content that the plan was made from in base64. Only for O(component=kubeadm-config).
+        type: str
+  flags:
+    description: The managed flags that the new process must show, in order.
+    type: list
+    elements: str
+    default: []
+  flags_before:
+    description: The managed flags before the change, which a restored process must show.
+    type: list
+    elements: str
+    default: []
+  restart:
+    description: Restart the kubelet even when no file changes, because it runs with other flags than its files say.
+    type: bool
+    default: false
+  run_id:
+    description: Name of the folder of this run's backups.
+    type: str
+    default: manual
+  state_directory:
+    description: Where journal and backups are kept.
+    type: path
+    default: /var/lib/outoftree-ccm
+  timeout:
+    description: Seconds to wait for the component, and again for the restored one.
+    type: int
+    default: 180
+  force:
+    description: With O(state=original), restore files that someone else has changed since, too.
+    type: bool
+    default: false
+seealso:
+  - module: outoftree.ccm.ccm_component_flags_info
+"""
+
+EXAMPLES = r"""
+- name: Apply the plan to kube-controller-manager on this host
+  outoftree.ccm.ccm_component_config:
+    component: kube-controller-manager
+    files: "{{ step.files }}"
+    flags: "{{ step.flags }}"
+    flags_before: "{{ step.flags_before }}"
+    run_id: 20261121T091500Z
+
+- name: Put every file of the kubelet back
+  outoftree.ccm.ccm_component_config:
+    component: kubelet
+    state: original
+"""
+
+RETURN = r"""
+files:
+  description: The files that were (in check mode, would be) written or removed.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - path: /etc/default/kubelet
+      backup: /var/lib/outoftree-ccm/backups/20261121T091500Z/etc__default__kubelet
+      action: written
+restarted_at:
+  description: When the kubelet was restarted, by this host's clock; empty when it was not.
+  returned: always
+  type: str
+  sample: "2026-11-21T09:15:03Z"
+waited:
+  description: Seconds until the component was healthy.
+  returned: always
+  type: float
+  sample: 9.5
+restored:
+  description: Whether the old configuration was put back and serves again.
+  returned: failure
+  type: bool
+  sample: true
+log:
+  description: The last log lines of the component that did not come up.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["Error: unknown flag: --cloud-config"]
+"""
+
+import base64
+import os
+import tempfile
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _kubelet
+
+POLL = 0.5
+#: A container that was started this often since the change is in a crash loop; waiting longer changes nothing.
+CRASHES = 3
+
+
+class Failed(Exception):
+    """The component did not come up."""
+
+
+def read(path):
+    try:
+        with open(os.path.realpath(path), "rb") as handle:
+            return handle.read()
+    except FileNotFoundError:
+        return None
+
+
+def show(content):
+    return "" if content is None else content.decode("utf-8", "backslashreplace")
+
+
+class Component:
+    """The component on this host: write its files, make it take them up, wait for it."""
+
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["component"]
+        self.timeout = module.params["timeout"]
+        self.restarted_at = ""
+
+    def write(self, path, content, mode, owner):
+        """Replace a file in one step; the temporary file's name starts with a dot, which the kubelet does not read."""
+        real = os.path.realpath(path)
+        if content is None:
+            if os.path.exists(real):
+                os.unlink(real)
+            return
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".outoftree-ccm.", dir=os.path.dirname(real))
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.chmod(temporary, mode)
+            os.chown(temporary, owner[0], owner[1])
+            self.module.atomic_move(temporary, real)
+            os.chmod(real, mode)
+        finally:
+            if os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def processes(self):
+        return _host.processes(self.name)
+
+    def take_up(self, paths):
+        """Make the kubelet start with new files; static Pods are restarted by the kubelet itself."""
+        if self.name != "kubelet":
+            return
+        if any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
+            _host.run(["systemctl", "daemon-reload"])
+        self.restarted_at = _host.timestamp()
+        done = _host.run(["systemctl", "restart", "kubelet"], timeout=90)
+        if done.returncode != 0:
+            raise Failed("'systemctl restart kubelet' failed: {0}".format(done.stderr.strip()))
+
+    def wait(self, flags, old, folders):
+        """Return the seconds until a process that is not among the old ones has the flags and is healthy, twice."""
+        begun = time.monotonic()
+        lacks = "no process of it was seen"
+        good = None
+        while time.monotonic() - begun < self.timeout:
+            candidates = [process for process in self.processes() if process.identity not in old]
+            process = next((p for p in candidates if self._flags(p) == list(flags)), None)
+            if process is None:
+                lacks = "no new process with the flags {0} was seen".format(flags or "(none)")
+            else:
+                lacks = self._health(process)
+            if process is not None and not lacks:
+                if good == process.identity:
+                    return round(time.monotonic() - begun, 1)
+                good = process.identity
+                time.sleep(1)
+                continue
+            good = None
+            if self.name != "kubelet" and _host.container_starts(self.name, folders) >= CRASHES:
+                raise Failed("it ends again and again ({0})".format(lacks))
+            time.sleep(POLL)
+        raise Failed("after {0} s: {1}".format(self.timeout, lacks))
+
+    def _flags(self, process):
+        return ["--{0}={1}".format(name, value) for name, value in _kubelet.managed_flags(process.argv)]
+
+    def _health(self, process):
+        if self.name == "kubelet":
+            return _host.kubelet_health(_host.kubelet_settings(process.argv))
+        return _host.component_health(self.name, process.argv)
+
+    def log(self, since):
+        if self.name == "kubelet":
+            return _host.kubelet_log(since)
+        return _host.pod_log(self.name, since) or _host.kubelet_log(since, about=self.name)
+
+
+def planned(module, journal):
+    """Return [(path, before, after, mode, owner)] of the files that are not yet as planned; refuse what changed since."""
+    work = []
+    for item in module.params["files"]:
+        path, after = item["path"], base64.b64decode(item["content"])
+        before = read(path)
+        if before == after:
+            continue
+        if _journal.digest(before) != item["sha256"]:
+            module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run "
+                             "again to plan with its new content".format(path, module.params["component"]))
+        info = os.stat(os.path.realpath(path)) if before is not None else None
+        mode = info.st_mode & 0o7777 if info else 0o644
+        work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
+    return work
+
+
+def originals(module, journal):
+    """Return the same for what the journal knows of the component, and the names already back in their first state."""
+    work, settled, flags = [], [], None
+    for name, entry in sorted(journal.files.items()):
+        if entry["component"] != module.params["component"]:
+            continue
+        flags = entry["original"]["flags"] if flags is None else flags
+        if module.params["component"] == "kubeadm-config":
+            settled.append(name)
+            continue
+        before, after = read(name), journal.original(name)
+        if before == after:
+            settled.append(name)
+            continue
+        known = {written["sha256"] for written in entry["written"]}
+        if _journal.digest(before) not in known and not module.params["force"]:
+            module.fail_json(msg="{0} was changed by someone else after the migration, so it was not restored. Its original is "
+                             "{1}: merge it by hand, or set 'force' (variable ccm_install_rollback_force) to put the original "
+                             "back".format(name, os.path.join(journal.directory, entry["original"]["copy"])))
+        original = entry["original"]
+        work.append((name, before, after, original["mode"], (original["uid"], original["gid"])))
+    return work, settled, flags or []
+
+
+def settle(component, work, flags, flags_before, restart):
+    """Write the files and wait; put them back and raise Failed with the reason when the component does not come up."""
+    since = time.time() - 1
+    folders = _host.pod_directories(component.name)
+    old = {process.identity for process in component.processes()} if work or restart else set()
+    written = []
+    try:
+        for path, before, after, mode, owner in work:
+            component.write(path, after, mode, owner)
+            written.append((path, before, mode, owner))
+        if work or restart:
+            component.take_up([item[0] for item in work])
+        return component.wait(flags, old, folders)
+    except (Failed, OSError) as exc:
+        log = component.log(since)
+        restored = restore(component, written, flags_before, restart)
+        raise Failed(str(exc), log, restored) from exc
+
+
+def restore(component, written, flags_before, restart):
+    """Put the old files back and say whether the old configuration serves again."""
+    try:
+        for path, before, mode, owner in written:
+            component.write(path, before, mode, owner)
+        if written or restart:
+            component.take_up([item[0] for item in written])
+            component.wait(flags_before, set(), _host.pod_directories(component.name))
+        return True
+    except (Failed, OSError):
+        return False
+
+
+def fail(module, component, failure, work, result):
+    reason, log, restored = failure.args
+    if not work:
+        after = "No file was changed."
+    elif restored:
+        after = "The old configuration was put back and serves again."
+    else:
+        after = "The old configuration was put back but {0} does not serve yet: look at it on that host now.".format(component.name)
+    words = "\n".join(["Its last log lines:"] + ["  " + line for line in log]) if log else "It logged nothing."
+    module.fail_json(
+        msg="{0} on {1} did not come up with the new configuration: {2}. {3} {4}".format(
+            component.name, os.uname().nodename, reason, after, words),
+        restored=restored, log=log, **result)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            component=dict(type="str", required=True, choices=[
+                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config"]),
+            state=dict(type="str", default="present", choices=["present", "original"]),
+            files=dict(type="list", elements="dict", default=[], options=dict(
+                path=dict(type="path", required=True),
+                content=dict(type="str", required=True),
+                sha256=dict(type="str", default=""),
+                before=dict(type="str"),
+            )),
+            flags=dict(type="list", elements="str", default=[]),
+            flags_before=dict(type="list", elements="str", default=[]),
+            restart=dict(type="bool", default=False),
+            run_id=dict(type="str", default="manual"),
+            state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
+            timeout=dict(type="int", default=180),
+            force=dict(type="bool", default=False),
+        ),
+        supports_check_mode=True,
+    )
+    try:
+        journal = _journal.Journal(module.params["state_directory"])
+        if module.params["component"] == "kubeadm-config":
+            record_cluster(module, journal)
+        else:
+            apply(module, journal)
+    except _journal.JournalRefused as exc:
+        module.fail_json(msg=str(exc))
+    except OSError as exc:
+        module.fail_json(msg="cannot write {0}: {1}; nothing else was changed on this host".format(
+            exc.filename or module.params["state_directory"], exc.strerror))
+
+
+def record_cluster(module, journal):
+    """Take down, or forget, the ConfigMap's content. It is the cluster's change, so this host reports none."""
+    params = module.params
+    if not module.check_mode:
+        if params["state"] == "original":
+            for name in originals(module, journal)[1]:
+                journal.forget(name)
+        for item in params["files"] if params["state"] == "present" else []:
+            journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
+                           base64.b64decode(item["content"]), 0o600, (0, 0), [])
+    module.exit_json(changed=False, files=[], restarted_at="", waited=0.0)
+
+
+def apply(module, journal):
+    params = module.params
+    component = Component(module)
+    restart = params["restart"] and params["component"] == "kubelet"
+    if params["state"] == "present":
+        work, settled = planned(module, journal), []
+        flags, flags_before = params["flags"], params["flags_before"]
+    else:
+        work, settled, flags = originals(module, journal)
+        flags_before = component._flags(component.processes()[0]) if component.processes() else []
+    result = dict(
+        changed=bool(work or restart),
+        files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
+        restarted_at="", waited=0.0,
+        diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1]), after=show(item[2])) for item in work],
+    )
+    if module.check_mode or not (work or settled or restart or params["files"] or flags != flags_before):
+        module.exit_json(**result)
+    if params["state"] == "present":
+        for item, (path, before, after, mode, owner) in zip(result["files"], work):
+            item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before)
+    if work or restart or params["state"] == "present":
+        try:
+            result["waited"] = settle(component, work, flags, flags_before, restart)
+        except Failed as failure:
+            if params["state"] == "present":
+                forget_restored(journal)
+            fail(module, component, failure, work, result)
+    if params["state"] == "original":
+        for name in settled + [item[0] for item in work]:
+            journal.forget(name)
+    result["restarted_at"] = component.restarted_at
+    module.exit_json(**result)
+
+
+def forget_restored(journal):
+    """After a failed change the journal must not call a file changed that is again what it was at first."""
+    for name, entry in list(journal.files.items()):
+        if entry["component"] != "kubeadm-config" and _journal.digest(read(name)) == entry["original"]["sha256"]:
+            journal.forget(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_health_info
+short_description: Judge whether the cloud-controller-manager is healthy, and wait until it is
+description:
+  - Healthy means that every node that should run it does, with the newest version and Ready (and that there is at least one
+    such node), that one of these Pods holds the Lease and renews it, that the leader runs the controllers it should, and that
+    a call to the cloud has succeeded.
+  - The last two are read from annotations C(ccm.outoftree.dev/*) that the runtime of this project keeps on its Lease, and are
+    left out for other vendors' controllers.
+  - Ages are judged by the API server's clock.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+options:
+  name:
+    description: Name of the DaemonSet and of the Lease.
+    type: str
+    default: cloud-controller-manager
+  namespace:
+    description: Namespace of both.
+    type: str
+    default: kube-system
+  controllers:
+    description: Canonical names of the controllers that the leader must run.
+    type: list
+    elements: str
+    default: []
+  max_cloud_age:
+    description: Seconds that may have passed since the last successful call to the cloud, V(0) for any number.
+    type: int
+    default: 0
+  probe:
+    description:
+      - Ask each Pod's C(/readyz) as well, through the API server's proxy. Says in the controller's own words what is wrong.
+    type: bool
+    default: false
+  port:
+    description: The controller's secure port, for O(probe).
+    type: int
+    default: 10258
+  wait:
+    description: Wait until the verdict is healthy, and fail when the time is up.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds to wait.
+    type: int
+    default: 120
+"""
+
+EXAMPLES = r"""
+- name: Wait for the runtime
+  outoftree.ccm.ccm_health_info:
+    controllers: [cloud-node-controller]
+    wait: true
+  register: health
+"""
+
+RETURN = r"""
+healthy:
+  description: The verdict.
+  returned: always
+  type: bool
+  sample: true
+reasons:
+  description: What speaks against it.
+  returned: always
+  type: list
+  elements: str
+  sample: ["1 of 3 Pods are Ready"]
+last_cloud_success_age:
+  description: Seconds since the last successful call to the cloud, when the controller notes it.
+  returned: always
+  type: float
+  sample: 12.0
+daemonset:
+  description: The rollout's counts.
+  returned: always
+  type: dict
+  sample: {exists: true, desired: 1, ready: 1, updated: 1, observed: true, image: "localhost/outoftree-ccm:0.1.0"}
+pods:
+  description: The Pods, and why those that do not run do not.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{name: cloud-controller-manager-x7k2p, node: cp-1, ready: true, restarts: 0, reason: "", leaving: false}]
+lease:
+  description: Holder of the Lease, seconds since its renewal, and the runtime's annotations.
+  returned: always
+  type: dict
+  sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, annotations: {cloud-provider: sim}}
+probes:
+  description: What each Pod's C(/readyz) answered, with O(probe).
+  returned: always
+  type: dict
+  sample: {cloud-controller-manager-x7k2p: ok}
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health
+
+POLL = 0.5
+
+
+def probe(api, params, pods):
+    """Return each Pod's answer on /readyz; the API server reaches it on the node's address."""
+    answers = {}
+    for pod in pods:
+        if pod["leaving"]:
+            continue
+        path = "/api/v1/namespaces/{0}/pods/https:{1}:{2}/proxy/readyz".format(params["namespace"], pod["name"], params["port"])
+        try:
+            api.call("GET", path)
+            answers[pod["name"]] = "ok"
+        except ValueError:  # it answered 200 with plain text, not JSON
+            answers[pod["name"]] = "ok"
+        except _api.ApiError as exc:
+            answers[pod["name"]] = str(exc)
+    return answers
+
+
+def look(api, params):
+    daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
+    selector = ((daemonset or {}).get("spec") or {}).get("selector", {}).get("matchLabels") or {}
+    found = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
+        "labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))}) if selector else []
+    pods = [_health.pod_state(pod) for pod in found]
+    lease = _health.lease_state(api.get(_api.lease_path(params["name"], params["namespace"])), api.now)
+    state = _health.daemonset_state(daemonset)
+    verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"])
+    answers = probe(api, params, pods) if params["probe"] else {}
+    for name, answer in sorted(answers.items()):
+        if answer != "ok":
+            verdict["reasons"].append("/readyz of Pod {0} says: {1}".format(name, answer))
+    verdict["healthy"] = not verdict["reasons"]
+    return dict(verdict, daemonset=state, pods=pods, lease=lease, probes=answers)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            name=dict(type="str", default=_api.NAME),
+            namespace=dict(type="str", default=_api.NAMESPACE),
+            controllers=dict(type="list", elements="str", default=[]),
+            max_cloud_age=dict(type="int", default=0),
+            probe=dict(type="bool", default=False),
+            port=dict(type="int", default=10258),
+            wait=dict(type="bool", default=False),
+            wait_timeout=dict(type="int", default=120),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    params = module.params
+    api = _api.connect(module)
+    begun = time.monotonic()
+    while True:
+        try:
+            result = look(api, params)
+        except _api.ApiError as exc:
+            if not params["wait"] or exc.status in (401, 403):
+                module.fail_json(msg="cannot read the cloud-controller-manager's state: {0}".format(_api.explain(exc)))
+            result = {"healthy": False, "reasons": [_api.explain(exc)]}
+        if result["healthy"] or not params["wait"]:
+            module.exit_json(changed=False, **result)
+        if time.monotonic() - begun > params["wait_timeout"]:
+            module.fail_json(msg="the cloud-controller-manager is not healthy after {0} s: {1}".format(
+                params["wait_timeout"], "; ".join(result["reasons"])), **result)
+        time.sleep(POLL)
+
+
+if __name__ == "__main__":
+    main()

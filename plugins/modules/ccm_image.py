@@ -1,0 +1,131 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_image
+short_description: Bring a container image from an archive file to containerd on a node
+description:
+  - For nodes that reach no registry. The archive (C(docker save), C(podman save)) lies on the Ansible controller, and is copied
+    and imported only where containerd lacks the image.
+  - An image of the same name but other content counts as lacking. It is recognised by the ID in the archive.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  name:
+    description: The full reference of the image, as Pods name it.
+    type: str
+    required: true
+  archive:
+    description: Path of the archive on the Ansible controller.
+    type: path
+    required: true
+  image_id:
+    description: ID of the image in the archive. Read from the archive when not given.
+    type: str
+  node_archive:
+    description: Path of the archive on the node. The action plugin that accompanies this module copies it there when needed.
+    type: path
+  containerd_namespace:
+    description: The containerd namespace of the kubelet.
+    type: str
+    default: k8s.io
+"""
+
+EXAMPLES = r"""
+- name: Bring the runtime's image to this node
+  outoftree.ccm.ccm_image:
+    name: localhost/outoftree-ccm:0.1.0
+    archive: build/images/outoftree-ccm-0.1.0.tar
+"""
+
+RETURN = r"""
+image_id:
+  description: ID of the image in the archive.
+  returned: always
+  type: str
+  sample: sha256:5f0c...
+present:
+  description: Whether the node has the image now.
+  returned: always
+  type: bool
+  sample: true
+"""
+
+import json
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host
+
+
+def ctr(module, *arguments):
+    return _host.run(["ctr", "-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
+
+
+def present(module):
+    """Whether containerd has an image of this name whose config is the archive's: its manifest says so."""
+    name = module.params["name"]
+    listed = ctr(module, "images", "ls", "name=={0}".format(name))
+    if listed.returncode != 0:
+        module.fail_json(msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and the play needs "
+                             "'become: true'".format(listed.stderr.strip()))
+    digests = [line.split()[2] for line in listed.stdout.splitlines()[1:] if line.split()[:1] == [name]]
+    return bool(digests) and module.params["image_id"] in config_ids(module, digests[0], 2)
+
+
+def config_ids(module, digest, depth):
+    """Return the IDs of the images behind a manifest, or behind an index of manifests."""
+    got = ctr(module, "content", "get", digest)
+    try:
+        manifest = json.loads(got.stdout) if got.returncode == 0 else {}
+    except ValueError:
+        return []
+    if "config" in manifest:
+        return [manifest["config"].get("digest", "")]
+    return [found for item in manifest.get("manifests", []) if depth for found in config_ids(module, item["digest"], depth - 1)]
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            name=dict(type="str", required=True),
+            archive=dict(type="path", required=True),
+            image_id=dict(type="str"),
+            node_archive=dict(type="path"),
+            containerd_namespace=dict(type="str", default="k8s.io"),
+        ),
+        supports_check_mode=True,
+    )
+    params = module.params
+    if not params["image_id"]:
+        module.fail_json(msg="image_id is missing: this module is meant to be run through its action plugin")
+    if present(module):
+        module.exit_json(changed=False, present=True, image_id=params["image_id"])
+    if module.check_mode or not params["node_archive"]:
+        module.exit_json(changed=True, present=False, image_id=params["image_id"])
+    if not os.path.exists(params["node_archive"]):
+        module.fail_json(msg="the archive {0} was not copied to the node".format(params["node_archive"]))
+    done = ctr(module, "images", "import", params["node_archive"])
+    if done.returncode != 0:
+        module.fail_json(msg="containerd cannot import {0}: {1}".format(params["archive"], done.stderr.strip()))
+    if not present(module):
+        module.fail_json(msg="{0} was imported, but it has no image called {1}: it was saved under another name. Set "
+                             "ccm_runtime_image to that name".format(params["archive"], params["name"]))
+    module.exit_json(changed=True, present=True, image_id=params["image_id"])
+
+
+if __name__ == "__main__":
+    main()

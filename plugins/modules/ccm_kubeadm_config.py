@@ -1,0 +1,97 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_kubeadm_config
+short_description: Change kubeadm's ClusterConfiguration in the cluster, guarded against changes in between
+description:
+  - C(kubeadm upgrade) makes the control plane's manifests from the ConfigMap C(kube-system/kubeadm-config). It has to say the
+    same as the manifests, or the next upgrade brings removed flags back.
+  - Writes the text that P(outoftree.ccm.migration_plan#filter) planned, when the ConfigMap still is what the plan was made
+    from, in a patch that carries the resourceVersion.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  content:
+    description: The new text of ClusterConfiguration in base64.
+    type: str
+    required: true
+  sha256:
+    description: SHA-256 of the text that the plan was made from; anything else is refused.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Keep kubeadm's configuration in step with the manifests
+  outoftree.ccm.ccm_kubeadm_config:
+    content: "{{ plan.kubeadm_config.content }}"
+    sha256: "{{ plan.kubeadm_config.sha256 }}"
+"""
+
+RETURN = r"""
+sha256:
+  description: SHA-256 of the text afterwards.
+  returned: always
+  type: str
+  sample: 7b1c...
+"""
+
+import base64
+import hashlib
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api
+
+PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+KEY = "ClusterConfiguration"
+
+
+def digest(text):
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            content=dict(type="str", required=True),
+            sha256=dict(type="str", required=True),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    api = _api.connect(module)
+    after = base64.b64decode(module.params["content"]).decode("utf-8")
+    try:
+        found = api.call("GET", PATH)
+        before = (found.get("data") or {}).get(KEY, "")
+        if before == after:
+            module.exit_json(changed=False, sha256=digest(after))
+        if digest(before) != module.params["sha256"]:
+            module.fail_json(msg="the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was "
+                                 "not written: run again to plan with its new content")
+        if not module.check_mode:
+            api.patch(PATH, {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": {KEY: after}})
+    except _api.ApiError as exc:
+        module.fail_json(msg="cannot change the ConfigMap kube-system/kubeadm-config: {0}".format(_api.explain(exc)))
+    header = "ConfigMap kube-system/kubeadm-config {0}".format(KEY)
+    module.exit_json(changed=True, sha256=digest(after),
+                     diff=dict(before_header=header, after_header=header, before=before, after=after))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_node_adopt
+short_description: Take a Node that registered without a cloud through its initialisation
+description:
+  - A cloud-controller-manager gives providerID, addresses, zone, region and type only to a Node with the taint
+    C(node.cloudprovider.kubernetes.io/uninitialized), and a kubelet sets that taint only when it registers. So a Node that is
+    already there is tainted again here, by a patch that fails when anybody else changed the Node in between (then it is read
+    afresh), and the controller does the rest.
+  - The taint is NoSchedule - running Pods stay.
+  - A Node with a providerID of ours is left as it is. A Node with one of another provider is never touched - a providerID
+    cannot be changed.
+  - When the controller does not initialise the Node in time, the taint is taken off again and the task fails with the Node's
+    Events as the reason.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  name:
+    description: The Node.
+    type: str
+    required: true
+  provider_id_prefix:
+    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    type: str
+    default: ''
+  state:
+    description:
+      - V(adopted) taints an unmanaged Node and waits until it is initialised.
+      - V(released) takes the taint off a Node that nobody will initialise any more, as a rollback needs it.
+    type: str
+    default: adopted
+    choices: [adopted, released]
+  wait:
+    description: Wait until the Node has a providerID and an address, and the taint is gone.
+    type: bool
+    default: true
+  wait_timeout:
+    description: Seconds to wait.
+    type: int
+    default: 60
+"""
+
+EXAMPLES = r"""
+- name: Adopt a worker that has been there for years
+  outoftree.ccm.ccm_node_adopt:
+    name: worker-1
+    provider_id_prefix: sim://
+"""
+
+RETURN = r"""
+node:
+  description: The Node afterwards; RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
+  returned: when the Node exists
+  type: dict
+  sample: {name: worker-1, class: initialized, provider_id: "sim://north/i-2"}
+waited:
+  description: Seconds until it was initialised.
+  returned: success
+  type: float
+  sample: 1.6
+events:
+  description: The newest Events about the Node, when it was not initialised in time.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["Warning InstanceNotFound: no instance is called worker-1 (cloud-node-controller)"]
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _nodes
+
+POLL = 0.3
+CONFLICTS = 10
+
+
+class Adoption:
+    """One Node on its way."""
+
+    def __init__(self, module):
+        self.module = module
+        self.params = module.params
+        self.api = _api.connect(module)
+        self.path = _api.node_path(self.params["name"])
+
+    def read(self):
+        """Return the Node and its summary, or end the module when there is no such Node."""
+        node = self.api.get(self.path)
+        if node is None:
+            self.module.fail_json(msg="the cluster has no Node {0}: is its kubelet running, and registered under that name?".format(
+                self.params["name"]))
+        return node, _nodes.summary(node, self.params["provider_id_prefix"])
+
+    def set_taints(self, choose, applies):
+        """Write choose(node) as its taints, retried from a fresh read on conflict, while applies(summary) holds."""
+        for unused in range(CONFLICTS):
+            node, summary = self.read()
+            if not applies(summary):
+                return False
+            body = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                    "spec": {"taints": choose(node) or None}}
+            try:
+                self.api.patch(self.path, body)
+                return True
+            except _api.ApiError as exc:
+                if exc.status != 409:
+                    raise
+                time.sleep(POLL)
+        self.module.fail_json(msg="Node {0} changed {1} times while its taint was to be set: something else writes it all the "
+                                  "time; find out what, then run again".format(self.params["name"], CONFLICTS))
+
+    def wait(self, tainted):
+        begun = time.monotonic()
+        while True:
+            node, summary = self.read()
+            missing = _nodes.missing(summary, "initialized")
+            if not missing:
+                return summary, round(time.monotonic() - begun, 1)
+            if time.monotonic() - begun > self.params["wait_timeout"]:
+                self.give_up(summary, missing, tainted)
+            time.sleep(POLL)
+
+    def give_up(self, summary, missing, tainted):
+        """Nobody came: a taint that we set must not keep Pods off the Node for ever."""
+        released = tainted and self.set_taints(_nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
+        events = _api.node_events(self.api, summary["name"])
+        after = "The taint was taken off again, so the Node takes Pods as before." if released else \
+            "The taint stays: it was there before." if summary["uninitialized"] else "It has no taint."
+        self.module.fail_json(
+            msg="the cloud-controller-manager did not initialise Node {0} within {1} s; it lacks {2}. {3} {4}".format(
+                summary["name"], self.params["wait_timeout"], ", ".join(missing), after,
+                "Events of the Node: {0}".format("; ".join(events)) if events else
+                "There is no Event about it: see the controller's log and 'ccm_health_info'."),
+            node=summary, events=events)
+
+
+def difference(summary, taints):
+    lines = ["{0}{1}:{2}".format(t["key"], "=" + t["value"] if t.get("value") else "", t["effect"]) for t in taints]
+    header = "Node/{0} spec.taints".format(summary["name"])
+    return dict(before_header=header, after_header=header, before="".join(t + "\n" for t in summary["taints"]),
+                after="".join(line + "\n" for line in lines))
+
+
+def adopt(adoption):
+    module, params = adoption.module, adoption.params
+    node, summary = adoption.read()
+    if summary["class"] == "foreign":
+        module.fail_json(msg="Node {0} was not touched: {1}".format(params["name"], summary["reason"]), node=summary)
+    needed = summary["class"] == "unmanaged"
+    result = dict(changed=needed, node=summary, waited=0.0)
+    if needed:
+        result["diff"] = difference(summary, _nodes.with_taint(node))
+    if module.check_mode:
+        module.exit_json(**result)
+    tainted = needed and adoption.set_taints(_nodes.with_taint, lambda now: now["class"] == "unmanaged")
+    if params["wait"]:
+        result["node"], result["waited"] = adoption.wait(tainted)
+    module.exit_json(**result)
+
+
+def release(adoption):
+    node, summary = adoption.read()
+    result = dict(changed=summary["uninitialized"], node=summary, waited=0.0)
+    if summary["uninitialized"]:
+        result["diff"] = difference(summary, _nodes.without_taint(node))
+        if not adoption.module.check_mode:
+            adoption.set_taints(_nodes.without_taint, lambda now: now["uninitialized"])
+            result["node"] = adoption.read()[1]
+    adoption.module.exit_json(**result)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            name=dict(type="str", required=True),
+            provider_id_prefix=dict(type="str", default=""),
+            state=dict(type="str", default="adopted", choices=["adopted", "released"]),
+            wait=dict(type="bool", default=True),
+            wait_timeout=dict(type="int", default=60),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    adoption = Adoption(module)
+    try:
+        (adopt if module.params["state"] == "adopted" else release)(adoption)
+    except _api.ApiError as exc:
+        module.fail_json(msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], _api.explain(exc)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_node_info
+short_description: Read how Nodes stand to the cloud, and wait until they are initialised
+description:
+  - Reads taints, providerID, addresses, zone, region and type of Nodes, and says of each in which class it is.
+  - Waits, when told so, until a predicate holds for every Node asked for. When the time is up it fails with what each Node
+    still lacks, and returns the Nodes as they are then.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+options:
+  names:
+    description: The Nodes to read, all by default.
+    type: list
+    elements: str
+    default: []
+  provider_id_prefix:
+    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    type: str
+    default: ''
+  expected_provider_ids:
+    description: The providerID each Node should have, by name; a Node with another one is V(mismatched).
+    type: dict
+    default: {}
+  wait_for:
+    description:
+      - V(initialized) - it has a providerID and an IP address, and the taint is gone.
+      - V(ready) - its Ready condition is true.
+      - V(tainted) - it has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
+    type: str
+    choices: [initialized, ready, tainted]
+  heartbeat_after:
+    description:
+      - With O(wait_for), also wait for a sign of life of the kubelet (its Lease, or its status) after this time, in RFC 3339
+        and UTC as the kubelet's clock has it. A Node stays Ready for a while after its kubelet has died.
+    type: str
+    default: ''
+  wait_timeout:
+    description: Seconds to wait.
+    type: int
+    default: 120
+"""
+
+EXAMPLES = r"""
+- name: Wait until every Node is initialised by the cloud-controller-manager
+  outoftree.ccm.ccm_node_info:
+    provider_id_prefix: sim://
+    wait_for: initialized
+    wait_timeout: 60
+  register: nodes
+
+- name: Show the Nodes that belong to another provider
+  ansible.builtin.debug:
+    msg: "{{ nodes.nodes | selectattr('class', 'eq', 'foreign') | map(attribute='name') }}"
+"""
+
+RETURN = r"""
+nodes:
+  description:
+    - The Nodes. RV(nodes[].class) is V(initialized) (providerID of ours, no taint), V(uninitialized) (tainted: waits for the
+      controller), V(unmanaged) (registered without C(--cloud-provider=external): neither providerID nor taint), V(foreign)
+      (another provider's providerID) or V(mismatched) (not the expected providerID); RV(nodes[].reason) says more.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - name: worker-1
+      class: initialized
+      reason: ''
+      provider_id: sim://north/i-2
+      uninitialized: false
+      taints: []
+      addresses: [{type: InternalIP, address: 10.89.77.12}]
+      zone: north-a
+      region: north
+      instance_type: sim.small
+      ready: true
+      kubelet_version: v1.36.3
+waited:
+  description: Seconds until the predicate held.
+  returned: always
+  type: float
+  sample: 2.1
+missing:
+  description: What each Node still lacks, by name.
+  returned: failure
+  type: dict
+  sample: {worker-1: [providerID]}
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _nodes
+
+POLL = 0.5
+
+
+def read(api, params):
+    """Return the summaries of the Nodes asked for, with the last sign of life of their kubelets when that is asked for."""
+    wanted = params["names"]
+    if wanted:
+        nodes = [node for node in (api.get(_api.node_path(name)) for name in wanted) if node]
+    else:
+        nodes = api.items("/api/v1/nodes")
+    summaries = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        item = _nodes.summary(node, params["provider_id_prefix"], params["expected_provider_ids"].get(name))
+        if params["heartbeat_after"]:
+            lease = api.get(_api.lease_path(name, "kube-node-lease")) or {}
+            item["lease_renewed"] = _nodes.seconds_time((lease.get("spec") or {}).get("renewTime", ""))
+        summaries.append(item)
+    return summaries
+
+
+def lacking(params, nodes):
+    found = {node["name"]: _nodes.missing(node, params["wait_for"], params["heartbeat_after"]) for node in nodes}
+    for name in params["names"]:
+        found.setdefault(name, ["the Node itself: the cluster has none of that name"])
+    return {name: lacks for name, lacks in found.items() if lacks}
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            names=dict(type="list", elements="str", default=[]),
+            provider_id_prefix=dict(type="str", default=""),
+            expected_provider_ids=dict(type="dict", default={}),
+            wait_for=dict(type="str", choices=["initialized", "ready", "tainted"]),
+            heartbeat_after=dict(type="str", default=""),
+            wait_timeout=dict(type="int", default=120),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    params = module.params
+    api = _api.connect(module)
+    begun = time.monotonic()
+    nodes, problem = [], ""
+    while True:
+        try:
+            nodes, problem = read(api, params), ""
+            missing = lacking(params, nodes) if params["wait_for"] else {}
+            if not missing:
+                break
+        except _api.ApiError as exc:
+            # An API server that restarts is part of what is waited for; without a wait it is the answer.
+            problem, missing = _api.explain(exc), {}
+            if not params["wait_for"] or exc.status in (401, 403):
+                module.fail_json(msg="cannot read the Nodes: {0}".format(problem))
+        if time.monotonic() - begun > params["wait_timeout"]:
+            details = "; ".join("{0} lacks {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items()))
+            module.fail_json(msg="after {0} s not every Node is {1}: {2}".format(
+                params["wait_timeout"], params["wait_for"], problem or details), nodes=nodes, missing=missing)
+        time.sleep(POLL)
+    module.exit_json(changed=False, nodes=nodes, waited=round(time.monotonic() - begun, 1))
+
+
+if __name__ == "__main__":
+    main()

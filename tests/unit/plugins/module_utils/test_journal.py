@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The journal remembers the first content across runs, and refuses what it cannot trust."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+
+from ansible_collections.outoftree.ccm.plugins.module_utils._journal import Journal, JournalRefused
+
+PATH = "/etc/default/kubelet"
+
+
+def record(directory: pathlib.Path, run: str, before: bytes | None, after: bytes) -> str:
+    return Journal(str(directory)).record(PATH, "kubelet", run, before, after, 0o640, (0, 5), ["--cloud-provider="])
+
+
+def test_the_first_content_is_the_original_however_often_it_is_changed(tmp_path: pathlib.Path) -> None:
+    first, middle = b"a\r\n\xff", b"b"
+    backup = record(tmp_path / "s", "run-1", first, middle)
+    record(tmp_path / "s", "run-2", middle, b"c")
+    journal = Journal(str(tmp_path / "s"))
+    assert journal.original(PATH) == first and pathlib.Path(backup).read_bytes() == first
+    entry = journal.files[PATH]
+    assert (entry["original"]["mode"], entry["original"]["gid"], entry["original"]["flags"]) == (0o640, 5, ["--cloud-provider="])
+    assert [written["run"] for written in entry["written"]] == ["run-1", "run-2"]
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_was_not_there_has_no_original(tmp_path: pathlib.Path) -> None:
+    assert record(tmp_path, "run-1", None, b"x") == ""
+    assert Journal(str(tmp_path)).original(PATH) is None
+
+
+def test_nothing_is_left_to_roll_back_after_forgetting(tmp_path: pathlib.Path) -> None:
+    backup = record(tmp_path, "run-1", b"a", b"b")
+    Journal(str(tmp_path)).forget(PATH)
+    assert Journal(str(tmp_path)).files == {} and not (tmp_path / "journal.json").exists()
+    assert pathlib.Path(backup).exists()
+    record(tmp_path, "run-2", b"new", b"b")
+    assert Journal(str(tmp_path)).original(PATH) == b"new"
+
+
+@pytest.mark.parametrize(("text", "words"), [("{", "cannot read"), (json.dumps({"version": 9, "files": {}}), "version 9")])
+def test_an_unreadable_journal_is_refused(tmp_path: pathlib.Path, text: str, words: str) -> None:
+    (tmp_path / "journal.json").write_text(text)
+    with pytest.raises(JournalRefused, match=words):
+        Journal(str(tmp_path))
+
+
+def test_an_altered_backup_is_not_restored(tmp_path: pathlib.Path) -> None:
+    record(tmp_path, "run-1", b"a", b"b")
+    next((tmp_path / "originals").iterdir()).write_bytes(b"evil")
+    with pytest.raises(JournalRefused, match="altered"):
+        Journal(str(tmp_path)).original(PATH)

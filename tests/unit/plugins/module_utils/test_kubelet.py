@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kubelet's command line from unit and environment files, and the edits of those."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.outoftree.ccm.plugins.module_utils import _kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import apply_spans
+
+FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
+DEFAULT = "/etc/default/kubelet"
+
+
+@pytest.fixture
+def kubeadm(fixture_text: Any) -> Any:
+    """Edit a kubeadm kubelet's environment files; return the edit, the new texts and the arguments afterwards."""
+    units = [("/usr/lib/systemd/system/kubelet.service", fixture_text("kubelet/kubelet.service")),
+             ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", fixture_text("kubelet/10-kubeadm.conf"))]
+
+    def run(**files: str) -> tuple[_kubelet.Edit, dict[str, str], list[str]]:
+        paths = {"flags": FLAGS_ENV, "default": DEFAULT}
+        texts = {paths[name]: text for name, text in files.items()}
+
+        def line(contents: dict[str, str]) -> _kubelet.CommandLine:
+            return _kubelet.command_line(_kubelet.parse_unit(units), [(p, contents[p]) for p in (FLAGS_ENV, DEFAULT) if p in contents])
+
+        edit = _kubelet.plan(line(texts), {**dict(units), **texts})
+        after = {path: apply_spans(texts.get(path, ""), spans) for path, spans in edit.spans.items()}
+        argv = [argument.value for argument in line({**texts, **after}).arguments]
+        again = _kubelet.plan(line({**texts, **after}), {**dict(units), **texts, **after})
+        assert again.spans == {}, "a second run must have nothing to do"
+        return edit, after, argv
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1"\n',
+         'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1 --cloud-provider=external"\n'),
+        ('KUBELET_KUBEADM_ARGS=""\n', 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
+        ("KUBELET_KUBEADM_ARGS=\n", 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
+        ("KUBELET_KUBEADM_ARGS=--a=b --c=d\n", "KUBELET_KUBEADM_ARGS=--a=b --c=d --cloud-provider=external\n"),
+        ('KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/c --v=2"', 'KUBELET_KUBEADM_ARGS="--cloud-provider=external --v=2"'),
+        ('KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider openstack"\r\n', 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider external"\r\n'),
+        ('KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=aws"\n',
+         'KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=external"\n'),
+        ("# none yet\n", '# none yet\nKUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
+    ],
+)
+def test_kubeadm_flags_env_gets_the_flag_and_keeps_the_rest(kubeadm: Any, before: str, after: str) -> None:
+    unused, texts, argv = kubeadm(flags=before)
+    assert texts[FLAGS_ENV] == after
+    assert _kubelet.managed_flags(argv) == [("cloud-provider", "external")]
+
+
+def test_a_flag_in_the_wrong_file_that_would_win_is_removed_and_both_files_are_named(kubeadm: Any) -> None:
+    edit, texts, argv = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default="# mine\nKUBELET_EXTRA_ARGS=--cloud-provider= --feature=x\n")
+    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n', DEFAULT: "# mine\nKUBELET_EXTRA_ARGS=--feature=x\n"}
+    assert _kubelet.managed_flags(argv) == [("cloud-provider", "external")]
+    both, unused, unused2 = kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=\n")
+    assert [change.path for change in both.changes] == [DEFAULT]
+    assert FLAGS_ENV in both.changes[0].why and DEFAULT in both.changes[0].why and "last one counts" in both.changes[0].why
+
+
+def test_settled_files_are_left_alone_wherever_the_flag_is(kubeadm: Any) -> None:
+    edit, texts, unused = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default='KUBELET_EXTRA_ARGS="--cloud-provider=external"\n')
+    assert (edit.changes, texts) == ([], {})
+
+
+def test_a_missing_flags_file_is_created(kubeadm: Any) -> None:
+    edit, texts, unused = kubeadm(default="KUBELET_EXTRA_ARGS=\n")
+    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'} and edit.created == FLAGS_ENV
+
+
+def test_two_different_in_tree_providers_are_refused_with_both_places(kubeadm: Any) -> None:
+    with pytest.raises(_kubelet.KubeletRefused) as refused:
+        kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=openstack\n")
+    assert FLAGS_ENV in str(refused.value) and DEFAULT in str(refused.value)
+
+
+def plan_unit(*units: tuple[str, str], **environment: str) -> tuple[_kubelet.Edit, dict[str, str]]:
+    texts = dict(units)
+    line = _kubelet.command_line(_kubelet.parse_unit(units), list(environment.items()))
+    edit = _kubelet.plan(line, {**texts, **environment})
+    return edit, {path: apply_spans({**texts, **environment}.get(path, ""), spans) for path, spans in edit.spans.items()}
+
+
+def test_plain_units_are_edited_in_their_exec_line() -> None:
+    unit = ("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet \\\n  --cloud-provider=aws \\\n  --v=2\n")
+    assert plan_unit(unit)[1] == {unit[0]: unit[1].replace("aws", "external")}
+
+
+def test_environment_lines_of_a_drop_in_are_edited() -> None:
+    unit = ("/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
+    drop_in = ("/etc/systemd/system/kubelet.service.d/20-x.conf", '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-config=/c --v=2"\n')
+    edit, after = plan_unit(unit, drop_in)
+    assert after == {drop_in[0]: '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external"\n'}
+    assert [change.flag for change in edit.changes] == ["cloud-config", "cloud-provider"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[Service]\nExecStart=/usr/bin/kubelet --v=2\n", "EnvironmentFile=-/etc/default/kubelet"),
+        ("[Service]\nExecStart=/usr/bin/kubelet $ODD\nEnvironment=ODD=--v=2\n", "no place for"),
+        ("[Service]\n", "no ExecStart"),
+    ],
+)
+def test_unknown_layouts_are_refused_with_a_way_out(text: str, words: str) -> None:
+    with pytest.raises(_kubelet.KubeletRefused, match=words):
+        plan_unit(("/lib/systemd/system/kubelet.service", text))
+
+
+def test_later_files_override_variables_of_earlier_ones() -> None:
+    unit = _kubelet.parse_unit([("/u", "[Service]\nEnvironment=A=1 B=2\nEnvironmentFile=-/e\nExecStart=/k ${A} $B $C\n[Install]\nExecStart=/no\n")])
+    line = _kubelet.command_line(unit, [("/e", "B='x y'\n#C=5\n")])
+    assert [argument.value for argument in line.arguments] == ["/k", "1", "x", "y"]
+    assert line.unset == ("C",)

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits of static Pod manifests keep every byte that is not part of the edit."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml
+
+KCM = "kube-controller-manager"
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=0)
+    return [line for line in diff if line[:1] in "+-" and line[:3] not in ("+++", "---")]
+
+
+def small(command: str, rest: str = "") -> str:
+    return f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: {KCM}\n{command}    image: x:v1.36.3\n{rest}"
+
+
+def test_leftovers_and_their_volume_go_from_a_kubeadm_manifest(fixture_text: Any) -> None:
+    before = fixture_text("kubeadm-1.36/kube-controller-manager.yaml")
+    after, changes, notes = _manifest.edit(before, KCM, (1, 36))
+    expected = before
+    for part in ("    - --cloud-config=/etc/kubernetes/cloud.conf\n    - --cloud-provider=\n",
+                 "    - mountPath: /etc/kubernetes/cloud.conf\n      name: cloud-config\n      readOnly: true\n",
+                 "  - hostPath:\n      path: /etc/kubernetes/cloud.conf\n      type: File\n    name: cloud-config\n"):
+        assert part in expected
+        expected = expected.replace(part, "")
+    assert after == expected
+    assert [(change.name, change.now, change.then) for change in changes] == [
+        ("cloud-config", "/etc/kubernetes/cloud.conf", None), ("cloud-provider", "", None)]
+    assert notes == ["volume mount cloud-config (/etc/kubernetes/cloud.conf)", "volume cloud-config"]
+    assert _manifest.edit(after, KCM, (1, 36)) == (after, [], [])
+
+
+@pytest.mark.parametrize("name", ["kube-apiserver", "kube-scheduler"])
+def test_clean_manifests_are_left_alone(fixture_text: Any, name: str) -> None:
+    before = fixture_text(f"kubeadm-1.36/{name}.yaml")
+    assert _manifest.edit(before, name, (1, 36)) == (before, [], [])
+
+
+def test_external_is_kept_on_a_new_controller_manager_and_set_on_an_old_one() -> None:
+    keep = small("    command:\n    - kube-controller-manager\n    - --cloud-provider=external\n")
+    assert _manifest.edit(keep, KCM, (1, 36))[0] == keep
+    assert _manifest.edit(keep, KCM, (1, 30))[0] == keep
+    old = small("    command:\n    - kube-controller-manager\n    - '--cloud-provider=openstack' # ours\n    - --v=2\n")
+    assert changed_lines(old, _manifest.edit(old, KCM, (1, 30))[0]) == [
+        "-    - '--cloud-provider=openstack' # ours", "+    - '--cloud-provider=external' # ours"]
+    none = small("    command:\n    - kube-controller-manager\n    - --v=2\n")
+    assert changed_lines(none, _manifest.edit(none, KCM, (1, 30))[0]) == ["+    - --cloud-provider=external"]
+
+
+@pytest.mark.parametrize(
+    ("plugins", "expected"),
+    [("NodeRestriction,PersistentVolumeLabel", "    - --enable-admission-plugins=NodeRestriction\n"),
+     ("PersistentVolumeLabel", "")],
+)
+def test_a_removed_admission_plugin_leaves_the_list_never_empty(plugins: str, expected: str) -> None:
+    head = "spec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
+    before = f"{head}    - --enable-admission-plugins={plugins}\n    - --cloud-provider=external\n"
+    after, changes, unused = _manifest.edit(before, "kube-apiserver", (1, 36))
+    assert after == head + expected
+    assert "does not start with it" in changes[0].why
+
+
+def test_comments_order_quotes_and_crlf_stay() -> None:
+    before = small(
+        "    # why this is here\n    command:\n    - kube-controller-manager\n    - --zzz=1   # keep\n    # about the next\n"
+        "    - \"--cloud-config=/x\"\n    - --aaa=2\n").replace("\n", "\r\n")
+    after, unused, unused2 = _manifest.edit(before, KCM, (1, 36))
+    assert after == before.replace('    - "--cloud-config=/x"\r\n', "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[kube-controller-manager, --cloud-provider=, --v=2]", "[kube-controller-manager, --v=2]"),
+        ("[kube-controller-manager, '--cloud-config=/x']", "[kube-controller-manager]"),
+        ('["kube-controller-manager", "--cloud-config", "/x", "--v=2"]', '["kube-controller-manager", "--v=2"]'),
+    ],
+)
+def test_flow_style_lists_are_edited_too(before: str, after: str) -> None:
+    assert _manifest.edit(small(f"    command: {before}\n"), KCM, (1, 36))[0] == small(f"    command: {after}\n")
+
+
+def test_a_value_that_is_an_argument_of_its_own_goes_with_its_flag() -> None:
+    before = small("    command:\n    - kube-controller-manager\n    - --cloud-config\n    - /etc/cloud\n    args:\n    - --cloud-provider\n    - aws\n    - --v=2\n")
+    after, unused, unused2 = _manifest.edit(before, KCM, (1, 36))
+    data = yaml.safe_load(after)["spec"]["containers"][0]
+    assert (data["command"], data["args"]) == ([KCM], ["--v=2"])
+
+
+def test_a_volume_that_something_else_needs_stays() -> None:
+    rest = ("    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes/cloud}\n  volumes:\n  - {name: etc, hostPath: {path: /e}}\n")
+    flags = "    command:\n    - kube-controller-manager\n    - --cloud-config=/etc/kubernetes/cloud/c.conf\n"
+    gone, unused, notes = _manifest.edit(small(flags, rest), KCM, (1, 36))
+    assert "volumes" not in yaml.safe_load(gone)["spec"] and len(notes) == 2
+    kept, unused, notes = _manifest.edit(small(flags + "    - --other=/etc/kubernetes/cloud/d\n", rest), KCM, (1, 36))
+    assert "volumes" in yaml.safe_load(kept)["spec"] and notes == []
+
+
+def test_an_edit_that_an_alias_would_repeat_elsewhere_is_refused() -> None:
+    before = small("    command: &c\n    - kube-controller-manager\n    - --cloud-provider=\n", "  - name: other\n    command: *c\n")
+    with pytest.raises(EditRefused, match="anchor"):
+        _manifest.edit(before, KCM, (1, 36))
+
+
+def test_anchors_elsewhere_stay() -> None:
+    before = small("    command:\n    - kube-controller-manager\n    - --cloud-provider=\n", "    env: &e [{name: A, value: b}]\n  - {name: o, env: *e}\n")
+    assert "&e" in _manifest.edit(before, KCM, (1, 36))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("spec: [", NotYaml, "line 1"),
+        ("a: b: c", NotYaml, "line 1, column 5"),
+        ("spec: {}", _manifest.BadManifest, "no spec.containers"),
+        ("just text", _manifest.BadManifest, "no spec.containers"),
+        ("spec: {containers: [{name: other}]}", _manifest.BadManifest, "none of its containers"),
+        (f"spec: {{containers: [{{name: {KCM}}}]}}", _manifest.BadManifest, "no command"),
+        (f"spec: {{containers: [{{name: {KCM}, command: x}}]}}", _manifest.BadManifest, "not a list of strings"),
+    ],
+)
+def test_bad_manifests_are_named_not_edited(text: str, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        _manifest.edit(text, KCM, (1, 36))
+
+
+def test_a_file_without_a_last_line_end_is_edited_at_its_end() -> None:
+    before = f"spec:\n  containers:\n  - name: {KCM}\n    command:\n    - kube-controller-manager\n    - --cloud-provider="
+    assert _manifest.edit(before, KCM, (1, 36))[0] == before[:before.index("    - --cloud-provider")]
+    added = before.replace("--cloud-provider=", "--v=2")
+    assert _manifest.edit(added, KCM, (1, 30))[0] == added + "\n    - --cloud-provider=external"

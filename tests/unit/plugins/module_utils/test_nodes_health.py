@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Classes of Nodes, what they lack, and the verdict on the controller."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+
+from ansible_collections.outoftree.ccm.plugins.module_utils import _health, _nodes
+
+NOW = datetime(2026, 11, 21, 9, 0, 30, tzinfo=timezone.utc)
+TAINT = {"key": _nodes.TAINT_KEY, "value": "true", "effect": "NoSchedule"}
+OTHER = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+
+
+def node(provider_id: str = "", taints: list[dict[str, str]] | None = None, addresses: tuple[str, ...] = ("InternalIP",),
+         ready: str = "True") -> dict[str, Any]:
+    return {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a"}},
+            "spec": {"providerID": provider_id, "taints": taints},
+            "status": {"addresses": [{"type": kind, "address": "10.0.0.1"} for kind in addresses],
+                       "conditions": [{"type": "Ready", "status": ready, "message": "why", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}]}}
+
+
+@pytest.mark.parametrize(
+    ("what", "expected_id", "kind"),
+    [
+        (node(), None, "unmanaged"),
+        (node("sim://north/1"), None, "initialized"),
+        (node("sim://north/1", [TAINT]), None, "uninitialized"),
+        (node("", [TAINT]), None, "uninitialized"),
+        (node("k3s://n"), None, "foreign"),
+        (node("k3s://n", [TAINT]), None, "foreign"),
+        (node("sim://north/1"), "sim://north/2", "mismatched"),
+        (node(""), "sim://north/2", "unmanaged"),
+    ],
+)
+def test_classes(what: dict[str, Any], expected_id: str | None, kind: str) -> None:
+    assert _nodes.summary(what, "sim://", expected_id)["class"] == kind
+
+
+def test_any_scheme_is_ours_when_none_is_named() -> None:
+    assert _nodes.summary(node("vendor://1"), "")["class"] == "initialized"
+
+
+@pytest.mark.parametrize(
+    ("what", "predicate", "lacks"),
+    [
+        (node("sim://1"), "initialized", []),
+        (node("", [TAINT], ("Hostname",)), "initialized", ["providerID", "an IP address", "removal of the taint"]),
+        (node("sim://1", [OTHER]), "initialized", []),
+        (node(), "tainted", ["the taint"]),
+        (node("", [TAINT]), "tainted", []),
+        (node(ready="Unknown"), "ready", ["Ready (why)"]),
+        (node(), "ready", []),
+    ],
+)
+def test_what_a_node_lacks(what: dict[str, Any], predicate: str, lacks: list[str]) -> None:
+    found = _nodes.missing(_nodes.summary(what, "sim://"), predicate)
+    assert len(found) == len(lacks) and all(f.startswith(part) for f, part in zip(found, lacks))
+
+
+def test_a_ready_node_with_an_old_heartbeat_is_waited_for() -> None:
+    summary = _nodes.summary(node(), "")
+    assert _nodes.missing(summary, "ready", "2026-11-21T09:00:01Z") == ["a heartbeat after 2026-11-21T09:00:01Z"]
+    assert _nodes.missing({**summary, "lease_renewed": "2026-11-21T09:00:02Z"}, "ready", "2026-11-21T09:00:01Z") == []
+
+
+def test_other_taints_are_kept() -> None:
+    assert _nodes.with_taint(node(taints=[OTHER])) == [OTHER, TAINT]
+    assert _nodes.with_taint(node(taints=[TAINT, OTHER])) == [OTHER, TAINT]
+    assert _nodes.without_taint(node(taints=[OTHER, TAINT])) == [OTHER]
+    assert _nodes.without_taint(node()) == []
+
+
+def daemonset(**changes: Any) -> dict[str, Any]:
+    return {"exists": True, "desired": 1, "ready": 1, "updated": 1, "observed": True, "image": "i", **changes}
+
+
+def lease(holder: str = "cp-1_abc", renewed: str = "2026-11-21T09:00:28.123456Z", **notes: str) -> dict[str, Any]:
+    annotations = {_health.ANNOTATION_PREFIX + key.replace("_", "-"): value for key, value in notes.items()}
+    return _health.lease_state({"metadata": {"annotations": annotations}, "spec": {
+        "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}}, NOW)
+
+
+POD = {"name": "ccm-x", "node": "cp-1", "ready": True, "leaving": False, "restarts": 0, "reason": ""}
+GOOD = {"cloud_provider": "sim", "last_cloud_success": "2026-11-21T09:00:20Z", "controllers": "cloud-node-controller,service-lb-controller"}
+
+
+@pytest.mark.parametrize(
+    ("state", "pods", "held", "reason"),
+    [
+        (daemonset(), [POD], lease(**GOOD), None),
+        (daemonset(), [POD], lease(), None),
+        (daemonset(), [POD], lease("ccm-x"), None),
+        (_health.daemonset_state(None), [], lease(), "no DaemonSet"),
+        (daemonset(desired=0, ready=0, updated=0), [], lease(), "no node matches"),
+        (daemonset(ready=0), [{**POD, "ready": False, "reason": "ErrImageNeverPull"}], lease(), "ErrImageNeverPull"),
+        (daemonset(updated=0), [POD], lease(), "0 of 1 Pods run the newest"),
+        (daemonset(observed=False), [POD], lease(), "not taken up"),
+        (daemonset(), [POD], lease(""), "nobody holds the Lease"),
+        (daemonset(), [POD], _health.lease_state(None, NOW), "nobody holds the Lease"),
+        (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed for 20.0 s"),
+        (daemonset(), [POD], lease("vendor_1"), "none of the Pods"),
+        (daemonset(), [POD], lease(**{**GOOD, "controllers": "service-lb-controller"}), "does not run cloud-node-controller"),
+        (daemonset(), [POD], lease(cloud_provider="sim"), "no call to the cloud has succeeded"),
+        (daemonset(), [POD], lease(**{**GOOD, "last_cloud_success": "2026-11-21T08:00:30Z"}), "3600.0 s ago"),
+    ],
+)
+def test_the_verdict(state: dict[str, Any], pods: list[dict[str, Any]], held: dict[str, Any], reason: str | None) -> None:
+    verdict = _health.judge(state, pods, held, NOW, ["cloud-node-controller"], max_cloud_age=600)
+    assert verdict["healthy"] is (reason is None), verdict["reasons"]
+    assert reason is None or any(reason in text for text in verdict["reasons"])
