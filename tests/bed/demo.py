@@ -30,18 +30,23 @@ def say(text: str) -> None:
           f"\n== {text}  ({time.monotonic() - STARTED:.0f} s)", flush=True)
 
 
-def bed(*arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "bed", *arguments], check=True, env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "bed")}
+def bed(*arguments: str, quiet: bool = False) -> str:
+    """Run a command of the bed; what it printed when it is quiet, its progress on the screen when not."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "bed")}
+    done = subprocess.run(
+        [sys.executable, "-m", "bed", *arguments], check=True, env=environment, text=True,
+        stdout=subprocess.PIPE if quiet else None,
     )
+    return (done.stdout or "").strip()
 
 
 class Cluster:
     def __init__(self) -> None:
         self.state: dict[str, Any] = json.loads((STATE / "state.json").read_text())
+        self.kubectl_path = f"{bed('binaries', quiet=True)}/kubectl"
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        command = [self.state["kubectl"], "--kubeconfig", str(STATE / "kubeconfig"), *arguments]
+        command = [self.kubectl_path, "--kubeconfig", str(STATE / "kubeconfig"), *arguments]
         return subprocess.run(command, check=True, input=stdin, capture_output=True, text=True).stdout
 
     def nodes(self) -> str:
@@ -116,7 +121,7 @@ def main() -> int:
     first_answer(url)
     print("$ curl", url)
     print(get(url).strip())
-    by_node = collections.Counter(get(url).split(" on ")[-1].strip() for _ in range(REQUESTS))
+    by_node = collections.Counter(get(url).rpartition("node=")[2].strip() for _ in range(REQUESTS))
     print(f"{REQUESTS} requests to {address} were answered by: " + ", ".join(f"{n} x {k}" for k, n in sorted(by_node.items())))
 
     say("Nodes before")
@@ -133,7 +138,7 @@ def main() -> int:
         return 1
     say("Done")
     kubeconfig = os.path.relpath(STATE / "kubeconfig", ROOT)
-    print(f"kubectl --kubeconfig {kubeconfig} get nodes       (kubectl: {cluster.state['kubectl']})")
+    print(f"kubectl --kubeconfig {kubeconfig} get nodes       (kubectl: {cluster.kubectl_path})")
     print("make demo-down                                 removes everything")
     return 0
 

@@ -85,6 +85,7 @@ def up(plan: Plan, progress: Progress) -> Bed:
     with progress.step(f"Network {plan.subnet} and gateway {plan.gateway_name}"):
         machines.make_network(plan)
         machines.start_gateway(plan, bed.folder / "cloud.yaml")
+        machines.connect_host(plan)
         if len(plan.control_planes) > 1:
             machines.start_forwarder(plan)
     with progress.step(f"{len(plan.nodes)} machines with containerd, and their images") as step:

@@ -29,7 +29,8 @@ WITHOUT_CLOUD_COMMAND = ("sleep", "infinity")
 # lines it would tell them so, and they would go on without it after a route is gone.
 _GATEWAY_START = """\
 set -e
-ip route replace unreachable default
+ip -4 route flush default
+ip route add unreachable default
 echo 1 > /proc/sys/net/ipv4/ip_forward
 for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv4/conf/$each/rp_filter
@@ -41,7 +42,8 @@ exec "$@"
 # otherwise leave the machine through the host, and might get an answer.
 _NODE_START = """\
 set -e
-ip route replace default via {gateway}
+ip -4 route flush default
+ip route add default via {gateway}
 for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv4/conf/$each/accept_redirects
 done
@@ -70,16 +72,33 @@ def write_file(machine: str, path: str, content: str, mode: str = "0644") -> Non
 
 
 def make_network(plan: Plan) -> None:
-    """The bed's bridge; the host has its .1, so that kubectl and curl work from the host."""
+    """The bed's bridge, internal: nodes get no default route from podman, and the host forwards and masquerades
+    nothing of theirs. (With br_netfilter even frames between two nodes pass the host's masquerade rules.)"""
     try:
         podman(
-            "network", "create", "--driver", "bridge", "--disable-dns", "--subnet", plan.subnet,
+            "network", "create", "--driver", "bridge", "--internal", "--disable-dns", "--subnet", plan.subnet,
             "--gateway", plan.bridge, "--label", f"{LABEL}={plan.name}", plan.network,
         )  # fmt: skip
     except CommandFailed as error:
         if "already used" in error.output or "already being used" in error.output:
             raise BedError(f"the subnet {plan.subnet} is in use here: give another with --subnet") from error
         raise
+
+
+def connect_host(plan: Plan) -> None:
+    """Give the host the bridge's .1, which not every podman does for an internal network, so that kubectl and curl
+    work from here; and let frames from node to node pass where the host's firewall drops what it forwards."""
+    bridge = podman("network", "inspect", "--format", "{{ .NetworkInterface }}", plan.network).strip()
+    if f" {plan.bridge}/" not in run("ip", "-o", "-4", "address", "show", "dev", bridge):
+        run("ip", "address", "add", f"{plan.bridge}/24", "dev", bridge)
+    run("iptables", "--wait", "-I", "FORWARD", "-i", bridge, "-o", bridge,
+        "-m", "comment", "--comment", f"{LABEL}={plan.name}", "-j", "ACCEPT")  # fmt: skip
+
+
+def _disconnect_host(name: str) -> None:
+    for rule in run("iptables", "--wait", "-S", "FORWARD").splitlines():
+        if f"{LABEL}={name}" in [word.strip('"') for word in rule.split()]:
+            run("iptables", "--wait", "-D", *[word.strip('"') for word in rule.split()[1:]])
 
 
 def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
@@ -141,9 +160,10 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
     outside = "198.51.100.1"  # an address for documentation: nobody's
 
     def check(node: Node) -> None:
+        ways = on(node.name, "ip", "-o", "-4", "route", "show", "default").strip()
         way = on(node.name, "ip", "-o", "route", "get", outside)
-        if f"via {plan.gateway} " not in way:
-            raise BedError(f"{node.name} would reach {outside} by {way.strip()!r}, not through {plan.gateway_name}")
+        if ways != f"default via {plan.gateway} dev eth0" or f"via {plan.gateway} " not in way:
+            raise BedError(f"{node.name} has the default route {ways!r}: it must be {plan.gateway_name} alone")
 
     in_parallel(check, nodes)
     way = on(plan.gateway_name, "ip", "-o", "route", "get", outside, check=False)
@@ -166,6 +186,7 @@ def remove(name: str) -> int:
     for group in ([c for c in found if c.endswith("-api-forwarder")], [c for c in found if not c.endswith("-api-forwarder")]):
         in_parallel(lambda c: podman("rm", "--force", "--volumes", "--time", "1", "--ignore", c), group)
     networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()
+    _disconnect_host(name)
     for network in networks:
         podman("network", "rm", "--force", network)
     return len(found) + len(networks)
