@@ -148,7 +148,7 @@ def test_a_file_whose_stat_hides_the_change_is_read_after_a_minute_or_a_401(tmp_
 
 async def test_a_token_file_that_never_was_is_unavailable(tmp_path):
     access = auth.Access("http://x", token_file=auth.FileText(tmp_path / "none"))
-    with pytest.raises(UnavailableError, match="token file .*none: No such file"):
+    with pytest.raises(UnavailableError, match=r"token file .*none: No such file"):
         await access.headers()
 
 

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import contextlib
+
+import pytest
+from prometheus_client import REGISTRY
+
+from ccm.engine import events as module
+from ccm.engine.clock import FakeClock
+from ccm.engine.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from ccm.engine.events import EventRecorder, reference
+from ccm.engine.objects import Node, ObjectMeta, ObjectRef, Service
+
+NODE = Node(metadata=ObjectMeta(name="n1", uid="u1"))
+SERVICE = Service(metadata=ObjectMeta(name="web", namespace="shop", uid="u2"))
+
+
+class Api:
+    """Keeps the Events that were written. `failures` are raised, one a request, before anything is done."""
+
+    def __init__(self):
+        self.events, self.failures, self.requests = {}, [], []
+
+    def _fail(self):
+        if self.failures:
+            error = self.failures.pop(0)
+            if error is not None:
+                raise error
+
+    async def create(self, path, body):
+        self.requests.append("create")
+        self._fail()
+        self.events[f"{path}/{body['metadata']['name']}"] = dict(body)
+
+    async def patch(self, path, patch):
+        self.requests.append("patch")
+        self._fail()
+        if path not in self.events:
+            raise NotFoundError(404, "NotFound", "gone")
+        self.events[path] |= patch
+
+    @property
+    def only(self):
+        (event,) = self.events.values()
+        return event
+
+
+@pytest.fixture
+def api():
+    return Api()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def recorder(api, clock):
+    return EventRecorder(api, "node-controller", host="h", clock=clock)
+
+
+def dropped(reason):
+    return REGISTRY.get_sample_value("ccm_events_dropped_total", {"reason": reason}) or 0.0
+
+
+async def test_what_an_event_says(recorder, api):
+    recorder.event(NODE, "Normal", "Synced", "Node synced")
+    assert api.requests == [], "recording does no I/O"
+    await recorder.flush(1)
+    ((path, event),) = api.events.items()
+    assert path.startswith("/api/v1/namespaces/default/events/n1.")
+    name = event["metadata"]["name"]
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "default"},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u1"},
+        "type": "Normal",
+        "reason": "Synced",
+        "message": "Node synced",
+        "count": 1,
+        "firstTimestamp": "2026-01-01T00:00:00Z",
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "source": {"component": "node-controller", "host": "h"},
+        "reportingComponent": "node-controller",
+        "reportingInstance": "h",
+    }
+
+
+def test_references():
+    assert reference(SERVICE) == ObjectRef("v1", "Service", "web", "shop", "u2")
+    lease = ObjectRef("coordination.k8s.io/v1", "Lease", "x", "kube-system")
+    assert reference(lease) is lease
+
+
+async def test_a_namespaced_event_is_beside_its_object(recorder, api):
+    recorder.event(SERVICE, "Normal", "R", "m")
+    await recorder.flush(1)
+    assert api.only["metadata"]["namespace"] == "shop" and api.only["involvedObject"]["namespace"] == "shop"
+
+
+async def test_the_same_within_ten_minutes_is_counted(recorder, api, clock):
+    for _ in range(3):
+        recorder.event(NODE, "Warning", "Failed", "no")
+        await recorder.flush(1)
+        await clock.advance(300)
+    assert api.requests == ["create", "patch", "patch"]
+    assert api.only["count"] == 3
+    assert api.only["firstTimestamp"] == "2026-01-01T00:00:00Z" and api.only["lastTimestamp"] == "2026-01-01T00:10:00Z"
+    await clock.advance(301)
+    recorder.event(NODE, "Warning", "Failed", "no")
+    await recorder.flush(1)
+    assert [event["count"] for event in api.events.values()] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (SERVICE, "Warning", "F", "m"),
+        (NODE, "Normal", "F", "m"),
+        (NODE, "Warning", "G", "m"),
+        (NODE, "Warning", "F", "n"),
+    ],
+)
+async def test_what_differs_is_another_event(recorder, api, other):
+    recorder.event(NODE, "Warning", "F", "m")
+    recorder.event(*other)
+    await recorder.flush(1)
+    assert len(api.events) == 2
+
+
+async def test_repetitions_before_it_is_sent_are_one_request(recorder, api):
+    for _ in range(10):
+        recorder.event(NODE, "Warning", "Failed", "no")
+    await recorder.flush(1)
+    assert api.requests == ["create"] and api.only["count"] == 10
+
+
+async def test_an_event_the_server_forgot_is_made_again(recorder, api):
+    recorder.event(NODE, "Normal", "R", "m")
+    await recorder.flush(1)
+    api.events.clear()
+    recorder.event(NODE, "Normal", "R", "m")
+    await recorder.flush(1)
+    assert api.only["count"] == 1 and api.requests == ["create", "patch", "create"]
+
+
+async def test_a_loop_about_one_object_is_stopped_after_25_and_fed_one_in_300_s(recorder, api, clock):
+    before = dropped("spam")
+    for number in range(40):
+        recorder.event(NODE, "Warning", "Failed", f"attempt {number}")
+    recorder.event(SERVICE, "Normal", "R", "others are not concerned")
+    await recorder.flush(1)
+    assert len(api.events) == 26 and dropped("spam") - before == 15
+    await clock.advance(300)
+    recorder.event(NODE, "Warning", "Failed", "one more")
+    recorder.event(NODE, "Warning", "Failed", "too many")
+    await recorder.flush(1)
+    assert len(api.events) == 27
+
+
+async def test_a_full_queue_drops_and_counts(recorder, api, monkeypatch):
+    monkeypatch.setattr(module, "QUEUE", 3)
+    before = dropped("queue-full")
+    for number in range(5):
+        recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
+    recorder.event(Node(metadata=ObjectMeta(name="n0")), "Normal", "R", "m")  # waits already: only counted
+    assert dropped("queue-full") - before == 2
+    await recorder.flush(1)
+    assert sorted(event["count"] for event in api.events.values()) == [1, 1, 2]
+
+
+async def test_memory_is_bounded(recorder, monkeypatch):
+    monkeypatch.setattr(module, "REMEMBERED", 10)
+    for number in range(100):
+        recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
+    assert len(recorder._series) == 10 and len(recorder._buckets) == 10
+
+
+@contextlib.asynccontextmanager
+async def running(recorder):
+    task = asyncio.create_task(recorder.run())
+    yield task
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_run_survives_an_outage_and_delivers_late(recorder, api, clock):
+    api.failures = [UnavailableError(0, "", "down"), UnavailableError(503, "", "busy", retry_after=7)]
+    async with running(recorder):
+        recorder.event(NODE, "Normal", "R", "m")
+        await clock.advance(6)
+        assert api.events == {}
+        await clock.advance(4)
+    assert api.only["count"] == 1 and len(api.requests) == 3
+
+
+async def test_an_outage_that_lasts_drops_and_goes_on(recorder, api, clock):
+    before = dropped("unavailable")
+    api.failures = [UnavailableError(0, "", "down")] * module.ATTEMPTS
+    async with running(recorder):
+        recorder.event(NODE, "Normal", "R", "m")
+        recorder.event(SERVICE, "Normal", "R", "m")
+        await clock.advance(60)
+    assert dropped("unavailable") - before == 1 and api.only["involvedObject"]["kind"] == "Service"
+
+
+async def test_what_is_refused_is_not_repeated(recorder, api):
+    before = dropped("refused")
+    api.failures = [ForbiddenError(403, "Forbidden", "namespace is being terminated")]
+    recorder.event(NODE, "Normal", "R", "m")
+    recorder.event(SERVICE, "Normal", "R", "m")
+    await recorder.flush(1)
+    assert dropped("refused") - before == 1 and len(api.requests) == 2 and len(api.events) == 1
+
+
+async def test_a_create_whose_answer_was_lost_is_not_doubled(recorder, api, clock):
+    api.failures = [UnavailableError(0, "", "lost"), ConflictError(409, "AlreadyExists", "exists")]
+    async with running(recorder):
+        recorder.event(NODE, "Normal", "R", "m")
+        await clock.advance(1)
+    assert api.requests == ["create", "create"]
+
+
+async def test_flush_ends_in_time(recorder, api):
+    async def never(path, body):
+        await asyncio.Event().wait()
+
+    api.create = never
+    recorder.event(NODE, "Normal", "R", "m")
+    await asyncio.wait_for(recorder.flush(0.05), 1)
+
+
+async def test_recording_never_raises(recorder, caplog):
+    recorder.event(None, "Normal", "R", "m")
+    recorder.event(NODE, "Normal", "R", None)
+    assert caplog.text.count("event R is not recorded") == 2
+
+
+async def test_long_messages_are_cut_to_what_the_server_takes(recorder, api):
+    recorder.event(NODE, "Normal", "R", "ü" * 2000)
+    await recorder.flush(1)
+    message = api.only["message"]
+    assert len(message.encode()) <= 1024 and message.endswith("ü...")

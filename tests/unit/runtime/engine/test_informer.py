@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The informer against a scripted client and a clock that the test moves; real faults are in tests/integration."""
+
+import asyncio
+import contextlib
+import json
+import math
+
+import pytest
+
+from ccm.engine import informer as module
+from ccm.engine.clock import FakeClock
+from ccm.engine.errors import ForbiddenError, GoneError, UnavailableError
+from ccm.engine.informer import Informer
+from ccm.engine.objects import PartialObject, decoder
+
+DOWN = UnavailableError(0, "ClientConnectorError", "connection refused")
+
+
+def obj(name, version, uid="u"):
+    return {"metadata": {"name": name, "resourceVersion": str(version), "uid": uid}}
+
+
+def event(kind, body):
+    return json.dumps({"type": kind, "object": body}).encode()
+
+
+class Script:
+    """A client whose lists and watches are queued by the test; when a queue is empty the last entry stays.
+
+    A list is (objects, version) or an exception. A watch is a list of lines, at whose end the stream ends; the line
+    None keeps it open, an exception breaks it.
+    """
+
+    def __init__(self):
+        self.lists, self.watches = [], []
+        self.listed, self.watched = 0, []
+
+    async def list(self, path, type, *, page, params):
+        self.listed += 1
+        answer = self._next(self.lists)
+        if isinstance(answer, Exception):
+            raise answer
+        objects, version = answer
+        return [decoder(PartialObject).decode(json.dumps(item)) for item in objects], str(version)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path, params, *, read_timeout):
+        self.watched.append(params)
+        script = self._next(self.watches) if self.watches else [None]
+        if isinstance(script, Exception):
+            raise script
+
+        async def lines():
+            for line in script:
+                if line is None:
+                    await asyncio.Event().wait()
+                if isinstance(line, Exception):
+                    raise line
+                yield line
+
+        yield lines()
+
+    @staticmethod
+    def _next(queue):
+        return queue.pop(0) if len(queue) > 1 else queue[0]
+
+
+@pytest.fixture
+def script():
+    return Script()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+async def informer(script, clock, seen):
+    informer = Informer(script, "/api/v1/things", PartialObject, name="things", clock=clock)
+
+    def name(item):
+        return item and f"{item.metadata.name}@{item.metadata.resource_version}"
+
+    informer.add_handler(lambda old, new: seen.append((name(old), name(new))))
+    informer.task = None
+
+    async def start():
+        informer.task = asyncio.create_task(informer.run())
+        await clock.settle()
+
+    informer.start = start
+    yield informer
+    if informer.task:
+        informer.task.cancel()
+        await asyncio.wait({informer.task})
+
+
+async def test_list_then_watch(informer, script, seen, clock):
+    script.lists = [([obj("a", 1), obj("b", 2)], 5)]
+    script.watches = [
+        [
+            event("ADDED", obj("c", 6)),
+            event("MODIFIED", obj("a", 7)),
+            event("DELETED", obj("b", 8)),
+            event("BOOKMARK", obj("", 20)),
+            None,
+        ]
+    ]
+    assert not informer.synced and informer.last_contact == -math.inf
+    await informer.start()
+    await asyncio.wait_for(informer.wait_synced(), 1)
+    assert seen == [(None, "a@1"), (None, "b@2"), (None, "c@6"), ("a@1", "a@7"), ("b@8", None)]
+    assert sorted(item.metadata.name for item in informer.items()) == ["a", "c"] and len(informer) == 2
+    assert informer.get("a").metadata.resource_version == "7" and informer.get("b") is None
+    assert informer.synced and informer.last_contact == clock.monotonic()
+    (params,) = script.watched
+    assert params["resourceVersion"] == "5" and params["allowWatchBookmarks"] == "true"
+    assert 300 <= int(params["timeoutSeconds"]) <= 600
+
+
+async def test_a_clean_end_resumes_from_the_last_version_also_of_a_bookmark(informer, script, clock, seen):
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [[event("MODIFIED", obj("a", 9))], [event("BOOKMARK", obj("", 30))], [None]]
+    await informer.start()
+    await clock.advance(5)
+    assert [params["resourceVersion"] for params in script.watched] == ["5", "9", "30"]
+    assert script.listed == 1 and seen == [(None, "a@1"), ("a@1", "a@9")]
+
+
+@pytest.mark.parametrize("how", ["http", "in-stream"])
+async def test_410_lists_again_and_tells_what_went_came_and_changed(informer, script, clock, seen, how):
+    gone = event("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    script.lists = [
+        ([obj("kept", 1), obj("changed", 2), obj("gone", 3), obj("reborn", 4, "old")], 5),
+        ([obj("kept", 1), obj("changed", 12), obj("new", 13), obj("reborn", 14, "new")], 20),
+    ]
+    script.watches = [GoneError(410, "Expired", "too old") if how == "http" else [gone], [None]]
+    await informer.start()
+    seen.clear()
+    await clock.advance(2)
+    assert script.listed == 2
+    assert seen == [
+        ("gone@3", None),
+        ("changed@2", "changed@12"),
+        (None, "new@13"),
+        ("reborn@4", None),
+        (None, "reborn@14"),
+    ]
+    assert script.watched[-1]["resourceVersion"] == "20"
+
+
+async def test_handlers_see_the_new_state_in_the_cache(informer, script, clock):
+    script.lists = [([obj("a", 1), obj("b", 1)], 5), ([obj("c", 9)], 10)]
+    script.watches = [GoneError(410, "", ""), [None]]
+    states = []
+    await informer.start()
+    informer._handlers[:] = [lambda old, new: states.append(sorted(informer._store))]
+    await clock.advance(2)
+    assert states == [["c"]] * 3
+
+
+async def test_another_uid_under_the_same_name_is_a_deletion_and_an_addition(informer, script, seen):
+    script.lists = [([obj("a", 1, "old")], 5)]
+    script.watches = [[event("MODIFIED", obj("a", 9, "new")), None]]
+    await informer.start()
+    assert seen == [(None, "a@1"), ("a@1", None), (None, "a@9")]
+
+
+async def test_a_handler_that_raises_stops_neither_the_others_nor_the_watch(informer, script, seen, caplog):
+    def broken(old, new):
+        raise ValueError("bug")
+
+    informer._handlers.insert(0, broken)
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [[event("MODIFIED", obj("a", 6)), event("DELETED", obj("a", 7)), None]]
+    await informer.start()
+    assert seen == [(None, "a@1"), ("a@1", "a@6"), ("a@7", None)]
+    assert caplog.text.count("things: a handler failed for a") == 3
+
+
+async def test_a_late_handler_hears_of_what_is_there(informer, script):
+    script.lists = [([obj("a", 1), obj("b", 2)], 5)]
+    await informer.start()
+    late = []
+    informer.add_handler(lambda old, new: late.append((old, new.metadata.name)))
+    assert late == [(None, "a"), (None, "b")]
+
+
+async def test_items_may_be_iterated_while_the_cache_moves(informer, script):
+    script.lists = [([obj("a", 1), obj("b", 2)], 5)]
+    await informer.start()
+    for item in informer.items():
+        informer._store.pop(item.metadata.name)
+    assert len(informer) == 0
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        DOWN,
+        [],
+        [DOWN],
+        [event("ERROR", {"kind": "Status", "code": 500, "message": "x"})],
+        GoneError(410, "", "x"),
+        [b"{"],
+    ],
+    ids=["refused", "empty-eof", "broken", "in-stream-500", "410-for-ever", "garbage"],
+)
+async def test_no_failure_makes_it_spin(informer, script, clock, watch):
+    script.lists = [([], 5)]
+    script.watches = [watch]
+    await informer.start()
+    await clock.advance(300)
+    # 0.2, 0.4, ... 30 s, each times 1 to 1.5: 8 short pauses, then 30 to 45 s each
+    assert 13 <= len(script.watched) <= 18
+
+
+async def test_an_unreachable_server_at_start_is_waited_for(informer, script, clock, caplog):
+    script.lists = [DOWN, DOWN, ForbiddenError(403, "Forbidden", "LIST /n: 403: may not list"), ([obj("a", 1)], 5)]
+    await informer.start()
+    assert not informer.synced and informer.last_error == "connection refused"
+    await clock.advance(1)
+    assert "may not list" in informer.last_error
+    await clock.advance(5)
+    assert informer.synced and informer.last_error == "" and informer.get("a") is not None
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(told) == 2, "the same reason is told once"
+
+
+async def test_a_watch_that_stood_resets_the_pause(informer, script, clock):
+    script.lists = [([], 5)]
+    script.watches = [DOWN] * 6 + [[]]
+    await informer.start()
+    await clock.advance(40)
+    assert informer._backoff > 10
+
+    @contextlib.asynccontextmanager
+    async def long(path, params, *, read_timeout):
+        async def lines():
+            await clock.sleep(module.HEALTHY_AFTER)
+            yield event("BOOKMARK", obj("", 9))
+
+        yield lines()
+
+    script.watch = long
+    await clock.advance(60)
+    assert informer._backoff <= module.BACKOFF_FIRST * 2
+
+
+async def test_an_unknown_event_is_ignored(informer, script, seen, caplog):
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [[event("SURPRISE", obj("a", 6)), event("MODIFIED", obj("a", 7)), None]]
+    await informer.start()
+    assert seen[-1] == ("a@1", "a@7") and "'SURPRISE'" in caplog.text
