@@ -14,8 +14,8 @@ import re
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
-from urllib.parse import urlsplit
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 import msgspec
@@ -44,9 +44,12 @@ from ccm.cloud import (
 )
 
 T = TypeVar("T")
+Query = Sequence[tuple[str, str]]
 
 PROVIDER_ID = re.compile(r"sim://(?P<region>[a-z0-9][a-z0-9-]*)/(?P<id>i-[0-9a-f]{12})")
+VOLUME_ID = re.compile(r"v-[0-9a-f]{12}")
 CSI_DRIVER = "sim.ccm.outoftree.dev"
+GONE = "load_balancer_not_found"
 #: When to ask again about a load balancer that the cloud works on, in seconds.
 POLL = 1.0
 
@@ -111,7 +114,7 @@ class Settings(Struct, frozen=True):
                 problems.append(f"{name}: must be greater than 0")
         endpoint = given.get("endpoint")
         if isinstance(endpoint, str) and endpoint and not _is_http_url(endpoint):
-            problems.append("endpoint: expected http://HOST:PORT or https://HOST:PORT")
+            problems.append("endpoint: expected http://HOST:PORT or https://HOST:PORT, without credentials")
         if ("token" in given) == ("token_file" in given):
             problems.append("token, token_file: exactly one of them is needed")
         if problems:
@@ -138,6 +141,7 @@ class Api:
             except OSError as error:
                 raise ConfigError([f"{self.settings.source}: ca_file: {self.settings.ca_file}: {error}"]) from None
         timeout = aiohttp.ClientTimeout(total=self.settings.timeout)
+        await self.close()  # of an earlier attempt
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
         self.region = (await self.call("GET", "", Project)).region
 
@@ -146,27 +150,21 @@ class Api:
             await self._session.close()
 
     async def call(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        *,
-        query: Sequence[tuple[str, str]] = (),
-        body: Any = None,
-        missing: str = "",
+        self, method: str, path: str, answer: type[T], *, query: Query = (), body: Any = None, missing: str = ""
     ) -> T:
         """One call in the project. Only the error code `missing` means NotFound: a 404 of a proxy proves nothing.
 
         An access token that the cloud no longer takes is renewed, once.
         """
+        path = f"/v1/projects/{quote(self.settings.project, safe='')}{path}"
         token = self._access_token or await self._renew("")
-        try:
-            return await self._request(method, path, answer, query, body, missing, token)
-        except Unauthorized:
+        reply = await self._send(method, path, token, query, body)
+        if reply.status == 401:
             token = await self._renew(token)
-        return await self._request(method, path, answer, query, body, missing, token)
+            reply = await self._send(method, path, token, query, body)
+        return self._read(reply, answer, missing)
 
-    async def list(self, path: str, item: type[T], query: Sequence[tuple[str, str]] = ()) -> list[T]:
+    async def list(self, path: str, item: type[T], query: Query = ()) -> list[T]:
         """All pages. Raises Transient when they do not add up to the total that the cloud names."""
         found: dict[str, T] = {}
         listing, asked = await self.page(path, item, query, None), None
@@ -180,7 +178,7 @@ class Api:
             raise Transient(f"{path}: {len(found)} of {listing.total} came: the listing is incomplete")
         return list(found.values())
 
-    async def page(self, path: str, item: type[T], query: Sequence[tuple[str, str]], token: str | None) -> Listing[T]:
+    async def page(self, path: str, item: type[T], query: Query, token: str | None) -> Listing[T]:
         paging = [("page_size", str(self.settings.page_size)), *([("page_token", token)] if token else [])]
         return await self.call("GET", path, Listing[item], query=[*query, *paging])  # type: ignore[valid-type]
 
@@ -188,75 +186,72 @@ class Api:
         """A new access token for the project's token, unless another call got one since `refused` was in use."""
         async with self._renewing:
             if self._access_token == refused:
-                body = {"project": self.settings.project, "token": self._project_token()}
                 self._access_token = ""
-                self._access_token = (await self._request("POST", "/v1/tokens", Access, (), body, "", "")).access_token
+                body = {"project": self.settings.project, "token": self._project_token()}
+                reply = await self._send("POST", "/v1/tokens", "", (), body)
+                self._access_token = self._read(reply, Access).access_token
             return self._access_token
 
     def _project_token(self) -> str:
-        if not self.settings.token_file:
+        path = self.settings.token_file
+        if not path:
             return self.settings.token
         try:
-            return Path(self.settings.token_file).read_text().strip()
+            return Path(path).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
-            raise Unauthorized(f"{self.settings.source}: token_file {self.settings.token_file}: {reason}") from None
+            raise Unauthorized(f"{self.settings.source}: token_file {path}: {reason}") from None
 
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        answer: type[T],
-        query: Sequence[tuple[str, str]],
-        body: Any,
-        missing: str,
-        token: str,
-    ) -> T:
+    async def _send(self, method: str, path: str, token: str, query: Query, body: Any) -> Reply:
+        """Raises Transient when there is no answer at all."""
         if self._session is None:
             raise Transient("the provider was not started")
-        what = f"{method} {path or 'project'}"
-        base = self.settings.endpoint.rstrip("/")
-        url = base + path if path.startswith("/v1/") else f"{base}/v1/projects/{self.settings.project}{path}"
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        data = msgspec.json.encode(body) if body is not None else None
+        endpoint, what = self.settings.endpoint.rstrip("/"), f"{method} {path}"
+        options: dict[str, Any] = {"params": query, "allow_redirects": False}
+        if token:
+            options["headers"] = {"Authorization": f"Bearer {token}"}
+        if body is not None:
+            options["data"] = msgspec.json.encode(body)
         try:
-            request = self._session.request(
-                method, url, params=query, data=data, headers=headers, allow_redirects=False
-            )  # fmt: skip
-            async with request as response:
-                raw = await response.read()
+            async with self._session.request(method, endpoint + path, **options) as response:
+                return Reply(what, response.status, response.headers, await response.read())
         except TimeoutError:
-            raise Transient(f"{what}: no answer from {base} within {self.settings.timeout:g} s") from None
+            raise Transient(f"{what}: no answer from {endpoint} within {self.settings.timeout:g} s") from None
         except aiohttp.ClientError as error:
-            raise Transient(f"{what}: {base}: {type(error).__name__}: {error}") from None
-        if not 200 <= response.status < 300:
-            raise self._error(what, response.status, response.headers, raw, missing)
-        try:
-            return msgspec.json.decode(raw or b"null", type=answer)
-        except msgspec.MsgspecError as error:
-            raise Transient(f"{what}: the answer cannot be read ({len(raw)} bytes): {error}") from None
+            raise Transient(f"{what}: {endpoint}: {type(error).__name__}: {error}") from None
 
-    def _error(self, what: str, status: int, headers: Mapping[str, str], raw: bytes, missing: str) -> CloudError:
+    def _read(self, reply: Reply, answer: type[T], missing: str = "") -> T:
+        if not 200 <= reply.status < 300:
+            raise self._error(reply, missing)
+        try:
+            return msgspec.json.decode(reply.body or b"null", type=answer)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            size = len(reply.body)
+            raise Transient(f"{reply.what}: the answer ({size} bytes) cannot be read: {error}") from None
+
+    def _error(self, reply: Reply, missing: str) -> CloudError:
         """The contract's error for an answer that is none."""
         try:
-            error = msgspec.json.decode(raw, type=Failure).error
-        except msgspec.MsgspecError:
-            error = FailureDetail("", "no message from the cloud")
-        text = f"{what}: {status} {error.code}: {error.message}" if error.code else f"{what}: {status}: {error.message}"
-        match status, error.code:
+            error = msgspec.json.decode(reply.body, type=Failure).error
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            error = FailureDetail("no error of this cloud", "is a proxy in between?")
+        text = f"{reply.what}: {reply.status} {error.code}: {error.message}"
+        match reply.status, error.code:
             case 404, code if missing and code == missing:
                 return NotFound(text)
             case 403, "quota_exceeded":
                 return QuotaExceeded(text)
             case 401 | 403, _:
-                token = self.settings.token_file or "token"
-                return Unauthorized(f"{text}. Check project and {token} in {self.settings.source}, and what it may do")
+                key = "token_file" if self.settings.token_file else "token"
+                return Unauthorized(f"{text}. Check project and {key} in {self.settings.source}, and what they may do")
             case 409, "busy" | "already_exists":  # the second: ours, but not in the listing yet
                 return RetryAfter(text, POLL)
-            case 400 | 409 | 422, code if code:
+            case 409, _:
+                return Conflict(text)
+            case 400 | 422, "invalid":
                 return Conflict(text)
             case 429, _:
-                wait = headers.get("Retry-After", "")
+                wait = reply.headers.get("Retry-After", "")
                 return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
         return Transient(text)
 
@@ -327,7 +322,8 @@ class SimLoadBalancers:
         if found.state != "error" and found.tags.get("fingerprint") == fingerprint:
             return _load_balancer(found)
         body = wanted | {"tags": {"fingerprint": fingerprint}}
-        return await self._write("PATCH", f"/load-balancers/{found.id}", body)
+        path = f"/load-balancers/{found.id}"
+        return _load_balancer(await self._api.call("PATCH", path, LoadBalancer, body=body, missing=GONE))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -336,27 +332,29 @@ class SimLoadBalancers:
             "targets": _targets(backends),
             "tags": {"fingerprint": f"{written}-{_digest(_targets(backends))}"},
         }
-        return await self._write("PUT", f"/load-balancers/{found.id}/targets", body)
+        path = f"/load-balancers/{found.id}/targets"
+        return _load_balancer(await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE))
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         try:
             found = await self._find(spec)
             path = f"/load-balancers/{found.id}"
-            if await self._api.call("DELETE", path, LoadBalancer | None, missing="load_balancer_not_found") is None:  # type: ignore[arg-type]
+            if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
                 return
         except NotFound:
             return
         raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
-
-    async def _write(self, method: str, path: str, body: Any) -> cloud.LoadBalancer:
-        row = await self._api.call(method, path, LoadBalancer, body=body, missing="load_balancer_not_found")
-        return _load_balancer(row)
 
     async def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
         tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]
         found = await self._api.list("/load-balancers", LoadBalancer, tags)
         if not found:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
+        if len(found) > 1:
+            ids = ", ".join(row.id for row in found)
+            raise Conflict(
+                f"{len(found)} load balancers ({ids}) carry the tags of Service {spec.namespace}/{spec.name}"
+            )
         return found[0]
 
 
@@ -394,11 +392,22 @@ class SimVolumes:
             raise NotImplementedByCloud(
                 f"volumes of {ref.driver!r} are not of this cloud (its driver is {CSI_DRIVER!r})"
             )
+        if not VOLUME_ID.fullmatch(ref.handle):
+            raise Conflict(f"volume handle {ref.handle!r} is not of the form v-…")
         row = await self._api.call("GET", f"/volumes/{ref.handle}", Volume, missing="volume_not_found")
         return {"topology.kubernetes.io/zone": row.zone, "topology.kubernetes.io/region": row.region}
 
 
 # What the cloud sends; fields that nobody needs are left out.
+
+
+class Reply(NamedTuple):
+    """An answer as it came; `what` was asked, for messages."""
+
+    what: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class Access(Struct, frozen=True):
@@ -425,7 +434,7 @@ class Listing(Struct, Generic[T], frozen=True):
 
 
 class Address(Struct, frozen=True):
-    type: str
+    type: cloud.AddressType
     address: str
 
 
@@ -472,7 +481,7 @@ def _instance(row: Instance) -> cloud.Instance:
         type=row.type,
         zone=row.zone,
         region=row.region,
-        addresses=tuple(cloud.Address(cloud.AddressType(each.type), each.address) for each in row.addresses),
+        addresses=tuple(cloud.Address(each.type, each.address) for each in row.addresses),
         state=cloud.InstanceState.RUNNING if row.state == "running" else cloud.InstanceState.SHUTDOWN,
         labels=row.labels,
     )
@@ -537,6 +546,6 @@ def _digest(value: Any) -> str:
 def _is_http_url(text: str) -> bool:
     try:
         url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+        return url.scheme in ("http", "https") and bool(url.hostname) and "@" not in url.netloc and url.port != 0
     except ValueError:
         return False

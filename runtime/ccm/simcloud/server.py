@@ -516,7 +516,7 @@ def _json(status: int, value: Any) -> Answer:
 
 
 def _refused(refusal: Refusal) -> Answer:
-    answer = _json(refusal.status, {"error": {"code": refusal.code, "message": refusal.message, **refusal.facts}})
+    answer = _json(refusal.status, {"error": {"code": refusal.code, "message": refusal.message}})
     if refusal.retry_after is not None:
         answer.headers["Retry-After"] = f"{refusal.retry_after:.3f}".rstrip("0").rstrip(".")
     return answer

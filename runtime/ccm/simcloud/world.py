@@ -12,7 +12,7 @@ import contextlib
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -41,11 +41,11 @@ HISTORY = 900.0
 
 
 class Refusal(Exception):
-    """The cloud says no: an HTTP status, a code for programs, a message for people, and further facts."""
+    """The cloud says no: an HTTP status, a code for programs, a message for people, seconds to wait."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None, **facts: Any) -> None:
+    def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.status, self.code, self.message, self.retry_after, self.facts = status, code, message, retry_after, facts
+        self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
 
 
 class Table(Generic[Row]):
@@ -283,9 +283,7 @@ class Project:
         self._check_quota(self.load_balancers, self._world.limits.load_balancers)
         id_ = self._world.new_id("lb")
         fields = msgspec.structs.asdict(body) | {"ip": self._pick_address(body.ip)}
-        row = LoadBalancer(
-            id=id_, region=self.region, state="creating", created_at=self._world.now(), **fields
-        )  # fmt: skip
+        row = LoadBalancer(id=id_, region=self.region, state="creating", created_at=self._world.now(), **fields)
         return self._work(row, "creating", self._world.timing.load_balancer_create, "error" if fails else "active")
 
     def change_load_balancer(self, id_: str, body: Struct, *, fails: bool = False) -> LoadBalancer:
@@ -310,9 +308,7 @@ class Project:
 
     def break_load_balancer(self, id_: str, reason: str) -> LoadBalancer:
         """Put it into the state "error"."""
-        row = replace(
-            self.load_balancers.get(id_), state="error", reason=reason, busy_until=None, next_state=None
-        )  # fmt: skip
+        row = replace(self.load_balancers.get(id_), state="error", reason=reason, busy_until=None, next_state=None)
         self._commit((self.load_balancers, id_, row))
         return row
 
@@ -413,7 +409,7 @@ def _given(body: Struct) -> dict[str, Any]:
     return {key: value for key, value in msgspec.structs.asdict(body).items() if value is not UNSET}
 
 
-def _owner(tags: Mapping[str, str]) -> Collection[str | None]:
+def _owner(tags: Mapping[str, str]) -> tuple[str | None, str | None]:
     return tags.get("cluster"), tags.get("service_uid")
 
 

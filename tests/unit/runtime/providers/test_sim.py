@@ -93,11 +93,22 @@ def test_every_problem_of_the_configuration_at_once() -> None:
     assert "very-secret" not in problems
 
 
-@pytest.mark.parametrize("text", ["", "[]", "a: [", "just text", "endpoint: http://h:1\nproject: p"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "a: [",
+        "just text",
+        "endpoint: http://h:1\nproject: p",
+        "endpoint: http://user:very-secret@h:1\nproject: p\ntoken: t",
+    ],
+)
 def test_a_configuration_that_cannot_be_used(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         SimCloud(ProviderConfig(text, "cloud.conf"))
     assert all(problem.startswith("cloud.conf: ") for problem in caught.value.problems)
+    assert "very-secret" not in str(caught.value)
 
 
 def test_the_registry_finds_it_and_secrets_stay_inside() -> None:
@@ -164,6 +175,14 @@ async def test_an_expired_token_is_renewed_once_for_all_calls() -> None:
         assert simulator.calls("tokens.create") == 2
 
 
+async def test_a_missing_right_is_not_mended_by_a_new_token() -> None:
+    async with running() as (simulator, provider):
+        simulator.fault(action="status", status=403, code="forbidden", match={"operation": "routes.list"})
+        with pytest.raises(Unauthorized, match="forbidden"):
+            await provider.routes.list("c1")
+        assert simulator.calls("routes.list") == simulator.calls("tokens.create") == 1
+
+
 async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
     async with running() as (simulator, provider):
         simulator.fault(action="status", status=401, match={"operation": "instances.list"})
@@ -191,6 +210,7 @@ async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
         ({"action": "status", "status": 403, "code": "quota_exceeded"}, QuotaExceeded),
         ({"action": "status", "status": 409, "code": "name_in_use"}, Conflict),
         ({"action": "status", "status": 409, "code": "busy"}, RetryAfter),
+        ({"action": "status", "status": 409, "body": "html"}, Conflict),
         ({"action": "status", "status": 400, "code": "invalid"}, Conflict),
         ({"action": "status", "status": 400, "body": "html"}, Transient),
         ({"action": "rate_limit", "per_second": 0.001, "burst": 1, "retry_after": 7}, RateLimited),
@@ -215,7 +235,7 @@ async def test_what_goes_wrong_becomes(fault: dict[str, Any], expected: type[Clo
         assert "very-secret-token" not in str(caught.value)
         if expected is RateLimited:
             assert caught.value.retry_after == 7
-        if expected in (Conflict, Unauthorized, QuotaExceeded):
+        if expected in (Conflict, Unauthorized, QuotaExceeded) and "body" not in fault:
             assert "simulated fault" in str(caught.value)
 
 
@@ -515,6 +535,8 @@ async def test_labels_of_volumes() -> None:
             "topology.kubernetes.io/region": "north",
         }
         with pytest.raises(NotFound):
-            await provider.volumes.labels(VolumeRef(CSI_DRIVER, "v-none"))
+            await provider.volumes.labels(VolumeRef(CSI_DRIVER, "v-00000000ffff"))
+        with pytest.raises(Conflict, match="form"):
+            await provider.volumes.labels(VolumeRef(CSI_DRIVER, "../instances"))
         with pytest.raises(NotImplementedByCloud, match=r"ebs\.csi"):
             await provider.volumes.labels(VolumeRef("ebs.csi.aws.com", handle))

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -423,12 +424,124 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.skipif(
+PROCESS = """
+import json, signal, socket, subprocess, sys, threading, time, urllib.request
+
+def ip(*words):
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+def call(method, path, body=None):
+    url = "http://10.89.0.2:9440/v1/projects/demo" + path
+    data, headers = json.dumps(body).encode(), {"Authorization": "Bearer t"}
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method)) as answer:
+        return json.loads(answer.read() or b"null")
+
+def eventually(function):
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return function()
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+def served():
+    with socket.create_connection(("10.89.0.200", 80), 5) as client:
+        data = client.recv(100)
+    assert data == b"hello", data
+
+def forgotten():
+    assert "10.244.1.0/24" not in ip("route") and "10.89.0.200" not in ip("addr")
+
+def start():
+    code = "import sys; from ccm.simcloud import main; sys.exit(main(sys.argv[1:]))"
+    process = subprocess.Popen([sys.executable, "-c", code, *sys.argv[1:]])
+    eventually(lambda: urllib.request.urlopen("http://10.89.0.2:9440/healthz").read())
+    return process
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+
+ip("link", "set", "lo", "up")
+ip("link", "add", "lan", "type", "bridge")
+ip("addr", "add", "10.89.0.2/24", "dev", "lan")
+ip("link", "set", "lan", "up")
+open("/proc/sys/net/ipv4/ip_forward", "w").write("1")
+backend = socket.create_server(("10.89.0.2", 30080))
+
+def serve():
+    while True:
+        connection, _ = backend.accept()
+        connection.sendall(b"hello")
+        connection.close()
+
+threading.Thread(target=serve, daemon=True).start()
+process = start()
+instance = call("GET", "/instances")["items"][0]["id"]
+route = call("POST", "/routes", {"destination": "10.244.1.0/24", "instance_id": instance})
+targets = [{"instance_id": instance, "address": "10.89.0.2"}]
+ports = [{"port": 80, "node_port": 30080}]
+balancer = call("POST", "/load-balancers", {"name": "web", "ports": ports, "targets": targets})
+eventually(served)
+assert "10.244.1.0/24 via 10.89.0.11" in ip("route"), ip("route")
+stop(process)
+ip("route", "flush", "proto", "177")
+process = start()
+eventually(served)
+assert "10.244.1.0/24 via 10.89.0.11" in ip("route"), ip("route")
+call("DELETE", "/load-balancers/" + balancer["id"])
+call("DELETE", "/routes/" + route["id"])
+eventually(forgotten)
+stop(process)
+print("proven")
+"""
+
+CLOUD = """
+projects:
+- name: demo
+  token: t
+  load_balancer_addresses: 10.89.0.200-10.89.0.210
+  instances: [{name: w1, addresses: [{type: InternalIP, address: 10.89.0.11}]}]
+"""
+
+needs_root = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="root is needed for a network namespace of its own"
 )
-def test_routes_and_addresses_in_a_real_kernel() -> None:
-    command = ["unshare", "--net", sys.executable, "-c", NETLINK]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def in_namespace(script: str, *arguments: str) -> None:
+    """Run a script in a network namespace of its own; it must end by saying "proven"."""
+    command = ["unshare", "--net", sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     if "unshare failed" in done.stderr:
         pytest.skip("network namespaces may not be made here")
     assert done.stdout == "proven\n", done.stderr
+    assert "Traceback" not in done.stderr and " ERROR " not in done.stderr, done.stderr
+
+
+@needs_root
+def test_routes_and_addresses_in_a_real_kernel() -> None:
+    in_namespace(NETLINK)
+
+
+@needs_root
+def test_the_whole_command_is_a_network_and_is_it_again_after_a_restart(tmp_path: Path) -> None:
+    config = tmp_path / "cloud.yaml"
+    config.write_text(CLOUD)
+    state = str(tmp_path / "state.db")
+    fabric = ["--fabric", "--fabric-interface", "lan"]
+    in_namespace(PROCESS, "--listen", "10.89.0.2:9440", "--config", str(config), "--state", state, *fabric)
+
+
+@needs_root
+def test_a_machine_that_cannot_be_a_network_says_why() -> None:
+    code = "import sys; from ccm.simcloud import main; sys.exit(main(sys.argv[1:]))"
+    command = ["unshare", "--net", sys.executable, "-c", code, "--listen", "127.0.0.1:0", "--fabric"]
+    done = subprocess.run([*command, "--fabric-interface", "eth7"], capture_output=True, text=True, timeout=60)
+    if "unshare failed" in done.stderr:
+        pytest.skip("network namespaces may not be made here")
+    assert done.returncode == 1
+    assert "ip_forward=1" in done.stderr or "no interface 'eth7'" in done.stderr
+    assert "Traceback" not in done.stderr
