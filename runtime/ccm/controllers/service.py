@@ -18,7 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from ccm.cloud import Backend, CloudError, ImplementedElsewhere, LoadBalancer, LoadBalancerSpec, NotFound
+from ccm.cloud import Backend, CloudError, ImplementedElsewhere, LoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Requeue, WorkQueue
@@ -67,6 +67,7 @@ class _Known:
     backends: tuple[Backend, ...] = ()
     written: bool = False
     polls: int = 0
+    deleting: bool = False
 
 
 class ServiceController:
@@ -171,10 +172,12 @@ class ServiceController:
             if rules.wants_load_balancer(service) and not rules.needs_cleanup(service):
                 await self._ensure(service, known)
             else:
-                await self._clean_up(service)
+                await self._clean_up(service, known)
                 self._known.pop(key, None)
         except Requeue:
             raise
+        except RetryAfter as error:
+            raise Requeue(error.retry_after or self._options.poll) from None  # nothing is wrong, the cloud is at work
         except (ConflictError, NotFoundError):
             raise Requeue(0.2) from None  # another writer was faster; the cache will show it in a moment
         except (CloudError, ApiError, rules.ServiceRuleError) as error:
@@ -259,10 +262,12 @@ class ServiceController:
         await self._patch_status(service, {"status": {"loadBalancer": {"ingress": wire}}})
         self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
 
-    async def _clean_up(self, service: Service) -> None:
+    async def _clean_up(self, service: Service, known: _Known) -> None:
         """Delete the load balancer, also what is left of a half-made one (W19), then let the Service go."""
         spec = self._spec_for_deletion(service)
-        self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        if not known.deleting:
+            known.deleting = True
+            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         await self._delete(spec)
         self._listed.pop(service.metadata.uid, None)
         patch: dict[str, Any] = {}
