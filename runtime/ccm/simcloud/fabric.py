@@ -41,7 +41,7 @@ def decide(project: Project) -> Wanted:
     routes = {}
     for route in project.routes.rows.values():
         instance = project.instances.rows.get(route.instance_id)
-        if route.state == "active" and instance is not None and instance.internal_ip:
+        if instance is not None and instance.internal_ip:
             routes[route.destination] = instance.internal_ip
     serving = [row for row in project.load_balancers.rows.values() if row.state in ("active", "updating")]
     ports: dict[Key, Rules] = {}

@@ -221,6 +221,15 @@ async def test_routes_and_blackholes() -> None:
         assert (await call("DELETE", f"/routes/{created['id']}"))[1]["error"]["code"] == "route_not_found"
 
 
+async def test_an_instance_that_goes_leaves_the_load_balancers() -> None:
+    async with cloud() as (simulator, call):
+        one, two = simulator.project().instances.ids
+        targets = [{"instance_id": one, "address": "10.89.77.11"}, {"instance_id": two, "address": "10.89.77.12"}]
+        _, balancer = await call("POST", "/load-balancers", BALANCER | {"targets": targets})
+        await call("DELETE", f"/instances/{one}")
+        assert (await call("GET", f"/load-balancers/{balancer['id']}"))[1]["targets"] == targets[1:]
+
+
 async def test_volumes() -> None:
     async with cloud() as (_, call):
         _, page = await call("GET", "/volumes")
