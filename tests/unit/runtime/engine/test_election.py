@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The election against a Lease in memory, on a clock that the test moves."""
+# ruff: noqa: ASYNC109 -- the fake has the signatures of the client
 
 import asyncio
 import contextlib
@@ -251,7 +252,7 @@ async def test_the_renew_deadline_is_enforced_and_the_work_cancelled_before_othe
     last = leader.renewed_at
     leader._client.cut = fault
     await clock.advance(20)
-    with pytest.raises(LeadershipLost, match="could not be renewed for 10 s: (no answer|connection refused)"):
+    with pytest.raises(LeadershipLost, match=r"could not be renewed for 10 s: (no answer|connection refused)"):
         await leader.task
     assert leader.work.ended_at == last + 10
     assert leader._client.requests[-1] in ("patch", "get") and 3 <= leader._client.requests.count("patch") <= 30

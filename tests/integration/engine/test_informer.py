@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The informer between a real API server and the faults that other implementations fall to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ccm.engine import informer as module
+from ccm.engine.client import KubeClient
+from ccm.engine.informer import Informer
+from ccm.engine.objects import PartialObject
+
+from ..cluster import ApiServer
+from .conftest import FaultProxy, eventually, running
+
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+
+
+class Things:
+    """ConfigMaps of this test alone, written past the proxy, and an informer that follows them through it."""
+
+    def __init__(self, kube: KubeClient, through: KubeClient, read_timeout: float = 30.0) -> None:
+        self._kube = kube
+        self._set = f"informer-{uuid.uuid4().hex[:8]}"
+        self.seen: list[tuple[str, str]] = []
+        self.informer = Informer(
+            through,
+            CONFIGMAPS,
+            PartialObject,
+            name="things",
+            key=lambda thing: thing.metadata.name.removeprefix(self._set + "-"),
+            params={"labelSelector": f"set={self._set}"},
+            read_timeout=read_timeout,
+        )
+        self.informer.add_handler(self._handle)
+
+    def _handle(self, old: PartialObject | None, new: PartialObject | None) -> None:
+        kind = "added" if old is None else "deleted" if new is None else "changed"
+        thing = new or old
+        assert thing is not None
+        self.seen.append((kind, thing.metadata.name.removeprefix(self._set + "-")))
+
+    def present(self) -> set[str]:
+        return {thing.metadata.name.removeprefix(self._set + "-") for thing in self.informer.items()}
+
+    async def add(self, *names: str) -> None:
+        for name in names:
+            meta = {"name": f"{self._set}-{name}", "labels": {"set": self._set}}
+            await self._kube.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
+    async def change(self, name: str) -> None:
+        await self._kube.patch(f"{CONFIGMAPS}/{self._set}-{name}", {"data": {"x": uuid.uuid4().hex}})
+
+    async def remove(self, *names: str) -> None:
+        for name in names:
+            await self._kube.delete(f"{CONFIGMAPS}/{self._set}-{name}")
+
+
+@pytest.fixture
+async def things(kube: KubeClient, through: KubeClient) -> Things:
+    return Things(kube, through)
+
+
+@contextlib.asynccontextmanager
+async def followed(things: Things) -> AsyncIterator[None]:
+    async with running(things.informer.run()):
+        await asyncio.wait_for(things.informer.wait_synced(), 10)
+        yield
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the end of a fault is noticed soon; how the pauses grow is tested on a fake clock."""
+    monkeypatch.setattr(module, "BACKOFF_MAX", 0.5)
+
+
+def is_watch(request: web.Request) -> bool:
+    return "watch" in request.query
+
+
+async def test_it_follows(things: Things) -> None:
+    await things.add("a", "b")
+    async with followed(things):
+        assert things.seen == [("added", "a"), ("added", "b")]
+        await things.add("c")
+        await things.change("a")
+        await things.remove("b")
+        await eventually(lambda: len(things.seen) == 5)
+    assert things.seen[2:] == [("added", "c"), ("changed", "a"), ("deleted", "b")]
+    assert things.present() == {"a", "c"}
+
+
+async def test_a_dropped_watch_resumes_without_a_list(things: Things, proxy: FaultProxy) -> None:
+    await things.add("a")
+    async with followed(things):
+        for number in range(3):
+            await eventually(lambda: proxy._open)
+            proxy.cut()
+            await things.add(str(number))
+            await eventually(lambda name=str(number): name in things.present())
+    assert sum(1 for _, path in proxy.requests if "limit=" in path) == 1
+
+
+@pytest.mark.parametrize("how", ["http", "in-stream"])
+async def test_410_relists_and_tells_of_what_was_deleted(things: Things, proxy: FaultProxy, how: str) -> None:
+    status = {"kind": "Status", "apiVersion": "v1", "code": 410, "reason": "Expired", "message": "too old"}
+    answered = []
+
+    async def gone(request: web.Request) -> web.StreamResponse | None:
+        if not is_watch(request) or answered:
+            return None
+        answered.append(request.path_qs)
+        await things.remove("b")  # in the gap that nobody watches
+        await things.add("c")
+        await things.change("a")
+        if how == "http":
+            return web.json_response(status, status=410)
+        line = json.dumps({"type": "ERROR", "object": status}) + "\n"
+        return web.Response(text=line, content_type="application/json")
+
+    await things.add("a", "b")
+    proxy.fault = gone
+    async with followed(things):
+        await eventually(lambda: len(things.seen) == 5)
+        assert things.seen[2:] == [("deleted", "b"), ("changed", "a"), ("added", "c")]
+        await things.add("d")
+        await eventually(lambda: "d" in things.present())
+
+
+async def test_a_real_410_after_the_server_forgot(
+    things: Things, proxy: FaultProxy, apiserver: ApiServer, short_pauses: None
+) -> None:
+    """etcd compacted and the watch cache new: the informer's version is too old for the server that comes back."""
+    await things.add("a", "b")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        proxy.cut()
+
+        async def refuse(request: web.Request) -> web.StreamResponse | None:
+            raise web.HTTPBadGateway
+
+        proxy.fault = refuse
+        await things.remove("b")
+        await things.add("c")
+        await asyncio.to_thread(apiserver.compact)
+        await asyncio.to_thread(apiserver.stop)
+        await asyncio.to_thread(apiserver.start)
+        proxy.fault = None
+        await eventually(lambda: things.present() == {"a", "c"}, 30)
+    assert ("deleted", "b") in things.seen
+    assert sum(1 for _, path in proxy.requests if "limit=" in path) >= 2, "it did not resume, it listed"
+
+
+async def test_an_api_server_restart(things: Things, kube: KubeClient, apiserver: ApiServer) -> None:
+    await things.add("a")
+    async with followed(things):
+        await asyncio.to_thread(apiserver.stop)
+        await eventually(lambda: things.informer.last_error)
+        stale = things.informer.last_contact
+        await asyncio.to_thread(apiserver.start)
+        await things.add("b")
+        await eventually(lambda: "b" in things.present(), 20)
+        assert things.informer.last_contact > stale and things.informer.last_error == ""
+
+
+async def test_a_half_open_watch_is_noticed(kube: KubeClient, through: KubeClient, proxy: FaultProxy) -> None:
+    things = Things(kube, through, read_timeout=0.5)
+    await things.add("a")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        proxy.freeze()  # no byte, no FIN: as a firewall that forgot the connection
+        await things.add("b")
+        await eventually(lambda: "b" in things.present(), 10)
+
+
+async def html(request: web.Request) -> web.StreamResponse | None:
+    return web.Response(status=502, text="<html>\n<h1>Bad Gateway</h1>\n</html>\n", content_type="text/html")
+
+
+async def html_with_200(request: web.Request) -> web.StreamResponse | None:
+    return web.Response(text="<html>\n<h1>Log in</h1>\n</html>\n", content_type="text/html")
+
+
+async def html_404(request: web.Request) -> web.StreamResponse | None:
+    return web.Response(status=404, text="<h1>Not Found</h1>\n", content_type="text/html")
+
+
+async def reset(request: web.Request) -> web.StreamResponse | None:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize("page", [html, html_with_200, html_404, reset])
+async def test_an_error_page_is_no_event_no_deletion_and_no_hot_loop(
+    things: Things, proxy: FaultProxy, page: Callable[[web.Request], Awaitable[Any]], short_pauses: None
+) -> None:
+    await things.add("a")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        proxy.fault = page
+        proxy.requests.clear()
+        proxy.cut()
+        await asyncio.sleep(1.2)
+        # waits of 0.2, 0.4, 0.5 s, each times 1 to 1.5; a reset connection is tried once more by the client
+        assert 1 <= len(proxy.requests) <= 8
+        assert things.seen == [("added", "a")] and things.informer.last_error
+        proxy.fault = None
+        await things.add("b")
+        await eventually(lambda: "b" in things.present(), 15)
+    assert things.seen == [("added", "a"), ("added", "b")]
+
+
+async def test_a_refused_connection_is_no_hot_loop(
+    things: Things, proxy: FaultProxy, through: KubeClient, short_pauses: None
+) -> None:
+    await things.add("a")
+    attempts = 0
+    send = through._send
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return await send(*arguments, **options)
+
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        through._send = counted  # type: ignore[method-assign]
+        await proxy.stop()
+        await asyncio.sleep(1.5)
+        assert 2 <= attempts <= 6
+        await proxy.start()
+        await things.add("b")
+        await eventually(lambda: "b" in things.present(), 15)
+
+
+async def test_a_watch_that_ends_at_once_for_ever_is_no_hot_loop(things: Things, proxy: FaultProxy) -> None:
+    async def empty(request: web.Request) -> web.StreamResponse | None:
+        return web.json_response(text="") if is_watch(request) else None
+
+    proxy.fault = empty
+    async with followed(things):
+        await asyncio.sleep(2)
+        assert 2 <= proxy.count("GET", "watch=true") <= 6
+
+
+async def test_garbage_in_the_stream_is_survived(things: Things, proxy: FaultProxy) -> None:
+    await things.add("a")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        await proxy.inject(b"<html>\n")
+        await things.add("b")
+        await eventually(lambda: things.present() == {"a", "b"})
+        assert ("deleted", "a") not in things.seen
+
+
+async def test_an_event_larger_than_every_buffer(things: Things, kube: KubeClient) -> None:
+    async with followed(things):
+        await things.add("big")
+        await kube.patch(f"{CONFIGMAPS}/{things._set}-big", {"data": {"x": "y" * 900_000}})
+        await eventually(lambda: ("changed", "big") in things.seen)
+
+
+async def test_cancelling_leaves_nothing_behind(things: Things, proxy: FaultProxy) -> None:
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+    await eventually(lambda: not proxy._open)  # the connection of the watch is closed
+    assert not [task for task in asyncio.all_tasks() if "Informer" in repr(task.get_coro())]
