@@ -96,7 +96,8 @@ def _download_kubernetes(version: Version, name: str, folder: Path) -> None:
 def _download_etcd(version: Version, name: str, folder: Path) -> None:
     base = f"{mirror(ETCD_MIRROR)}/{version.etcd}"
     release = f"etcd-{version.etcd}-linux-{architecture()}"
-    sums = dict(reversed(line.split()) for line in _read(f"{base}/SHA256SUMS").splitlines() if len(line.split()) == 2)
+    lines = [line.split() for line in _read(f"{base}/SHA256SUMS").splitlines()]
+    sums = {line[1]: line[0] for line in lines if len(line) == 2}
     if f"{release}.tar.gz" not in sums:
         raise BedError(f"{base}/SHA256SUMS names no {release}.tar.gz: check {ETCD_MIRROR}")
     archive = _fetch(f"{base}/{release}.tar.gz", sums[f"{release}.tar.gz"], folder / "etcd.tar.gz.tmp")
@@ -157,7 +158,7 @@ def _reach(url: str) -> None:
     server = urllib.parse.urlsplit(url).netloc
     if server in _reached:
         return
-    failure: list[str] = ["no answer within %.0f s" % CONNECT_SECONDS]
+    failure: list[str] = [f"no answer within {CONNECT_SECONDS:.0f} s"]
 
     def attempt() -> None:
         try:

@@ -70,9 +70,9 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         version = versions.find(args.version)
         images.ensure_all(version, binaries.ensure(version, progress), progress, args.only)
     elif args.command == "up":
-        version = versions.find(args.version).kubernetes
+        kubernetes = versions.find(args.version).kubernetes
         wanted = plan.make(
-            args.name, version, args.control_planes, args.workers, args.subnet, args.leftovers, not args.no_cloud
+            args.name, kubernetes, args.control_planes, args.workers, args.subnet, args.leftovers, not args.no_cloud
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

@@ -74,7 +74,8 @@ def up(plan: Plan, progress: Progress) -> Bed:
     if machines.containers(plan.name):
         raise BedError(f"the bed {plan.name} is up, or half up: `bed down --name {plan.name}` first")
     prerequisites.ensure(progress)
-    bed = Bed(plan, {"token": f"{secrets.token_hex(3)}.{secrets.token_hex(8)}", "certificate_key": secrets.token_hex(32)})
+    token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+    bed = Bed(plan, {"token": token, "certificate_key": secrets.token_hex(32)})
     found = binaries.ensure(bed.version, progress)
     images.ensure_all(bed.version, found, progress)
     shutil.rmtree(bed.folder, ignore_errors=True)
@@ -142,7 +143,7 @@ def down(name: str, purge: bool, progress: Progress) -> None:
         step.detail = f"{count} containers and networks" if count else "there was none"
     if purge:
         with progress.step("Removing images and cache"):
-            for tag in (images.RUNTIME_IMAGE, images.NODE_IMAGE, images.PYTHON_IMAGE):
+            for tag in (documents.RUNTIME_IMAGE, images.NODE_IMAGE, images.PYTHON_IMAGE):
                 machines.podman("image", "rm", tag, check=False)
             images.RUNTIME_ARCHIVE.unlink(missing_ok=True)
             shutil.rmtree(paths.cache(), ignore_errors=True)
@@ -174,8 +175,7 @@ def logs(name: str) -> Path:
 
     in_parallel(collect, [node for node in bed.plan.nodes if node.name in running])
     if bed.plan.gateway_name in running:
-        script = 'podman logs "$1" 2>&1'
-        _write(target / f"{bed.plan.gateway_name}.log", run("sh", "-c", script, "logs", bed.plan.gateway_name, check=False))
+        _write(target / f"{bed.plan.gateway_name}.log", _gateway_log(bed.plan))
     return target
 
 
@@ -265,8 +265,13 @@ def _wait_for_cloud(plan: Plan) -> None:
     try:
         machines.wait_until(answers, url, _CLOUD_SECONDS)
     except BedError as error:
-        said = run("sh", "-c", 'podman logs --tail 15 "$1" 2>&1', "logs", plan.gateway_name, check=False)
-        raise BedError(f"the cloud does not answer at {url}; {plan.gateway_name} says:\n{said.strip()}") from error
+        said = "\n".join(_gateway_log(plan).strip().splitlines()[-15:])
+        raise BedError(f"the cloud does not answer at {url}; {plan.gateway_name} says:\n{said}") from error
+
+
+def _gateway_log(plan: Plan) -> str:
+    """podman gives what a container wrote to standard error on standard error."""
+    return run("sh", "-c", 'podman logs "$1" 2>&1', "logs", plan.gateway_name, check=False)
 
 
 def _post(plan: Plan, kind: str, body: dict[str, Any]) -> None:

@@ -72,7 +72,8 @@ def ensure_node(progress: Progress) -> None:
 def ensure_runtime(progress: Progress) -> Path:
     """The controller's image in podman, and as the archive that nodes import. Gives the archive."""
     containerfile = paths.RUNTIME / "Containerfile"
-    key = keys.of_sources([containerfile, paths.RUNTIME / "pyproject.toml", paths.RUNTIME / "ccm"], _id_of(PYTHON_IMAGE))
+    sources = [containerfile, paths.RUNTIME / "pyproject.toml", paths.RUNTIME / "ccm"]
+    key = keys.of_sources(sources, _id_of(PYTHON_IMAGE))
     stamp = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content")
     if not _is_current(RUNTIME_IMAGE, key):
         with progress.step(f"Image {RUNTIME_IMAGE}"):
@@ -126,16 +127,17 @@ def ensure_all(version: Version, binaries: Path, progress: Progress, only: str |
     """Every image, or the ``only`` one (with what it stands on)."""
     steps: dict[str, Callable[[], object]] = {
         "python": lambda: ensure_python(progress),
-        "node": lambda: (ensure_python(progress), ensure_node(progress)),
-        "runtime": lambda: (ensure_python(progress), ensure_runtime(progress)),
+        "node": lambda: ensure_node(progress),
+        "runtime": lambda: ensure_runtime(progress),
         "control-plane": lambda: ensure_control_plane(version, binaries, progress),
         "programs": lambda: ensure_programs(progress),
     }
     if only is not None and only not in steps:
         raise BedError(f"--only {only}: choose from {', '.join(steps)}")
+    needed = {only, "python"} if only in ("node", "runtime") else {only} if only else set(steps)
     with locks.held("images"):
         for name, make in steps.items():
-            if only in (None, name):
+            if name in needed:
                 make()
 
 

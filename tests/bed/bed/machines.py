@@ -136,8 +136,9 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
         "--ip", node.address, "--dns", plan.gateway, "--label", f"{LABEL}={plan.name}", "--privileged",
-        "--systemd=always", "--cgroupns=private", "--http-proxy=false", *_limits(), "--tmpfs", "/run", "--tmpfs", "/tmp",
-        *stored, *mounted, "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
+        "--systemd=always", "--cgroupns=private", "--http-proxy=false", *_limits(),
+        "--tmpfs", "/run", "--tmpfs", "/tmp", *stored, *mounted,
+        "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
         images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway),
     )  # fmt: skip
     wait_until(
@@ -189,7 +190,8 @@ def remove(name: str) -> int:
     The forwarder lives in the gateway's network and must go first.
     """
     found = [container for container, _ in containers(name)]
-    for group in ([c for c in found if c.endswith("-api-forwarder")], [c for c in found if not c.endswith("-api-forwarder")]):
+    guests = [container for container in found if container.endswith("-api-forwarder")]
+    for group in (guests, [container for container in found if container not in guests]):
         in_parallel(lambda c: podman("rm", "--force", "--volumes", "--time", "1", "--ignore", c), group)
     networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()
     _disconnect_host(name)

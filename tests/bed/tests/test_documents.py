@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a bed, read back as YAML."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bed import documents, plan
+from bed.yamlish import dump
+
+KEY = "00" * 32
+TOKEN = "abcdef.0123456789abcdef"
+
+
+def by_kind(text: str) -> dict[str, Any]:
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+def flags(component: dict[str, Any]) -> dict[str, str]:
+    return {flag["name"]: flag["value"] for flag in component["extraArgs"]}
+
+
+def test_a_plain_cluster_has_no_cloud_flag_at_all() -> None:
+    text = documents.kubeadm_init(plan.make("demo", "v1.36.3"), TOKEN, KEY)
+    assert "cloud" not in text
+    cluster = by_kind(text)["ClusterConfiguration"]
+    assert cluster["controlPlaneEndpoint"] == "10.89.77.11:6443"
+    assert cluster["networking"] == {"podSubnet": "10.244.0.0/16", "serviceSubnet": "10.96.0.0/16"}
+    assert cluster["etcd"]["local"]["imageTag"] == "3.6.6-0"
+
+
+def test_leftovers_are_an_empty_provider_and_a_mounted_config() -> None:
+    text = documents.kubeadm_init(plan.make("demo", "v1.36.3", leftovers=True), TOKEN, KEY)
+    manager = by_kind(text)["ClusterConfiguration"]["controllerManager"]
+    assert flags(manager)["cloud-provider"] == ""
+    assert flags(manager)["cloud-config"] == "/etc/kubernetes/cloud.conf"
+    (volume,) = manager["extraVolumes"]
+    assert volume["hostPath"] == volume["mountPath"] == "/etc/kubernetes/cloud.conf"
+
+
+def test_nodes_have_their_address_and_pull_nothing() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))["InitConfiguration"]
+    join = by_kind(documents.kubeadm_join(bed, bed.workers[0], TOKEN, KEY))["JoinConfiguration"]
+    for document, address in ((init, "10.89.77.11"), (join, "10.89.77.12")):
+        registration = document["nodeRegistration"]
+        assert registration["kubeletExtraArgs"] == [{"name": "node-ip", "value": address}]
+        assert registration["imagePullPolicy"] == "Never"
+    assert "controlPlane" not in join
+
+
+def test_a_later_node_can_join_as_external() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    join = by_kind(documents.kubeadm_join(bed, bed.workers[0], TOKEN, KEY, external=True))["JoinConfiguration"]
+    assert {"name": "cloud-provider", "value": "external"} in join["nodeRegistration"]["kubeletExtraArgs"]
+
+
+def test_further_control_planes_join_through_the_gateway() -> None:
+    bed = plan.make("demo", "v1.36.3", control_planes=3)
+    join = by_kind(documents.kubeadm_join(bed, bed.control_planes[2], TOKEN, KEY))["JoinConfiguration"]
+    assert join["discovery"]["bootstrapToken"]["apiServerEndpoint"] == "10.89.77.2:6443"
+    assert join["controlPlane"]["localAPIEndpoint"]["advertiseAddress"] == "10.89.77.13"
+    assert join["controlPlane"]["certificateKey"] == KEY
+
+
+def test_the_cloud_has_an_instance_for_each_node_and_one_that_is_none() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    (project,) = yaml.safe_load(documents.cloud(bed))["projects"]
+    found = {instance["name"]: instance for instance in project["instances"]}
+    assert set(found) == {*(node.name for node in bed.nodes), "bastion"}
+    for node in bed.nodes:
+        assert {"type": "InternalIP", "address": node.address} in found[node.name]["addresses"]
+    assert project["load_balancer_addresses"] == bed.load_balancer_addresses
+
+
+def test_the_inventory_has_the_groups_of_kubespray() -> None:
+    children = yaml.safe_load(documents.inventory(plan.make("demo", "v1.36.3")))["all"]["children"]
+    assert list(children["kube_control_plane"]["hosts"]) == ["demo-control-plane-1"]
+    assert list(children["kube_node"]["hosts"]) == ["demo-worker-1", "demo-worker-2"]
+
+
+def test_the_variables_hold_a_cloud_config_that_is_yaml_itself() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    variables = yaml.safe_load(documents.group_vars(bed, Path("/k"), Path("/a.tar")))
+    assert variables["ccm_install_kubeconfig"] == "/k"
+    assert variables["ccm_runtime_image_archive"] == "/a.tar"
+    config = yaml.safe_load(variables["ccm_runtime_cloud_config"])
+    assert config == {"endpoint": "http://10.89.77.2:9440", "project": "demo", "token": "demo-token"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": "", "b": "yes", "c": "1.20", "d": "a: b # c", "e": None, "f": True, "g": 3, "h": "~", "i": "."},
+        {"list": [{"x": [1, {"y": "z"}]}, [], {}, ["nested"]], "text": "one\ntwo\n", "more": "a\n\nb\n\n"},
+        {"odd keys: yes": {"on": 'quote"'}, "indented": "  first\nlast\n", "newlines": "\n\n", "open": "a\nb"},
+        [["a", "b"], "c"],
+    ],
+)
+def test_what_is_dumped_is_read_back(data: object) -> None:
+    assert yaml.safe_load(dump(data)) == data

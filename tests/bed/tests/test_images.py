@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Archives that need no registry, and the keys that decide when something is made again."""
+
+import hashlib
+import json
+import tarfile
+from pathlib import Path
+
+from bed import keys
+from bed.archive import Image, write
+
+
+def read(archive: Path, name: str) -> bytes:
+    with tarfile.open(archive) as tar:
+        file = tar.extractfile(name)
+        assert file is not None
+        return file.read()
+
+
+def test_an_archive_holds_images_whose_digests_are_true(tmp_path: Path) -> None:
+    binary = tmp_path / "pause"
+    binary.write_bytes(b"\x7fELF and so on")
+    archive = tmp_path / "out" / "images.tar"
+    write([Image("localhost/pause:1", (("/pause", binary),), entrypoint=("/pause",), user="65532")], archive)
+
+    (entry,) = json.loads(read(archive, "manifest.json"))
+    config = json.loads(read(archive, entry["Config"]))
+    layer = read(archive, entry["Layers"][0])
+    assert entry["RepoTags"] == ["localhost/pause:1"]
+    assert entry["Config"] == hashlib.sha256(read(archive, entry["Config"])).hexdigest() + ".json"
+    assert config["rootfs"]["diff_ids"] == ["sha256:" + hashlib.sha256(layer).hexdigest()]
+    assert (config["config"]["Entrypoint"], config["config"]["User"]) == (["/pause"], "65532")
+    (tmp_path / "layer.tar").write_bytes(layer)
+    with tarfile.open(tmp_path / "layer.tar") as tar:
+        (member,) = tar.getmembers()
+        assert (member.name, member.mode, member.size) == ("pause", 0o755, len(binary.read_bytes()))
+
+
+def test_the_same_content_gives_the_same_archive(tmp_path: Path) -> None:
+    binary = tmp_path / "app"
+    binary.write_bytes(b"content")
+    for name in ("one", "two"):
+        write([Image("localhost/app:1", (("/app", binary),))], tmp_path / name)
+        binary.touch()
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_a_key_follows_content_names_and_modes_but_not_leavings(tmp_path: Path) -> None:
+    source = tmp_path / "src" / "a.py"
+    source.parent.mkdir()
+    source.write_text("one")
+    seen = [keys.of_sources([source.parent])]
+    for change in (
+        lambda: source.write_text("two"),
+        lambda: source.chmod(0o755),
+        lambda: source.rename(source.with_name("b.py")),
+    ):
+        change()
+        seen.append(keys.of_sources([source.parent]))
+    assert len(set(seen)) == len(seen)
+    (source.parent / "__pycache__").mkdir()
+    (source.parent / "__pycache__" / "a.pyc").write_text("compiled")
+    assert keys.of_sources([source.parent]) == seen[-1]
+    assert keys.of_sources([source.parent], "other base") != seen[-1]

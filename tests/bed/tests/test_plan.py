@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses and names of a bed."""
+
+from ipaddress import ip_address, ip_network
+
+import pytest
+from bed import plan
+from bed.errors import BedError
+
+
+def test_demo_has_the_documented_addresses() -> None:
+    demo = plan.make("demo", "v1.36.3")
+    assert (demo.subnet, demo.bridge, demo.gateway) == ("10.89.77.0/24", "10.89.77.1", "10.89.77.2")
+    assert demo.load_balancer_addresses == "10.89.77.200-10.89.77.250"
+    assert [(node.name, node.address, node.zone, node.control_plane) for node in demo.nodes] == [
+        ("demo-control-plane-1", "10.89.77.11", "north-a", True),
+        ("demo-worker-1", "10.89.77.12", "north-b", False),
+        ("demo-worker-2", "10.89.77.13", "north-a", False),
+    ]
+
+
+def test_other_names_get_subnets_of_their_own_each_time_the_same() -> None:
+    subnets = {name: plan.make(name, "v1.36.3").subnet for name in ("demo", "t1", "col", "molecule")}
+    assert len(set(subnets.values())) == len(subnets)
+    assert subnets == {name: plan.default_subnet(name) for name in subnets}
+
+
+def test_one_control_plane_is_reached_itself_several_through_the_gateway() -> None:
+    assert plan.make("demo", "v1.36.3").api_endpoint == "10.89.77.11:6443"
+    assert plan.make("demo", "v1.36.3", control_planes=3).api_endpoint == "10.89.77.2:6443"
+
+
+def test_a_later_node_takes_the_lowest_free_address() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    del bed.nodes[1]
+    assert bed.add("late", control_plane=False).address == "10.89.77.12"
+
+
+def test_nodes_never_reach_the_load_balancers_addresses() -> None:
+    bed = plan.make("demo", "v1.36.3", control_planes=5, workers=100)
+    with pytest.raises(BedError, match="no free address for last"):
+        while True:
+            number = len(bed.nodes)
+            bed.add("last" if number == 188 else f"more-{number}", control_plane=False)
+    first = ip_address(bed.load_balancer_addresses.split("-")[0])
+    assert all(ip_address(node.address) in ip_network(bed.subnet) for node in bed.nodes)
+    assert max(ip_address(node.address) for node in bed.nodes) < first
+
+
+def test_the_plan_survives_the_disk() -> None:
+    bed = plan.make("demo", "v1.36.3", leftovers=True)
+    assert plan.Plan.from_dict(bed.to_dict()) == bed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"name": "Demo"}, "'Demo' cannot name a bed"),
+        ({"name": "../etc"}, "cannot name a bed"),
+        ({"control_planes": 2}, "--control-planes is 2"),
+        ({"workers": -1}, "--workers is -1"),
+        ({"subnet": "10.89.77.0/16"}, "is not a network"),
+        ({"subnet": "10.89.0.0/16"}, "give a private /24"),
+        ({"subnet": "8.8.8.0/24"}, "give a private /24"),
+        ({"subnet": "10.244.7.0/24"}, "overlaps 10.244.0.0/16"),
+        ({"subnet": "kitchen"}, "--subnet kitchen is not a network"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, object], says: str) -> None:
+    with pytest.raises(BedError, match=says):
+        plan.make(**{"name": "demo", "kubernetes": "v1.36.3", **arguments})  # type: ignore[arg-type]
+
+
+def test_a_name_is_given_once() -> None:
+    bed = plan.make("demo", "v1.36.3")
+    for taken in ("demo-worker-1", "demo-gateway", "bastion"):
+        with pytest.raises(BedError, match=f"a machine named {taken} already"):
+            bed.add(taken, control_plane=False)
