@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider needs to know: the contract and its errors. Providers import from here and from nowhere else in `ccm`."""
+"""What a provider needs to know: the contract and its errors. Providers import this and nothing else of `ccm`."""
 
 from .contract import (
     Address,
@@ -29,6 +29,7 @@ from .errors import (
     ConfigError,
     Conflict,
     ImplementedElsewhere,
+    Invalid,
     NotFound,
     NotImplementedByCloud,
     QuotaExceeded,
@@ -53,6 +54,7 @@ __all__ = [
     "InstanceRef",
     "InstanceState",
     "Instances",
+    "Invalid",
     "Limits",
     "LoadBalancer",
     "LoadBalancerSpec",

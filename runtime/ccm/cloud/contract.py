@@ -8,7 +8,7 @@ for all of them. Times are seconds, addresses and CIDRs are text in the cloud's 
 
 What the framework promises: every call runs in a task that may be cancelled and has a deadline; at most
 `Limits.concurrency` calls are in flight; no two calls for the same load balancer overlap.
-What it expects: each method raises only `ccm.cloud.errors`; `NotFound` is raised only on the cloud's own complete answer.
+What it expects: each method raises only `ccm.cloud.errors`, and `NotFound` only on the cloud's own complete answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class InstanceRef:
 class Instance:
     """One machine of the cloud, as the node controllers need to know it.
 
-    `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; must never change for the life of the machine.
+    `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; the same for the life of the machine.
     `name`: what a Node without a providerID is matched by (exactly, case-sensitively).
     `addresses`: in the order in which they shall appear on the Node.
     `labels`: additional Node labels; keys in `kubernetes.io`/`k8s.io` domains are ignored.
@@ -101,7 +101,7 @@ class Instances(Protocol):
         ...
 
     def owns(self, provider_id: str) -> bool:
-        """Whether this providerID has a form this provider writes or once wrote. No I/O. False: the Node is not ours."""
+        """Whether this provider writes, or once wrote, providerIDs of this form; else the Node is not ours. No I/O."""
         ...
 
 
@@ -134,9 +134,9 @@ class Backend:
 class LoadBalancerSpec:
     """Everything that a `type: LoadBalancer` Service asks of a load balancer.
 
-    `uid` identifies the Service for ever; `cluster` the cluster (`--cluster-name`). Both belong in the cloud's ownership tags.
+    `uid` identifies the Service for ever, `cluster` the cluster (`--cluster-name`); both belong in ownership tags.
     `source_ranges`: CIDRs that may connect; empty means everybody.
-    `health_check_node_port`: for externalTrafficPolicy Local: HTTP GET /healthz on this port tells which backends have Pods.
+    `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on it tells which backends have Pods.
     """
 
     cluster: str
@@ -155,7 +155,7 @@ class LoadBalancerSpec:
 
     @property
     def default_name(self) -> str:
-        """Upstream's deterministic name: "a" + UID without dashes, 32 characters at most (Go: DefaultLoadBalancerName)."""
+        """ "a" + UID without dashes, 32 characters at most (Go: DefaultLoadBalancerName)."""
         return ("a" + self.uid.replace("-", ""))[:32]
 
 
@@ -194,11 +194,15 @@ class LoadBalancer:
 
 @runtime_checkable
 class LoadBalancers(Protocol):
-    """Load balancers for Services. Every method is idempotent and waits for nothing: a cloud that needs time answers
-    `ready=False` (ensure, update) or raises RetryAfter (delete)."""
+    """Load balancers for Services. Every method is idempotent and waits for nothing.
+
+    An answer of `ensure` or `update_backends` means that the wish is written; `ready=False`, that the cloud is still at
+    work on it. RetryAfter means that nothing was written yet, since the cloud is busy with something earlier; from
+    `delete`, that it is at work.
+    """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """All load balancers owned by `cluster`, in as few calls as the cloud allows; used once at start and for audits."""
+        """All load balancers owned by `cluster`, in as few calls as the cloud allows; asked at start and for audits."""
         ...
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
@@ -218,7 +222,7 @@ class LoadBalancers(Protocol):
         ...
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Remove it and any partial leftovers; success when nothing of ours is left. RetryAfter while the cloud works."""
+        """Remove it and partial leftovers; success when nothing of ours is left, RetryAfter while the cloud works."""
         ...
 
 
@@ -278,14 +282,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """What a provider is built from: the text of `--cloud-config` ("" without one) and where it came from, for messages."""
+    """The text of `--cloud-config` ("" without one) and where it came from, for messages."""
 
     text: str = ""
     source: str = "(no --cloud-config)"
 
 
 class Cloud:
-    """Base class of providers. The constructor takes a ProviderConfig, does no I/O, and raises ConfigError with *all* problems.
+    """Base class of providers. The constructor does no I/O and raises ConfigError with *all* problems of its config.
 
     A subclass sets `name` and whichever capabilities it has, and overrides `start`/`close` when it holds connections.
     """
@@ -307,7 +311,7 @@ class Cloud:
         return True
 
     async def start(self) -> None:
-        """Open connections and prove the credentials with one cheap call. Raises Unauthorized, Transient or ConfigError."""
+        """Open connections, prove the credentials with one cheap call. Raises Unauthorized, Transient, ConfigError."""
 
     async def close(self) -> None:
         """Release everything; called once, also after a failed start."""

@@ -174,7 +174,7 @@ class InstanceDirectory:
         return due - self._clock()
 
     def _single_reads_cost_less(self, questions: int) -> bool:
-        """A listing costs its pages; before the first one, assume one page but do not list a project for one question."""
+        """A listing costs its pages. Before the first one assume one page, but list no project for one question."""
         pages = self._snapshot.pages if self._snapshot else 1
         return questions <= pages if questions == 1 else questions < pages
 

@@ -52,6 +52,10 @@ class Conflict(CloudError):
     """The thing exists and is somebody else's, or cannot be changed in its present state (HTTP 409)."""
 
 
+class Invalid(CloudError):
+    """The cloud refuses the wish itself (HTTP 400, 422): only a change of the Kubernetes object can help."""
+
+
 class QuotaExceeded(CloudError):
     """The project's quota is used up; only a person can change that."""
 

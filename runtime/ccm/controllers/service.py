@@ -241,6 +241,8 @@ class ServiceController:
                 balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
         except ImplementedElsewhere:
             return None
+        except RetryAfter:
+            raise
         except NotFound:
             known.written = False  # it vanished under us: the next attempt makes it anew
             raise Requeue(0.0) from None

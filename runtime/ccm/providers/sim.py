@@ -30,6 +30,7 @@ from ccm.cloud import (
     Conflict,
     Ingress,
     InstanceRef,
+    Invalid,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
@@ -249,7 +250,7 @@ class Api:
             case 409, _:
                 return Conflict(text)
             case 400 | 422, "invalid":
-                return Conflict(text)
+                return Invalid(text)
             case 429, _:
                 wait = reply.headers.get("Retry-After", "")
                 return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
@@ -371,7 +372,7 @@ class SimRoutes:
     async def create(self, cluster: str, route: cloud.Route) -> None:
         match = PROVIDER_ID.fullmatch(route.provider_id)
         if match is None:
-            raise Conflict(f"route to {route.destination}: {route.provider_id!r} is no instance of this cloud")
+            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no instance of this cloud")
         await self._api.call(
             "POST", "/routes", Route, body={"destination": route.destination, "instance_id": match["id"]}
         )
@@ -393,7 +394,7 @@ class SimVolumes:
                 f"volumes of {ref.driver!r} are not of this cloud (its driver is {CSI_DRIVER!r})"
             )
         if not VOLUME_ID.fullmatch(ref.handle):
-            raise Conflict(f"volume handle {ref.handle!r} is not of the form v-…")
+            raise Invalid(f"volume handle {ref.handle!r} is not of the form v-…")
         row = await self._api.call("GET", f"/volumes/{ref.handle}", Volume, missing="volume_not_found")
         return {"topology.kubernetes.io/zone": row.zone, "topology.kubernetes.io/region": row.region}
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from ccm.cloud import (
     Address,
     AddressType,
@@ -21,6 +20,7 @@ from ccm.cloud import (
     Conflict,
     InstanceRef,
     InstanceState,
+    Invalid,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
@@ -211,7 +211,7 @@ async def test_a_token_that_stays_refused_is_not_renewed_for_ever() -> None:
         ({"action": "status", "status": 409, "code": "name_in_use"}, Conflict),
         ({"action": "status", "status": 409, "code": "busy"}, RetryAfter),
         ({"action": "status", "status": 409, "body": "html"}, Conflict),
-        ({"action": "status", "status": 400, "code": "invalid"}, Conflict),
+        ({"action": "status", "status": 400, "code": "invalid"}, Invalid),
         ({"action": "status", "status": 400, "body": "html"}, Transient),
         ({"action": "rate_limit", "per_second": 0.001, "burst": 1, "retry_after": 7}, RateLimited),
         ({"action": "timeout"}, Transient),
@@ -235,7 +235,7 @@ async def test_what_goes_wrong_becomes(fault: dict[str, Any], expected: type[Clo
         assert "very-secret-token" not in str(caught.value)
         if expected is RateLimited:
             assert caught.value.retry_after == 7
-        if expected in (Conflict, Unauthorized, QuotaExceeded) and "body" not in fault:
+        if expected in (Conflict, Invalid, Unauthorized, QuotaExceeded) and "body" not in fault:
             assert "simulated fault" in str(caught.value)
 
 
@@ -520,7 +520,7 @@ async def test_routes() -> None:
         await routes.delete("c1", listed[0])
         await routes.delete("c1", listed[0])
         assert await routes.list("c1") == listed[1:]
-        with pytest.raises(Conflict, match="aws"):
+        with pytest.raises(Invalid, match="aws"):
             await routes.create("c1", Route("10.244.9.0/24", "aws:///a/i-1"))
         simulator.fault(action="status", status=404, body="html", match={"operation": "routes.delete"})
         with pytest.raises(Transient):
@@ -536,7 +536,7 @@ async def test_labels_of_volumes() -> None:
         }
         with pytest.raises(NotFound):
             await provider.volumes.labels(VolumeRef(CSI_DRIVER, "v-00000000ffff"))
-        with pytest.raises(Conflict, match="form"):
+        with pytest.raises(Invalid, match="form"):
             await provider.volumes.labels(VolumeRef(CSI_DRIVER, "../instances"))
         with pytest.raises(NotImplementedByCloud, match=r"ebs\.csi"):
             await provider.volumes.labels(VolumeRef("ebs.csi.aws.com", handle))
