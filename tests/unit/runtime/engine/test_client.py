@@ -189,6 +189,12 @@ async def test_a_proxys_answer_is_unavailable(server, kube, page):
         await kube.get("/n", PartialObject)
 
 
+async def test_a_portals_page_does_not_pass_for_a_deletion(server, kube):
+    server.answers = [web.Response(text="<html>Please log in</html>", content_type="text/html")]
+    with pytest.raises(UnavailableError):
+        await kube.delete("/n")
+
+
 async def test_no_answer_ends_with_the_time_out(server, kube):
     async def hang(request):
         await asyncio.sleep(30)

@@ -216,11 +216,23 @@ async def test_what_is_refused_is_not_repeated(recorder, api):
 
 
 async def test_a_create_whose_answer_was_lost_is_not_doubled(recorder, api, clock):
-    api.failures = [UnavailableError(0, "", "lost"), ConflictError(409, "AlreadyExists", "exists")]
+    create, before = api.create, dropped("refused")
+
+    async def lossy(path, body):
+        if api.events:
+            api.requests.append("create")
+            raise ConflictError(409, "AlreadyExists", "exists")
+        await create(path, body)
+        raise UnavailableError(0, "ServerDisconnectedError", "lost")
+
+    api.create = lossy
     async with running(recorder):
         recorder.event(NODE, "Normal", "R", "m")
         await clock.advance(1)
-    assert api.requests == ["create", "create"]
+        recorder.event(NODE, "Normal", "R", "m")
+        await clock.advance(1)
+    assert api.requests == ["create", "create", "patch"]
+    assert api.only["count"] == 2 and dropped("refused") == before
 
 
 async def test_flush_ends_in_time(recorder, api):
