@@ -195,7 +195,7 @@ async def test_the_release_as_client_go_writes_it(candidate: Make, kube: KubeCli
 async def test_with_the_rights_of_a_role_on_this_one_lease(
     apiserver: ApiServer, kube: KubeClient, name: str, candidate: Make
 ) -> None:
-    """Get, update, patch, list and watch by resourceNames, create without: the least that works, watch included."""
+    """Get, patch, list and watch by resourceNames, create without: the least that works, watch included."""
     user = f"user-{name}"
     named = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name]}
     rules = [
