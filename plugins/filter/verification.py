@@ -44,7 +44,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.ok), RV(_value.checks) with C(name), C(ok) and C(detail), RV(_value.lines) the same as text, and RV(_value.nodes)
+    - RV(_value.ok), RV(_value.checks) with C(name), C(ok) and C(detail), RV(_value.failures) those that failed and RV(_value.lines) all of
+      them as text, and RV(_value.nodes)
       the Nodes as lines of text.
   type: dict
 """

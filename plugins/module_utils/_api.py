@@ -17,13 +17,15 @@ import sys
 import traceback
 from datetime import datetime, timezone
 from typing import Any, Dict, List, Optional, Tuple
+from urllib.parse import urlencode
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 try:
     import kubernetes.client
+    import kubernetes.client.rest
     import kubernetes.config
-    import urllib3.exceptions
+    import urllib3
 
     IMPORT_ERROR = None
 except ImportError:
@@ -50,31 +52,40 @@ class ApiError(Exception):
 
 
 class Api:
-    """Calls to one API server, with the dicts of its JSON."""
+    """Calls to one API server, with the dicts of its JSON.
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self.host: str = client.configuration.host
+    The library gives the connection pool (TLS, proxy) and the credentials; requests are made on the pool itself, because the
+    signature of the library's own call_api differs between its releases.
+    """
+
+    def __init__(self, configuration: Any) -> None:
+        self._configuration = configuration
+        self._pool = kubernetes.client.rest.RESTClientObject(configuration).pool_manager
+        self.host: str = configuration.host
         #: The API server's time as of its last answer; ages are judged by it, not by this host's clock.
         self.now: datetime = datetime.now(timezone.utc)
 
-    def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None,
-             content_type: str = "application/merge-patch+json") -> Dict[str, Any]:
-        """Make one call; raises ApiError."""
+    def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
+        """Make one call (a PATCH is a merge patch); raises ApiError."""
         headers = {"Accept": "application/json"}
+        for setting in self._configuration.auth_settings().values():
+            if setting["in"] == "header" and setting["value"]:
+                headers[setting["key"]] = setting["value"]
+        data = None
         if body is not None:
-            headers["Content-Type"] = content_type if method == "PATCH" else "application/json"
+            headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            data = json.dumps(body).encode("utf-8")
+        url = self.host + path + ("?" + urlencode(query) if query else "")
         try:
-            data = self._client.call_api(
-                path, method, {}, list((query or {}).items()), headers, body=body, auth_settings=["BearerToken"],
-                response_type=None, _preload_content=False, _request_timeout=(5, 30), _return_http_data_only=True)
-        except kubernetes.client.ApiException as exc:
-            raise ApiError(exc.status or 0, _reason(exc)) from exc
+            answer = self._pool.request(method, url, body=data, headers=headers,
+                                        timeout=urllib3.Timeout(connect=5, read=30), retries=False)
         except (urllib3.exceptions.HTTPError, OSError) as exc:
             raise ApiError(0, "{0} does not answer: {1}".format(self.host, exc)) from exc
-        date = email.utils.parsedate_to_datetime(data.headers["Date"]) if data.headers.get("Date") else None
-        self.now = date or datetime.now(timezone.utc)
-        return json.loads(data.data)
+        if answer.headers.get("Date"):
+            self.now = email.utils.parsedate_to_datetime(answer.headers["Date"])
+        if not 200 <= answer.status < 300:
+            raise ApiError(answer.status, _reason(answer))
+        return json.loads(answer.data)
 
     def get(self, path: str, query: Optional[Dict[str, str]] = None) -> Optional[Dict[str, Any]]:
         """Read one object or list; None when it does not exist."""
@@ -102,12 +113,12 @@ class Api:
         return self.call("PATCH", path, body)
 
 
-def _reason(exc: Any) -> str:
+def _reason(answer: Any) -> str:
     try:
-        message = json.loads(exc.body)["message"]
+        message = json.loads(answer.data)["message"]
     except (TypeError, ValueError, KeyError):
-        message = exc.reason or "no reason given"
-    return "{0} ({1})".format(message, exc.status)
+        message = answer.data.decode("utf-8", "replace").strip()[:300] or answer.reason
+    return "{0} ({1})".format(message, answer.status)
 
 
 def connect(module: AnsibleModule) -> Api:
@@ -120,18 +131,18 @@ def connect(module: AnsibleModule) -> Api:
             exception=IMPORT_ERROR)
     source = module.params["kubeconfig"] or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") \
         or "~/.kube/config"
-    kubernetes_config = kubernetes.client.Configuration()
+    configuration = kubernetes.client.Configuration()
     try:
         if isinstance(source, dict):
             module.no_log_values.update(_secrets(source))
             kubernetes.config.load_kube_config_from_dict(
-                source, context=module.params["context"], client_configuration=kubernetes_config, persist_config=False)
+                source, context=module.params["context"], client_configuration=configuration, persist_config=False)
         else:
             source = os.path.expanduser(source)
             with open(source, encoding="utf-8") as handle:
                 handle.read(1)
             kubernetes.config.load_kube_config(
-                source, context=module.params["context"], client_configuration=kubernetes_config, persist_config=False)
+                source, context=module.params["context"], client_configuration=configuration, persist_config=False)
     except OSError as exc:
         module.fail_json(msg="cannot read the kubeconfig {0}: {1}. Set ccm_install_kubeconfig to a kubeconfig with cluster-admin "
                              "rights on ccm_install_api_host, or leave it unset to use the control plane's admin.conf".format(
@@ -142,8 +153,7 @@ def connect(module: AnsibleModule) -> Api:
     except Exception as exc:  # a YAML error: its class belongs to a library that may not be importable here
         module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
             "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
-    kubernetes_config.retries = 2
-    return Api(kubernetes.client.ApiClient(kubernetes_config))
+    return Api(configuration)
 
 
 def _secrets(value: Any) -> List[str]:

@@ -94,11 +94,12 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
-          controllers: Optional[List[str]] = None, max_cloud_age: float = 0) -> Dict[str, Any]:
+          controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True) -> Dict[str, Any]:
     """Return {healthy, reasons, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
     C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
+    C(require_cloud): whether a controller that notes no successful call at all is unhealthy.
     """
     reasons = []
     if not daemonset["exists"]:
@@ -128,9 +129,9 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
             reasons.append("the leader does not run {0}".format(", ".join(absent)))
     cloud_age = age(notes.get("last-cloud-success"), now)
     if "cloud-provider" in notes:
-        if cloud_age is None:
+        if cloud_age is None and require_cloud:
             reasons.append("no call to the cloud has succeeded yet")
-        elif max_cloud_age and cloud_age > max_cloud_age:
+        elif cloud_age is not None and max_cloud_age and cloud_age > max_cloud_age:
             reasons.append("the last successful call to the cloud was {0} s ago".format(cloud_age))
     return {"healthy": not reasons, "reasons": reasons, "last_cloud_success_age": cloud_age}
 

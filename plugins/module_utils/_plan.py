@@ -266,18 +266,22 @@ def _cell(value: Optional[str], absent: str) -> str:
 
 
 def table(plan: Dict[str, Any]) -> List[str]:
-    """Return the plan as lines of text: a row for each edit, why and risk below each group, then what else to know."""
-    lines = []
-    rows = [[e["host"], e["component"], e["file"], e["flag"], _cell(e["now"], "-"), _cell(e["then"], "(removed)")]
-            for e in plan["edits"]]
-    if rows:
-        head = [name.upper() for name in COLUMNS]
-        widths = [max(len(row[i]) for row in rows + [head]) for i in range(len(COLUMNS))]
-        lines.append("  ".join(cell.ljust(width) for cell, width in zip(head, widths)).rstrip())
-        for row, edit in zip(rows, plan["edits"]):
-            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
-            lines.append("    why:  " + edit["why"])
-            lines.append("    risk: " + edit["risk"])
+    """Return the plan as lines of text: a row for each edit, the reasons and risks they name, then what else to know."""
+    lines: List[str] = []
+    reasons: List[str] = []
+    risks: List[str] = []
+    rows = [[name.upper() for name in COLUMNS] + ["WHY", "RISK"]]
+    for edit in plan["edits"]:
+        for text, known in ((edit["why"], reasons), (edit["risk"], risks)):
+            if text not in known:
+                known.append(text)
+        rows.append([edit["host"], edit["component"], edit["file"], edit["flag"], _cell(edit["now"], "-"),
+                     _cell(edit["then"], "(removed)"), str(reasons.index(edit["why"]) + 1), _letter(risks.index(edit["risk"]))])
+    if plan["edits"]:
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] + [""]
+        lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
+        lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
     else:
         lines.append("Nothing to change: every file and every Node is as it should be.")
     lines += ["WARNING: " + text for text in plan["warnings"]]
@@ -287,3 +291,5 @@ def table(plan: Dict[str, Any]) -> List[str]:
     return lines
 
 
+def _letter(index: int) -> str:
+    return "abcdefghijklmnopqrstuvwxyz"[index]

@@ -16,7 +16,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_pl
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
            control_plane: List[str]) -> Dict[str, Any]:
-    """Return {ok, checks: [{name, ok, detail}], lines}; every check is made, whatever the others say."""
+    """Return {ok, checks: [{name, ok, detail}], failures, lines}; every check is made, whatever the others say."""
     plan = make_plan(detected, cluster, control_plane)
     checks: List[Dict[str, Any]] = []
 
@@ -47,7 +47,8 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     width = max(len(item["name"]) for item in checks)
     lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
              for item in checks]
-    return {"ok": all(item["ok"] for item in checks), "checks": checks, "lines": lines}
+    failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
+    return {"ok": not failures, "checks": checks, "failures": failures, "lines": lines}
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:

@@ -256,7 +256,7 @@ def check_writable(result, directory):
                          if entry["exists"] and not path.startswith(_kubelet.PACKAGE_DIRECTORIES)}
     for place in sorted(places):
         if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
-            result["problems"].append("cannot write to {0}: it is read-only, or the play needs 'become: true'".format(place))
+            result["problems"].append("cannot write to {0}: the file system is read-only".format(place))
 
 
 def main():
@@ -269,6 +269,10 @@ def main():
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, components={}, manifests=[],
                   files={}, journal={}, api_server="", problems=[])
+    if os.geteuid() != 0:
+        result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
+                                  "the hosts in the inventory")
+        module.exit_json(changed=False, **result)
     detect_kubelet(result)
     detect_control_plane(result)
     detect_journal(result, module.params["state_directory"])

@@ -45,6 +45,12 @@ options:
     description: Seconds that may have passed since the last successful call to the cloud, V(0) for any number.
     type: int
     default: 0
+  require_cloud:
+    description:
+      - Whether a controller that notes no successful call to the cloud is unhealthy. Until the first Node waits for it, a controller
+        with nothing but its node controller has nothing to ask.
+    type: bool
+    default: true
   probe:
     description:
       - Ask each Pod's C(/readyz) as well, through the API server's proxy. Says in the controller's own words what is wrong.
@@ -145,7 +151,8 @@ def look(api, params):
     pods = [_health.pod_state(pod) for pod in found]
     lease = _health.lease_state(api.get(_api.lease_path(params["name"], params["namespace"])), api.now)
     state = _health.daemonset_state(daemonset)
-    verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"])
+    verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
+                            params["require_cloud"])
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":
@@ -161,6 +168,7 @@ def main():
             namespace=dict(type="str", default=_api.NAMESPACE),
             controllers=dict(type="list", elements="str", default=[]),
             max_cloud_age=dict(type="int", default=0),
+            require_cloud=dict(type="bool", default=True),
             probe=dict(type="bool", default=False),
             port=dict(type="int", default=10258),
             wait=dict(type="bool", default=False),

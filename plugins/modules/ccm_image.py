@@ -80,8 +80,8 @@ def present(module):
     name = module.params["name"]
     listed = ctr(module, "images", "ls", "name=={0}".format(name))
     if listed.returncode != 0:
-        module.fail_json(msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and the play needs "
-                             "'become: true'".format(listed.stderr.strip()))
+        module.fail_json(msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and asked as "
+                             "root (--become)".format(listed.stderr.strip()))
     digests = [line.split()[2] for line in listed.stdout.splitlines()[1:] if line.split()[:1] == [name]]
     return bool(digests) and module.params["image_id"] in config_ids(module, digests[0], 2)
 

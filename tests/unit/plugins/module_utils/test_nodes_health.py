@@ -112,3 +112,8 @@ def test_the_verdict(state: dict[str, Any], pods: list[dict[str, Any]], held: di
     verdict = _health.judge(state, pods, held, NOW, ["cloud-node-controller"], max_cloud_age=600)
     assert verdict["healthy"] is (reason is None), verdict["reasons"]
     assert reason is None or any(reason in text for text in verdict["reasons"])
+
+
+def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None:
+    asked_nothing = lease(cloud_provider="sim", controllers="cloud-node-controller")
+    assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)["healthy"]
