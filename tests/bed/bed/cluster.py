@@ -74,6 +74,7 @@ def up(plan: Plan, progress: Progress) -> Bed:
     if machines.containers(plan.name):
         raise BedError(f"the bed {plan.name} is up, or half up: `bed down --name {plan.name}` first")
     prerequisites.ensure(progress)
+    machines.raise_limits(progress)
     token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
     bed = Bed(plan, {"token": token, "certificate_key": secrets.token_hex(32)})
     found = binaries.ensure(bed.version, progress)

@@ -14,6 +14,7 @@ from bed import images, paths
 from bed.documents import NODE_CONFIG, RUNTIME_IMAGE
 from bed.errors import BedError
 from bed.plan import API_PORT, CLOUD_PORT, Node, Plan
+from bed.progress import Progress
 from bed.run import CommandFailed, in_parallel, run
 
 # Every container, network and volume of a bed carries this label with the bed's name.
@@ -57,6 +58,7 @@ exec /sbin/init
 """
 _NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
 _BOOT_SECONDS = 60.0
+INOTIFY_LIMITS = {"max_user_instances": 1024, "max_user_watches": 262144}
 
 
 def podman(*arguments: str, check: bool = True, stdin: str | None = None, timeout: float = 600) -> str:
@@ -178,6 +180,21 @@ def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
         raise BedError(f"{plan.gateway_name} would reach {outside} by {way.strip()!r}: it must have no way out")
 
 
+def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:
+    """All containers of a machine share root's inotify instances, and a kubelet without one starts to poll:
+    joining then takes minutes. Changed until the next boot, and said."""
+    for name, needed in INOTIFY_LIMITS.items():
+        limit = folder / name
+        if (now := int(limit.read_text())) < needed:
+            try:
+                limit.write_text(str(needed))
+            except OSError as error:
+                raise BedError(
+                    f"fs.inotify.{name} is {now}, too few for kubelets, and cannot be raised: {error}"
+                ) from error
+            progress.say(f"Raised fs.inotify.{name} from {now} to {needed} until the next boot: kubelets share it.")
+
+
 def containers(name: str) -> list[tuple[str, str]]:
     """Name and state of each container of the bed ``name``."""
     listing = podman("ps", "--all", "--filter", f"label={LABEL}={name}", "--format", "json")
@@ -192,12 +209,24 @@ def remove(name: str) -> int:
     found = [container for container, _ in containers(name)]
     guests = [container for container in found if container.endswith("-api-forwarder")]
     for group in (guests, [container for container in found if container not in guests]):
-        in_parallel(lambda c: podman("rm", "--force", "--volumes", "--time", "1", "--ignore", c), group)
+        in_parallel(_remove_container, group)
     networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()
     _disconnect_host(name)
     for network in networks:
         podman("network", "rm", "--force", network)
     return len(found) + len(networks)
+
+
+def _remove_container(container: str) -> None:
+    """podman 4.3 sometimes loses a race with a container that ends as it is killed; the next try finds it ended."""
+    for last in (False, False, True):
+        try:
+            podman("rm", "--force", "--volumes", "--time", "0", "--ignore", container)
+            return
+        except CommandFailed:
+            if last:
+                raise
+            time.sleep(0.5)
 
 
 def _limits() -> list[str]:
