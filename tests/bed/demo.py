@@ -26,15 +26,22 @@ STARTED = time.monotonic()
 
 
 def say(text: str) -> None:
-    print(f"\n\033[1m== {text}\033[0m  ({time.monotonic() - STARTED:.0f} s)" if sys.stdout.isatty() else
-          f"\n== {text}  ({time.monotonic() - STARTED:.0f} s)", flush=True)
+    print(
+        f"\n\033[1m== {text}\033[0m  ({time.monotonic() - STARTED:.0f} s)"
+        if sys.stdout.isatty()
+        else f"\n== {text}  ({time.monotonic() - STARTED:.0f} s)",
+        flush=True,
+    )
 
 
 def bed(*arguments: str, quiet: bool = False) -> str:
     """Run a command of the bed; what it printed when it is quiet, its progress on the screen when not."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "bed")}
     done = subprocess.run(
-        [sys.executable, "-m", "bed", *arguments], check=True, env=environment, text=True,
+        [sys.executable, "-m", "bed", *arguments],
+        check=True,
+        env=environment,
+        text=True,
         stdout=subprocess.PIPE if quiet else None,
     )
     return (done.stdout or "").strip()
@@ -68,7 +75,9 @@ class Cluster:
                 )
             )
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        )
 
     def wait_for_address(self, service: str, seconds: float = 60) -> str:
         deadline = time.monotonic() + seconds
@@ -79,11 +88,13 @@ class Cluster:
             if address:
                 return address
             time.sleep(0.5)
-        raise SystemExit(f"Service {service} got no external address within {seconds:.0f} s: see kubectl describe service")
+        raise SystemExit(
+            f"Service {service} got no external address within {seconds:.0f} s: see kubectl describe service"
+        )
 
 
 def get(url: str, timeout: float = 5) -> str:
-    with urllib.request.urlopen(url, timeout=timeout) as answer:  # noqa: S310 - our own http:// addresses
+    with urllib.request.urlopen(url, timeout=timeout) as answer:
         return str(answer.read().decode())
 
 
@@ -122,7 +133,10 @@ def main() -> int:
     print("$ curl", url)
     print(get(url).strip())
     by_node = collections.Counter(get(url).rpartition("node=")[2].strip() for _ in range(REQUESTS))
-    print(f"{REQUESTS} requests to {address} were answered by: " + ", ".join(f"{n} x {k}" for k, n in sorted(by_node.items())))
+    print(
+        f"{REQUESTS} requests to {address} were answered by: "
+        + ", ".join(f"{n} x {k}" for k, n in sorted(by_node.items()))
+    )
 
     say("Nodes before")
     print(before)
