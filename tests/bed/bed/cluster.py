@@ -144,9 +144,7 @@ def down(name: str, purge: bool, progress: Progress) -> None:
         step.detail = f"{count} containers and networks" if count else "there was none"
     if purge:
         with progress.step("Removing images and cache"):
-            for tag in (documents.RUNTIME_IMAGE, images.NODE_IMAGE, images.PYTHON_IMAGE):
-                machines.podman("image", "rm", tag, check=False)
-            images.RUNTIME_ARCHIVE.unlink(missing_ok=True)
+            images.forget()
             shutil.rmtree(paths.cache(), ignore_errors=True)
 
 

@@ -150,6 +150,21 @@ def _id_of(tag: str) -> str:
     return run("podman", "image", "inspect", "--format", "{{ .Id }}", tag).strip()
 
 
+def forget() -> None:
+    """Remove every image made here, with what builds left behind."""
+    for tag in (RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
+        run("podman", "image", "rm", tag, check=False)
+    _prune()
+    RUNTIME_ARCHIVE.unlink(missing_ok=True)
+    RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content").unlink(missing_ok=True)
+
+
+def _prune(*filters: str) -> None:
+    """Remove layers that only serve as build cache; they have the label from the Debian they stand on."""
+    more = [word for text in filters for word in ("--filter", text)]
+    run("podman", "image", "prune", "--force", "--filter", f"label={_LABEL}", *more, check=False)
+
+
 def _build(containerfile: Path, context: Path, tag: str, key: str, **arguments: str) -> None:
     """Build ``tag``; what it replaces goes, unless a container still uses it."""
     before = run("podman", "image", "inspect", "--format", "{{ .Id }}", tag, check=False).strip()
@@ -158,6 +173,7 @@ def _build(containerfile: Path, context: Path, tag: str, key: str, **arguments: 
         timeout=1800)  # fmt: skip
     if before and before != _id_of(tag):
         run("podman", "image", "rm", before, check=False)
+    _prune("until=24h")
 
 
 def _forget_others(current: Path, pattern: str) -> None:
