@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
 from bed import binaries, golang
 from bed.archive import architecture
 from bed.errors import BedError

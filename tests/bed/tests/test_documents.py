@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from bed import documents, plan
 from bed.yamlish import dump
 

@@ -4,6 +4,7 @@
 from ipaddress import ip_address, ip_network
 
 import pytest
+
 from bed import plan
 from bed.errors import BedError
 

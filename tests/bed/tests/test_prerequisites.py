@@ -4,6 +4,7 @@
 import io
 
 import pytest
+
 from bed import cli, prerequisites
 from bed.errors import BedError
 from bed.progress import Progress
