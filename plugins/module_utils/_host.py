@@ -192,7 +192,8 @@ def pod_log(component: str, since: float, lines: int = 12) -> List[str]:
     except OSError:
         return []
     # The CRI's form is '<time> <stream> <tag> <message>'.
-    return [re.sub(r"^\S+ (?:stdout|stderr) [FP] ", "", line) for line in text.splitlines()[-lines:]]
+    words = [re.sub(r"^\S+ (?:stdout|stderr) [FP] ?", "", line)[:400] for line in text.splitlines()]
+    return [line for line in words if line.strip()][-lines:]
 
 
 def pod_directories(component: str) -> List[str]:
@@ -208,12 +209,17 @@ def container_starts(component: str, known: Iterable[str]) -> int:
 
 
 def kubelet_log(since: float, lines: int = 12, about: str = "") -> List[str]:
-    """Return the kubelet's last journal lines since a time, those that speak of something first and foremost."""
+    """Return the kubelet's last journal lines since a time: those about something, else its errors, else any."""
     done = run(["journalctl", "-u", "kubelet", "--since", "@{0}".format(int(since)), "--no-pager", "-o", "cat"])
-    text = [line for line in done.stdout.splitlines() if line.strip()]
-    if about:
-        text = [line for line in text if about in line] or text
-    return text[-lines:]
+    text = [line[:400] for line in done.stdout.splitlines() if line.strip()]
+    errors = [line for line in text if re.match(r"[EF]\d{4} |Error", line)]
+    return ([line for line in text if about and about in line] or errors or text)[-lines:]
+
+
+def kubelet_restarts() -> int:
+    """Return how often systemd has started the kubelet again by itself since its last ordinary start."""
+    count = unit_properties("kubelet", ["NRestarts"]).get("NRestarts", "")
+    return int(count) if count.isdigit() else 0
 
 
 def timestamp(epoch: Optional[float] = None) -> str:

@@ -137,12 +137,6 @@ restored:
   returned: failure
   type: bool
   sample: true
-log:
-  description: The last log lines of the component that did not come up.
-  returned: failure
-  type: list
-  elements: str
-  sample: ["Error: unknown flag: --cloud-config"]
 """
 
 import base64
@@ -154,7 +148,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _kubelet
 
 POLL = 0.5
-#: A container that was started this often since the change is in a crash loop; waiting longer changes nothing.
+#: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
 CRASHES = 3
 
 
@@ -228,7 +222,7 @@ class Component:
             candidates = [process for process in self.processes() if process.identity not in old]
             process = next((p for p in candidates if self._flags(p) == list(flags)), None)
             if process is None:
-                lacks = "no new process with the flags {0} was seen".format(flags or "(none)")
+                lacks = "no new process with {0} was seen".format(" ".join(flags) or "no cloud flag")
             else:
                 lacks = self._health(process)
             if process is not None and not lacks:
@@ -238,7 +232,8 @@ class Component:
                 time.sleep(1)
                 continue
             good = None
-            if self.name != "kubelet" and _host.container_starts(self.name, folders) >= CRASHES:
+            starts = _host.kubelet_restarts() if self.name == "kubelet" else _host.container_starts(self.name, folders)
+            if starts >= CRASHES:
                 raise Failed("it ends again and again ({0})".format(lacks))
             time.sleep(POLL)
         raise Failed("after {0} s: {1}".format(self.timeout, lacks))
@@ -342,7 +337,7 @@ def fail(module, component, failure, work, result):
     module.fail_json(
         msg="{0} on {1} did not come up with the new configuration: {2}. {3} {4}".format(
             component.name, os.uname().nodename, reason, after, words),
-        restored=restored, log=log, **result)
+        restored=restored, **dict(result, changed=not restored))
 
 
 def main():
