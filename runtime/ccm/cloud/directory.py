@@ -12,16 +12,19 @@ is suspiciously empty is `Transient`: unknown, never gone.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import Counter
 
 from .contract import Instance, InstanceRef, Instances, Page
 from .errors import CloudError, Conflict, NotFound, Transient
+
+T = TypeVar("T")
 
 ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
 
@@ -49,12 +52,13 @@ class Snapshot:
 
     @classmethod
     def of(cls, instances: Iterable[Instance], began: float, pages: int) -> Snapshot:
+        """An instance may come twice, when pages shift while they are read; the later one counts."""
         by_id: dict[str, Instance] = {}
-        by_name: dict[str, list[Instance]] = {}
+        by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
             by_id[instance.provider_id] = instance
-            by_name.setdefault(instance.name, []).append(instance)
-        return cls(began, by_id, by_name, pages)
+            by_name.setdefault(instance.name, {})[instance.provider_id] = instance
+        return cls(began, by_id, {name: list(found.values()) for name, found in by_name.items()}, pages)
 
     def find(self, ref: InstanceRef) -> Instance:
         """Raises NotFound, Conflict (several of that name), or Transient (an empty listing proves nothing)."""
@@ -82,6 +86,8 @@ class _Batch:
 
     first: float
     latest: float
+    #: The freshest read that any of them needs.
+    not_before: float = -math.inf
     waiting: dict[InstanceRef, asyncio.Future[Instance]] = field(default_factory=dict)
 
 
@@ -100,7 +106,7 @@ class InstanceDirectory:
 
     def owns(self, provider_id: str) -> bool:
         """Whether the providerID is one of this provider's."""
-        return self._instances.owns(provider_id)
+        return bool(provider_id) and self._instances.owns(provider_id)
 
     def expect(self) -> None:
         """More questions are on their way (a new node was just seen): let the batch wait for them."""
@@ -121,6 +127,7 @@ class InstanceDirectory:
             self._reads.add(task)
             task.add_done_callback(self._reads.discard)
         self._batch.latest = now
+        self._batch.not_before = max(self._batch.not_before, not_before)
         future = self._batch.waiting.get(ref)
         if future is None:
             future = self._batch.waiting[ref] = asyncio.get_running_loop().create_future()
@@ -146,12 +153,16 @@ class InstanceDirectory:
         self._batch = None
         questions = batch.waiting
         try:
-            if self._single_reads_cost_less(len(questions)):
+            snapshot = self._snapshot
+            # Another listing may have ended while these waited.
+            fresh = snapshot is not None and snapshot.began >= batch.not_before
+            if not fresh and self._single_reads_cost_less(len(questions)):
                 await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
                 return
-            snapshot = await self._list()
+            if snapshot is None or not fresh:
+                snapshot = await self._list()
             for ref, future in questions.items():
-                ANSWERS.labels("listing").inc()
+                ANSWERS.labels("snapshot" if fresh else "listing").inc()
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
         except CloudError as error:
             for future in questions.values():
@@ -181,7 +192,7 @@ class InstanceDirectory:
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
         ANSWERS.labels("get").inc()
         try:
-            instance = await self._call("instances.get", lambda: self._instances.get(ref))
+            instance = await self._call("instances.get", lambda: self._read(ref))
         except CloudError as error:
             if not future.done():
                 future.set_exception(error)
@@ -193,22 +204,38 @@ class InstanceDirectory:
         """Read all pages; each is one call through the gateway."""
         began = self._last_listing = self._clock()
         found: list[Instance] = []
-        pages, token, total = 0, None, None
-        while pages == 0 or token is not None:
-            asked: str | None = token
-            page: Page = await self._call("instances.list", lambda asked=asked: self._instances.list_page(asked))  # type: ignore[misc]
-            if page.next is not None and page.next == asked:
-                raise Transient(f"instances.list: the cloud answers page {asked!r} with itself as the next page")
-            pages, token = pages + 1, page.next
+        asked: list[str | None] = []
+        token, total = None, None
+        while not asked or token is not None:
+            asked.append(token)
+            page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
+            token = page.next
+            if token is not None and token in asked:
+                raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")
             total = page.total if page.total is not None else total
             found.extend(page.instances)
-        snapshot = Snapshot.of(found, began, pages)
+        snapshot = Snapshot.of(found, began, len(asked))
         if total is not None and len(snapshot.by_id) < total:
             raise Transient(
                 f"instances.list: {len(snapshot.by_id)} of {total} instances came: the listing is incomplete"
             )
-        self._snapshot = snapshot
+        if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
+            self._snapshot = snapshot
         return snapshot
+
+    async def _read(self, ref: InstanceRef) -> Instance:
+        return _checked(await self._instances.get(ref), Instance)
+
+    async def _read_page(self, token: str | None) -> Page:
+        page = _checked(await self._instances.list_page(token), Page)
+        return dataclasses.replace(page, instances=[_checked(instance, Instance) for instance in page.instances])
+
+
+def _checked(answer: Any, kind: type[T]) -> T:
+    """A provider that forgets to return something answered nothing; the gateway makes it Transient."""
+    if not isinstance(answer, kind):
+        raise TypeError(f"expected {kind.__name__}, got {type(answer).__name__}")
+    return answer
 
 
 def _settle(future: asyncio.Future[Instance], find: Callable[[], Instance]) -> None:

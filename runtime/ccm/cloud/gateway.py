@@ -80,14 +80,15 @@ class Breaker:
 
     group: str
     failures: int = 0
+    held: float = 0.0
     open_until: float = 0.0
     probing: bool = False
     last_error: str = ""
 
-    def check(self, now: float) -> None:
-        """Raises Transient while the group is held back; otherwise the caller may go (as the probe, if one is due)."""
+    def check(self, now: float) -> bool:
+        """Raises Transient while the group is held back; otherwise the caller may go: True, as the probe."""
         if self.failures < BREAKER_THRESHOLD:
-            return
+            return False
         if now < self.open_until or self.probing:
             wait = max(self.open_until - now, BREAKER_FIRST)
             raise Transient(
@@ -95,18 +96,20 @@ class Breaker:
                 retry_after=wait,
             )
         self.probing = True
+        return True
 
     def succeeded(self) -> None:
-        self.failures, self.probing = 0, False
+        self.failures, self.held, self.probing = 0, 0.0, False
         BREAKER_OPEN.labels(self.group).set(0)
 
-    def failed(self, error: CloudError, now: float) -> None:
+    def failed(self, error: CloudError, now: float, *, probe: bool) -> None:
+        """A call failed. Only the failure that opens it and failed probes set the time: calls that were under way
+        together fail together and tell nothing new."""
         self.failures += 1
-        self.probing = False
         self.last_error = str(error)
-        if self.failures >= BREAKER_THRESHOLD:
-            held = min(BREAKER_MAX, BREAKER_FIRST * 2 ** min(self.failures - BREAKER_THRESHOLD, 10))
-            self.open_until = now + held
+        if self.failures == BREAKER_THRESHOLD or (probe and self.failures > BREAKER_THRESHOLD):
+            self.held = min(BREAKER_MAX, self.held * 2 or BREAKER_FIRST)
+            self.open_until = now + self.held
             BREAKER_OPEN.labels(self.group).set(1)
 
 
@@ -131,39 +134,39 @@ class Gateway:
         """
         group = operation.partition(".")[0]
         breaker = self._breakers.setdefault(group, Breaker(group))
-        breaker.check(self._clock())
-        settled = False
+        asked = self._clock()
+        probe = breaker.check(asked)
         try:
-            await self._wait_turn()
+            if (wait := self._bucket.reserve()) > 0:
+                await asyncio.sleep(wait)
             async with self._slots:
-                result = await self._timed(operation, function)
-            settled = True
-            self._answered(breaker)
-            return result
+                # While we waited, a 429 may have come in, or the cloud have been found to be down.
+                while (wait := self._bucket.paused_for) > 0:
+                    await asyncio.sleep(wait)
+                WAITING.observe(self._clock() - asked)
+                probe = probe or breaker.check(self._clock())
+                return await self._judged(operation, function, breaker, probe)
+        finally:
+            if probe:  # also when it was cancelled and told nothing
+                breaker.probing = False
+
+    async def _judged(self, operation: str, function: Callable[[], Awaitable[T]], breaker: Breaker, probe: bool) -> T:
+        """Make the call and draw the conclusions from its outcome."""
+        try:
+            result = await self._timed(operation, function)
         except RateLimited as error:
-            settled = True
             self._bucket.pause(error.retry_after or DEFAULT_PAUSE)
             self._answered(breaker)
             raise
         except (Transient, Unauthorized) as error:
-            settled = True
             self.last_error = str(error)
-            breaker.failed(error, self._clock())
+            breaker.failed(error, self._clock(), probe=probe)
             raise
         except CloudError:
-            settled = True
             self._answered(breaker)
             raise
-        finally:
-            if not settled:  # cancelled: the probe, if this was one, told nothing
-                breaker.probing = False
-
-    async def _wait_turn(self) -> None:
-        wait = self._bucket.reserve()
-        WAITING.observe(wait)
-        while wait > 0:
-            await asyncio.sleep(wait)
-            wait = self._bucket.paused_for  # a 429 may have come in while we slept
+        self._answered(breaker)
+        return result
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
         started, outcome = self._clock(), "cancelled"
@@ -178,6 +181,11 @@ class Gateway:
         except CloudError as error:
             outcome = type(error).__name__
             raise
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is None or task.cancelling():
+                raise
+            outcome = "bug"  # nobody cancelled us: it is some inner task's, and would end our caller silently
+            raise Transient(f"{operation}: provider {self.cloud.name!r} cancelled its own call") from None
         except Exception as error:
             outcome = "bug"
             raise Transient(

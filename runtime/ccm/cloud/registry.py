@@ -46,4 +46,12 @@ def load(name: str) -> type[Cloud]:
 
 def create(name: str, config: ProviderConfig) -> Cloud:
     """Build the provider; ConfigError carries every problem of its configuration."""
-    return load(name)(config)
+    cls = load(name)
+    try:
+        return cls(config)
+    except ConfigError:
+        raise
+    except Exception as error:  # its own bug; the message may quote the configuration, which holds secrets
+        raise ConfigError(
+            [f"cloud provider {name!r} failed on the configuration {config.source} with {type(error).__name__}"]
+        ) from error
