@@ -39,7 +39,7 @@ class Safety:
 
     def cap(self, nodes: int) -> int:
         """How many of `nodes` may go within the window."""
-        return max(self.cap_min, math.floor(nodes * self.cap_share))
+        return max(self.cap_min, math.floor(nodes * self.cap_share + 1e-9))  # 100 * 0.29 is a little less than 29
 
 
 @dataclass

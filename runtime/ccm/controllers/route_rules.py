@@ -28,7 +28,7 @@ def parse_cluster_cidrs(text: str) -> list[Network]:
     networks: list[Network] = []
     for part in text.split(","):
         try:
-            networks.append(ipaddress.ip_network(part.strip()))
+            networks.append(ipaddress.ip_network(part.strip(), strict=False))  # as Go: host bits do not matter
         except ValueError as error:
             raise ValueError(f"--cluster-cidr: {error}") from None
     if len(networks) > 2 or (len(networks) == 2 and networks[0].version == networks[1].version):
@@ -85,14 +85,15 @@ def plan(
             result.nodes[node.metadata.name] = node
     present: set[Network] = set()
     for route in routes:
-        if not is_responsible(route.destination, cluster):
+        try:
+            network = ipaddress.ip_network(route.destination)
+        except ValueError:
             continue
-        network = ipaddress.ip_network(route.destination)
         owner = wanted.get(network)
         right = owner is not None and owner[0].spec.provider_id == route.provider_id and not route.blackhole
         if right and network not in present:
-            present.add(network)
-        else:
+            present.add(network)  # also outside of the cluster's CIDRs, or it would be created again and again
+        elif is_responsible(route.destination, cluster):
             result.delete.append(route)
     for network, (node, text) in wanted.items():
         if network not in present:
@@ -110,12 +111,13 @@ def condition_patch(node: Node, routed: bool, now: str) -> dict[str, Any] | None
     current = next((c for c in node.status.conditions if c.type == "NetworkUnavailable"), None)
     if current is not None and current.status == status and current.reason == reason:
         return None
+    since = current.last_transition_time if current is not None and current.status == status else None
     condition = {
         "type": "NetworkUnavailable",
         "status": status,
         "reason": reason,
         "message": message,
         "lastHeartbeatTime": now,
-        "lastTransitionTime": now,
+        "lastTransitionTime": since or now,
     }
     return {"status": {"conditions": [condition]}}

@@ -10,8 +10,8 @@ import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ccm.cloud import Address, AddressType, Backend, Ingress, LoadBalancerSpec, Port
-from ccm.engine.objects import IngressEntry, Node, Service
+from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 
 from .errors import RuleError
 
@@ -115,13 +115,12 @@ def source_ranges(service: Service) -> tuple[str, ...]:
         texts = annotation.split(",") if annotation else []
     networks: dict[str, None] = {}
     for text in texts:
-        address, slash, _ = text.strip().partition("/")
         try:
-            if not slash:
+            if "/" not in text:
                 raise ValueError("no prefix length")
             networks[str(ipaddress.ip_network(text.strip(), strict=False))] = None
         except ValueError as error:
-            raise ServiceRuleError(f"{where}: {text!r} is not a CIDR such as 10.0.0.0/8 ({error or address})") from None
+            raise ServiceRuleError(f"{where}: {text!r} is not a CIDR such as 10.0.0.0/8 ({error})") from None
     return () if set(networks) == {"0.0.0.0/0"} else tuple(networks)
 
 
@@ -167,11 +166,13 @@ def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
         if one.hostname:
             entry["hostname"] = one.hostname
         if one.ports:
-            entry["ports"] = [
-                {"port": p.port, "protocol": p.protocol, **({"error": p.error} if p.error else {})} for p in one.ports
-            ]
+            entry["ports"] = [_port_wire(port) for port in one.ports]
         entries.append(entry)
     return entries
+
+
+def _port_wire(port: IngressPort | IngressPortStatus) -> dict[str, Any]:
+    return {"port": port.port, "protocol": port.protocol, **({"error": port.error} if port.error else {})}
 
 
 def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
@@ -184,6 +185,6 @@ def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any
         if entry.hostname:
             wire["hostname"] = entry.hostname
         if entry.ports:
-            wire["ports"] = list(entry.ports)
+            wire["ports"] = [_port_wire(port) for port in entry.ports]
         present.append(wire)
     return present == list(wanted)
