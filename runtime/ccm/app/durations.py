@@ -5,20 +5,22 @@ from __future__ import annotations
 
 import re
 
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+#: Micro is spelt with either of Unicode's two signs for it.
+_UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_UNITS)})")
 
 
 def parse(text: str) -> float:
     """Seconds. Raises ValueError for anything that Go's time.ParseDuration would refuse."""
-    if text in ("0", "+0", "-0"):
+    unsigned = text[1:] if text[:1] in ("+", "-") else text
+    if unsigned == "0":
         return 0.0
     total, end = 0.0, 0
-    for match in _PART.finditer(text):
+    for match in _PART.finditer(unsigned):
         if match.start() != end:
             break
         total += float(match[1]) * _UNITS[match[2]]
         end = match.end()
-    if not text or end != len(text):
+    if not unsigned or end != len(unsigned):
         raise ValueError(f"{text!r} is not a duration such as 10s, 5m or 1h30m")
-    return total
+    return -total if text.startswith("-") else total

@@ -8,6 +8,7 @@ here are accepted and ignored, so that existing manifests start; `IGNORED` lists
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -51,6 +52,21 @@ IGNORED: Mapping[str, str] = {
     "authentication-kubeconfig": "--kubeconfig serves for it",
     "authorization-kubeconfig": "--kubeconfig serves for it",
     "concurrent-node-status-updates": "addresses are refreshed from one listing",
+    "webhook-bind-address": "no webhooks are served",
+    "webhook-secure-port": "no webhooks are served",
+    "disable-http2-serving": "HTTP/1.1 is served",
+    "http2-max-streams-per-connection": "HTTP/1.1 is served",
+    "requestheader-username-headers": "no aggregation layer in front",
+    "requestheader-group-headers": "no aggregation layer in front",
+    "requestheader-extra-headers-prefix": "no aggregation layer in front",
+    "requestheader-uid-headers": "no aggregation layer in front",
+    "authentication-token-webhook-cache-ttl": "answers are kept for 10 s",
+    "authorization-webhook-cache-authorized-ttl": "answers are kept for 10 s",
+    "authorization-webhook-cache-unauthorized-ttl": "answers are kept for 10 s",
+    "log-text-split-stream": "logs go to standard error",
+    "log-text-info-buffer-size": "logs are not buffered",
+    "log-json-split-stream": "logs go to standard error",
+    "log-json-info-buffer-size": "logs are not buffered",
 }
 
 
@@ -152,8 +168,26 @@ def select_controllers(text: str) -> tuple[str, ...]:
 
 
 class _Parser(argparse.ArgumentParser):
+    """Gathers what is wrong with values, where argparse stops at the first one."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.problems: list[str] = []
+
     def error(self, message: str) -> NoReturn:
-        raise OptionsError([message])
+        raise OptionsError([*self.problems, message])
+
+    def gathering(self, name: str, default: Any, convert: Callable[[str], Any]) -> Callable[[str], Any]:
+        """As `convert`; a value that it refuses becomes a problem, and the default stands in for it."""
+
+        def converted(text: str) -> Any:
+            try:
+                return convert(text)
+            except ValueError as error:
+                self.problems.append(f"{name}: {error}")
+                return default
+
+        return converted
 
 
 def _boolean(text: str) -> bool:
@@ -169,19 +203,24 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def _argument(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make argparse show the converter's own message."""
-
-    def converted(text: str) -> Any:
-        try:
-            return convert(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return converted
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
 
 
-def parser() -> argparse.ArgumentParser:
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a number")
+    return number
+
+
+def parser() -> _Parser:
     """The parser; also what `--help` and the flags table of the documentation are made from."""
     p = _Parser(
         prog="ccm",
@@ -192,7 +231,9 @@ def parser() -> argparse.ArgumentParser:
 
     def flag(group: Any, name: str, default: Any, convert: Callable[[str], Any], help: str) -> None:
         extra: dict[str, Any] = {"nargs": "?", "const": True} if convert is _boolean else {}
-        group.add_argument(f"--{name}", default=default, type=_argument(convert), help=help, **extra)
+        group.add_argument(
+            f"--{name}", default=default, type=p.gathering(f"--{name}", default, convert), help=help, **extra
+        )
 
     seconds = durations.parse
     cloud = p.add_argument_group("cloud")
@@ -204,25 +245,25 @@ def parser() -> argparse.ArgumentParser:
     flag(cloud, "allow-untagged-cloud", False, _boolean, "run although the provider cannot tell clusters apart")
     run = p.add_argument_group("controllers")
     flag(run, "controllers", "*", str, "comma list: '*' all, 'name' on, '-name' off; " + ", ".join(CONTROLLERS))
-    flag(run, "concurrent-node-syncs", 30, int, "Nodes written at a time")
-    flag(run, "concurrent-service-syncs", 10, int, "Services worked on at a time")
+    flag(run, "concurrent-node-syncs", 30, _whole, "Nodes written at a time")
+    flag(run, "concurrent-service-syncs", 10, _whole, "Services worked on at a time")
     flag(run, "node-monitor-period", 5.0, seconds, "between looks at Nodes that are not Ready")
     flag(run, "node-status-update-frequency", 300.0, seconds, "between refreshes of all Nodes' addresses")
     flag(run, "route-reconciliation-period", 60.0, seconds, "between audits of routes; changes are seen at once")
     safe = p.add_argument_group("safety of Nodes")
     flag(safe, "node-deletion-min-age", 300.0, seconds, "younger Nodes are never deleted")
-    flag(safe, "node-deletion-confirmations", 2, int, "fresh reads that must report the instance gone")
+    flag(safe, "node-deletion-confirmations", 2, _whole, "fresh reads that must report the instance gone")
     flag(safe, "node-deletion-cap", "10%", str, "Nodes that may go within the window: a share (2 at least) or a number")
     flag(safe, "node-deletion-window", 600.0, seconds, "the window of the cap")
     kube = p.add_argument_group("Kubernetes API")
     flag(kube, "kubeconfig", "", str, "kubeconfig file; without it and --master: in-cluster")
     flag(kube, "master", "", str, "address of the API server; overrides the kubeconfig's")
-    flag(kube, "kube-api-qps", 400.0, float, "requests per second")
-    flag(kube, "kube-api-burst", 800, int, "requests at once")
+    flag(kube, "kube-api-qps", 400.0, _number, "requests per second")
+    flag(kube, "kube-api-burst", 800, _whole, "requests at once")
     flag(kube, "kube-api-wait", 30.0, seconds, "how long to wait at start for an API server that does not answer")
     serve = p.add_argument_group("serving")
     flag(serve, "bind-address", "0.0.0.0", str, "address of health and metrics")
-    flag(serve, "secure-port", 10258, int, "port of health and metrics (HTTPS); 0 turns them off")
+    flag(serve, "secure-port", 10258, _whole, "port of health and metrics (HTTPS); 0 turns them off")
     flag(serve, "cert-dir", "", str, "directory with cloud-controller-manager.crt and .key; empty: self-signed")
     flag(serve, "tls-cert-file", "", str, "serving certificate")
     flag(serve, "tls-private-key-file", "", str, "its key")
@@ -242,7 +283,9 @@ def parser() -> argparse.ArgumentParser:
     flag(lead, "leader-elect-resource-namespace", "kube-system", str, "the Lease's namespace")
     logs = p.add_argument_group("logs")
     flag(logs, "logging-format", "text", str, "text or json")
-    logs.add_argument("-v", default=0, type=int, help="verbosity; 4 and more show every decision")
+    logs.add_argument(
+        "-v", "--v", default=0, type=p.gathering("-v", 0, _whole), help="verbosity; 4 and more show every decision"
+    )
     p.add_argument("--version", action="version", version=f"outoftree-ccm {__version__}")
     for name, why in IGNORED.items():
         p.add_argument(f"--{name}", nargs="?", default=None, help=f"accepted and ignored: {why}", metavar="")
@@ -251,8 +294,9 @@ def parser() -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str]) -> Options:
     """Options from a command line. Raises OptionsError with all problems."""
-    values, surplus = parser().parse_known_args(list(argv))
-    problems = [f"unknown argument {text!r}" for text in surplus]
+    p = parser()
+    values, surplus = p.parse_known_args(list(argv))
+    problems = [*p.problems, *(f"unknown argument {text!r}" for text in surplus)]
     try:
         values.controllers = select_controllers(values.controllers)
     except ValueError as error:
@@ -279,7 +323,10 @@ def _problems(o: Options) -> list[str]:
             found.append(f"--{name.replace('_', '-')} must be 1 or more, not {getattr(o, name)}")
     for name in ("node_monitor_period", "node_status_update_frequency", "route_reconciliation_period"):
         if getattr(o, name) <= 0:
-            found.append(f"--{name.replace('_', '-')} must be more than 0")
+            found.append(f"--{name.replace('_', '-')} must be more than 0, not {getattr(o, name):g}s")
+    for name in ("node_deletion_min_age", "node_deletion_window", "kube_api_wait"):
+        if getattr(o, name) < 0:
+            found.append(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(o, name):g}s")
     if not 0 <= o.secure_port <= 65535:
         found.append(f"--secure-port must be between 0 and 65535, not {o.secure_port}")
     if bool(o.tls_cert_file) != bool(o.tls_private_key_file):

@@ -49,9 +49,7 @@ def needed(controllers: Iterable[str], lease: tuple[str, str] | None) -> list[Ri
     if lease is not None:
         namespace, name = lease
         group = "coordination.k8s.io"
-        rights |= {
-            Right("leases", verb, group, namespace, name) for verb in ("get", "patch", "list", "watch")
-        }
+        rights |= {Right("leases", verb, group, namespace, name) for verb in ("get", "patch", "list", "watch")}
         rights.add(Right("leases", "create", group, namespace))
     return sorted(rights)
 
