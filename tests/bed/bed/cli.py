@@ -40,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
     sub = command("node-join", "add a worker to a bed", named=True)
     sub.add_argument("node", metavar="NODE", help="the new node's name")
     sub.add_argument("--external", action="store_true", help="its kubelet has --cloud-provider=external")
+    sub = command("node-remove", "end a worker's machine abruptly", named=True)
+    sub.add_argument("node", metavar="NODE", help="the worker's name")
     command("status", "show containers, nodes and Pods", named=True)
     command("logs", "collect the logs of all machines and print their folder", named=True)
     return top
@@ -81,6 +83,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         cluster.down(args.name, args.purge, progress)
     elif args.command == "node-join":
         cluster.node_join(args.name, args.node, args.external, progress)
+    elif args.command == "node-remove":
+        cluster.node_remove(args.name, args.node, progress)
     elif args.command == "status":
         print(cluster.status(args.name))
     elif args.command == "logs":

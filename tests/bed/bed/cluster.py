@@ -135,6 +135,20 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
         _wait_for_nodes(bed, [node])
 
 
+def node_remove(name: str, node_name: str, progress: Progress) -> None:
+    """End a worker's machine, as abruptly as a cloud does. Its Node and its instance in the cloud are left to others."""
+    prerequisites.need_root("removing a node")
+    bed = Bed.load(name)
+    node = next((node for node in bed.plan.workers if node.name == node_name), None)
+    if node is None:
+        workers = ", ".join(node.name for node in bed.plan.workers)
+        raise BedError(f"{node_name!r} is no worker of the bed {name!r}; its workers are {workers}")
+    with progress.step(f"Removing machine {node.name}"):
+        machines.remove_container(node.name)
+        bed.plan.nodes.remove(node)
+        bed.save()
+
+
 def down(name: str, purge: bool, progress: Progress) -> None:
     """Remove everything of a bed, however much of it there is; ``purge`` takes images and the cache too."""
     prerequisites.need_root("removing a bed")

@@ -209,7 +209,7 @@ def remove(name: str) -> int:
     found = [container for container, _ in containers(name)]
     guests = [container for container in found if container.endswith("-api-forwarder")]
     for group in (guests, [container for container in found if container not in guests]):
-        in_parallel(_remove_container, group)
+        in_parallel(remove_container, group)
     networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()
     _disconnect_host(name)
     for network in networks:
@@ -217,7 +217,7 @@ def remove(name: str) -> int:
     return len(found) + len(networks)
 
 
-def _remove_container(container: str) -> None:
+def remove_container(container: str) -> None:
     """podman 4.3 sometimes loses a race with a container that ends as it is killed; the next try finds it ended."""
     for last in (False, False, True):
         try:
