@@ -229,4 +229,3 @@ def timestamp(epoch: Optional[float] = None) -> str:
 
 def lines_of(items: List[str]) -> str:
     return "\n".join("  " + item for item in items)
-

@@ -15,7 +15,7 @@ from typing import Any, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, YamlText
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText
 
 #: Sections of ClusterConfiguration and the component each one configures.
 SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager"))
@@ -34,7 +34,7 @@ def _flags(section: Any) -> List[Flag]:
     """Return extraArgs as flags; C(index) is the position in the list (v1beta4) or in the mapping (v1beta3)."""
     extra = (section or {}).get("extraArgs") or {}
     if isinstance(extra, dict):
-        pairs = [(name, value) for name, value in extra.items()]
+        pairs = list(extra.items())
     elif isinstance(extra, list) and all(isinstance(item, dict) for item in extra):
         pairs = [(item.get("name"), item.get("value")) for item in extra]
     else:
@@ -115,5 +115,3 @@ def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> No
         if isinstance(volume, dict) and str(volume.get("mountPath", "")).rstrip("/") in paths:
             document.remove((key, "extraVolumes", index))
             expected[key]["extraVolumes"].remove(volume)
-
-

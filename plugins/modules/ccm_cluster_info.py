@@ -78,7 +78,7 @@ kubeadm_config:
   sample: {exists: true, content: "apiVersion: kubeadm.k8s.io/v1beta4\n", sha256: 7b1c...}
 runtime:
   description:
-    - The cloud-controller-manager's DaemonSet. RV(runtime.managed) - by this collection. RV(runtime.wide) - runs every
+    - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection made it, C(wide) whether it runs every
       controller it shall run.
   returned: always
   type: dict

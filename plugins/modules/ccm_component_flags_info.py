@@ -173,7 +173,7 @@ def detect_kubelet(result):
     result["kubelet"] = kubelet
     for other in ("k3s", "k3s-agent", "rke2-server", "rke2-agent"):
         if _host.unit_properties(other, ["LoadState"]).get("LoadState") == "loaded":
-            result["layout"] = other.split("-")[0]
+            result["layout"] = other.partition("-")[0]
             result["problems"].append("its kubelet is part of {0} ({1}.service), which this release does not edit"
                                       .format(result["layout"], other))
             return

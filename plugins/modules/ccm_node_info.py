@@ -72,13 +72,52 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description:
-    - The Nodes. RV(nodes[].class) is V(initialized) (providerID of ours, no taint), V(uninitialized) (tainted: waits for the
-      controller), V(unmanaged) (registered without C(--cloud-provider=external): neither providerID nor taint), V(foreign)
-      (another provider's providerID) or V(mismatched) (not the expected providerID); RV(nodes[].reason) says more.
+  description: The Nodes.
   returned: always
   type: list
   elements: dict
+  contains:
+    name:
+      description: Name of the Node.
+      type: str
+      returned: always
+    class:
+      description:
+        - V(initialized) (providerID of ours, no taint), V(uninitialized) (tainted, waits for the controller), V(unmanaged)
+          (registered without C(--cloud-provider=external), has neither providerID nor taint), V(foreign) (another provider's
+          providerID) or V(mismatched) (not the expected providerID).
+      type: str
+      returned: always
+    reason:
+      description: Why it is in that class, and the way out.
+      type: str
+      returned: always
+    provider_id:
+      description: Its providerID, empty without one.
+      type: str
+      returned: always
+    uninitialized:
+      description: Whether it has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
+      type: bool
+      returned: always
+    taints:
+      description: All its taints as kubectl writes them.
+      type: list
+      elements: str
+      returned: always
+    addresses:
+      description: Its addresses, each with C(type) and C(address).
+      type: list
+      elements: dict
+      returned: always
+    zone:
+      description: Its zone label; C(region) and C(instance_type) are the others the cloud gives.
+      type: str
+      returned: always
+    ready:
+      description: Whether its Ready condition is true, with C(ready_reason) and C(heartbeat).
+      type: bool
+      returned: always
   sample:
     - name: worker-1
       class: initialized

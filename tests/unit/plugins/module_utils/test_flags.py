@@ -61,6 +61,7 @@ def test_versions_are_read_from_tags(text: str, expected: tuple[int, int] | None
         ("kube-controller-manager", "cloud-config", (1, 36), None, ""),
     ],
 )
-def test_the_version_table_says_from_when_a_flag_is_fatal(component: str, flag: str, version: tuple[int, int],
-                                                         value: str | None, expected: str) -> None:
+def test_the_version_table_says_from_when_a_flag_is_fatal(
+    component: str, flag: str, version: tuple[int, int], value: str | None, expected: str,
+) -> None:
     assert _versions.risk_of_keeping(component, flag, version, value) == expected

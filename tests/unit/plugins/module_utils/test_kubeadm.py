@@ -37,7 +37,8 @@ def test_v1beta4_other_arguments_and_duplicates_stay() -> None:
     [
         ("controllerManager: {}\n", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n"),
         ("dns: {}\n", "dns: {}\ncontrollerManager:\n  extraArgs:\n    cloud-provider: external\n"),
-        ("controllerManager:\n  extraArgs:\n    cloud-config: /c\n    v: \"2\"\n", "controllerManager:\n  extraArgs:\n    v: \"2\"\n    cloud-provider: external\n"),
+        ("controllerManager:\n  extraArgs:\n    cloud-config: /c\n    v: \"2\"\n",
+         "controllerManager:\n  extraArgs:\n    v: \"2\"\n    cloud-provider: external\n"),
         ("controllerManager:\n  extraArgs:\n    cloud-provider: openstack\n", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n"),
     ],
 )

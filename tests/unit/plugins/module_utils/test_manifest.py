@@ -91,7 +91,8 @@ def test_flow_style_lists_are_edited_too(before: str, after: str) -> None:
 
 
 def test_a_value_that_is_an_argument_of_its_own_goes_with_its_flag() -> None:
-    before = small("    command:\n    - kube-controller-manager\n    - --cloud-config\n    - /etc/cloud\n    args:\n    - --cloud-provider\n    - aws\n    - --v=2\n")
+    before = small("    command:\n    - kube-controller-manager\n    - --cloud-config\n    - /etc/cloud\n"
+                   "    args:\n    - --cloud-provider\n    - aws\n    - --v=2\n")
     after, unused, unused2 = _manifest.edit(before, KCM, (1, 36))
     data = yaml.safe_load(after)["spec"]["containers"][0]
     assert (data["command"], data["args"]) == ([KCM], ["--v=2"])

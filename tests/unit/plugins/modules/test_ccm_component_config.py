@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writing, gating, restoring and rolling back the files of one component, on a folder instead of a host."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import pathlib
+from typing import Any
+
+import pytest
+from ansible.module_utils import basic
+from ansible.module_utils.common.text.converters import to_bytes
+
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host
+from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
+from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
+
+BEFORE, AFTER = b"# mine\r\n- --cloud-config=/x\n", b"# mine\r\n"
+
+
+class Host:
+    """A host with one static Pod: the fake kubelet starts a process whenever the manifest's content changes."""
+
+    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.manifest = root / "manifests" / "kcm.yaml"
+        self.manifest.parent.mkdir()
+        self.manifest.write_bytes(BEFORE)
+        self.manifest.chmod(0o600)
+        self.state = root / "state"
+        self.broken: set[bytes] = set()
+        self._seen, self._pid = BEFORE, 1
+        monkeypatch.setattr(_host, "processes", lambda name: self._processes())
+        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12: ["Error: unknown flag"])
+        monkeypatch.setattr(subject, "POLL", 0.01)
+        monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
+        self.listed: list[list[str]] = []
+
+    def _processes(self) -> list[_host.Process]:
+        self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))
+        content = self.manifest.read_bytes() if self.manifest.exists() else b""
+        if content != self._seen:
+            self._seen, self._pid = content, self._pid + 1
+        if content in self.broken:
+            return []
+        flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
+        return [_host.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        """Run the module; return its result."""
+        arguments = {"component": "kube-controller-manager", "state_directory": str(self.state), "timeout": 1, **arguments,
+                     "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": str(self.state.parent)}
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+        out = io.StringIO()
+        monkeypatch.setattr("sys.stdout", out)
+        with pytest.raises(SystemExit):
+            subject.main()
+        result: dict[str, Any] = json.loads(out.getvalue())
+        return result
+
+    def present(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, sha256: str = "", run_id: str = "run-1") -> dict[str, Any]:
+        return self.run(monkeypatch, check, run_id=run_id, flags=[], flags_before=["--cloud-config=/x"], files=[
+            {"path": str(self.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": sha256 or digest(BEFORE)}])
+
+
+@pytest.fixture
+def host(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def test_check_mode_shows_the_same_difference_and_writes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    predicted = host.present(monkeypatch, check=True)
+    assert host.manifest.read_bytes() == BEFORE and not host.state.exists()
+    done = host.present(monkeypatch)
+    assert predicted["changed"] and done["changed"] and predicted["diff"] == done["diff"]
+    assert host.manifest.read_bytes() == AFTER and host.manifest.stat().st_mode & 0o777 == 0o600
+    assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == BEFORE
+    assert not host.present(monkeypatch)["changed"]
+
+
+def test_the_kubelet_never_sees_a_temporary_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    assert all(not [name for name in names if not name.startswith(".") and name != "kcm.yaml"] for names in host.listed)
+    assert [path.name for path in host.manifest.parent.iterdir()] == ["kcm.yaml"]
+
+
+def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.broken.add(AFTER)
+    result = host.present(monkeypatch)
+    assert result["failed"] and result["restored"] and not result["changed"]
+    assert "Error: unknown flag" in result["msg"] and "put back and serves again" in result["msg"]
+    assert host.manifest.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
+
+
+def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.broken.update((AFTER, BEFORE))
+    result = host.present(monkeypatch)
+    assert not result["restored"] and "does not serve yet" in result["msg"]
+    assert host.manifest.read_bytes() == BEFORE
+
+
+def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_host, "processes", lambda name: [_host.Process(1, 1, ["kube-controller-manager"])])
+    assert "no new process" in host.present(monkeypatch)["msg"]
+
+
+def test_a_file_that_changed_after_the_plan_is_refused(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = host.present(monkeypatch, sha256="0" * 64)
+    assert result["failed"] and "changed after the plan" in result["msg"] and host.manifest.read_bytes() == BEFORE
+
+
+def test_a_symbolic_link_stays_one(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    real = tmp_path / "real.yaml"
+    host.manifest.rename(real)
+    host.manifest.symlink_to(real)
+    host.present(monkeypatch)
+    assert host.manifest.is_symlink() and real.read_bytes() == AFTER
+
+
+def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    host.manifest.chmod(0o644)
+    assert host.run(monkeypatch, check=True, state="original")["changed"] and host.manifest.read_bytes() == AFTER
+    assert host.run(monkeypatch, state="original")["changed"]
+    assert host.manifest.read_bytes() == BEFORE and host.manifest.stat().st_mode & 0o777 == 0o600
+    assert not host.run(monkeypatch, state="original")["changed"]
+
+
+def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    new = tmp_path / "new.env"
+    files = [{"path": str(new), "content": base64.b64encode(b"X=1\n").decode(), "sha256": ""}]
+    monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
+    host.run(monkeypatch, files=files)
+    assert new.read_bytes() == b"X=1\n"
+    host.run(monkeypatch, state="original")
+    assert not new.exists()
+
+
+def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    host.manifest.write_bytes(b"theirs\n")
+    refused = host.run(monkeypatch, state="original")
+    assert refused["failed"] and "ccm_install_rollback_force" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
+    assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
