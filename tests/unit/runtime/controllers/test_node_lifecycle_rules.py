@@ -15,9 +15,7 @@ def missing(confirmed=2, provider_id="fake://1"):
 
 
 def verdict(gone=None, *, age=300.0, candidates=1, recently=0, nodes=100, safety=SAFETY):
-    decision = decide(
-        gone or missing(), age=age, candidates=candidates, recently=recently, nodes=nodes, safety=safety
-    )
+    decision = decide(gone or missing(), age=age, candidates=candidates, recently=recently, nodes=nodes, safety=safety)
     return decision.verdict, decision.reason
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.controllers import node_rules as rules
-from ccm.engine.objects import Node, NodeAddress
+from ccm.engine.objects import Node
 
 UNINITIALIZED = {"key": rules.UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}
 OTHER = {"key": "ImproveCoverageTaint", "value": "true", "effect": "NoSchedule"}
@@ -317,7 +317,9 @@ DNS, DNS_OUT, HOST = ("InternalDNS", "a.internal"), ("ExternalDNS", "a.example")
         pytest.param("10.0.0.1,fd00:1::1", [V6, V4, HOST], [V4, V6, HOST], id="A10"),
         pytest.param("10.0.0.1,fd00:1::1", [V4B, V6, V4, HOST], [V4, V6, HOST], id="A11"),
         pytest.param("10.0.0.1,fd00:1::1", [V4, V6, OUT, HOST], [V4, V6, OUT, HOST], id="A12"),
-        pytest.param("fd00:1::1,10.0.0.1", [V4, V6, OUT6, OUT, OUT_B, HOST], [V6, V4, OUT6, OUT, OUT_B, HOST], id="A13"),
+        pytest.param(
+            "fd00:1::1,10.0.0.1", [V4, V6, OUT6, OUT, OUT_B, HOST], [V6, V4, OUT6, OUT, OUT_B, HOST], id="A13"
+        ),
         pytest.param("55.55.55.55,fd00:1::1", [V4, V6, OUT, OUT_B, OUT6, HOST], [OUT, V6, HOST], id="A14"),
         pytest.param("010.000.0.01", [V4, HOST], [V4, HOST], id="2.4.3-leading-zeros"),
     ],

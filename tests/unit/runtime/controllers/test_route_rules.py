@@ -143,7 +143,9 @@ A_DUAL, B_DUAL = node("a", A4, A6), node("b", B4, B6)
             [route(B4, "", blackhole=True)],
             id="R27-blackhole-in-range",
         ),
-        pytest.param([A], [route(A4, "a"), route("10.1.2.0/24", "", blackhole=True)], [], [], id="R28-blackhole-outside"),
+        pytest.param(
+            [A], [route(A4, "a"), route("10.1.2.0/24", "", blackhole=True)], [], [], id="R28-blackhole-outside"
+        ),
         pytest.param(
             [A],
             [route(A4, "a", blackhole=True)],

@@ -42,7 +42,9 @@ def test_wants_load_balancer(spec, expected):
         pytest.param({"type": "NodePort"}, {}, False, id="S43"),
         pytest.param({"type": "NodePort"}, {"finalizers": [rules.FINALIZER]}, True, id="S44"),
         pytest.param({}, {"finalizers": [rules.FINALIZER]}, False, id="S45"),
-        pytest.param({}, {"finalizers": [rules.FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S46"),
+        pytest.param(
+            {}, {"finalizers": [rules.FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S46"
+        ),
         pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="going-without-our-finalizer"),
         pytest.param({}, {"finalizers": ["a/b", rules.FINALIZER], "deletionTimestamp": "x"}, True, id="S149-several"),
         pytest.param({"type": "NodePort"}, {"finalizers": ["a/b"]}, False, id="S149-others-only"),
