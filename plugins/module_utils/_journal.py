@@ -79,6 +79,18 @@ class Journal:
         self._save()
         return backup
 
+    def undo(self, name: str, now: Optional[bytes]) -> None:
+        """Take back the last record of a file that has its content from before it again (I(now)), all of it if it is the first.
+
+        Otherwise the rollback would take the file for changed by someone else.
+        """
+        written = self.files[name]["written"]
+        if written and written[-1]["sha256_before"] == digest(now):
+            written.pop()
+            if not written:
+                del self.files[name]
+            self._save()
+
     def forget(self, name: str) -> None:
         """Drop a file that has been restored; the backups stay."""
         del self.files[name]

@@ -414,20 +414,14 @@ def apply(module, journal):
             result["waited"] = settle(component, work, flags, flags_before, restart)
         except Failed as failure:
             if params["state"] == "present":
-                forget_restored(journal)
+                for path, *_rest in work:
+                    journal.undo(path, read(path))
             fail(module, component, failure, work, result)
     if params["state"] == "original":
         for name in settled + [item[0] for item in work]:
             journal.forget(name)
     result["restarted_at"] = component.restarted_at
     module.exit_json(**result)
-
-
-def forget_restored(journal):
-    """After a failed change the journal must not call a file changed that is again what it was at first."""
-    for name, entry in list(journal.files.items()):
-        if entry["component"] != "kubeadm-config" and _journal.digest(read(name)) == entry["original"]["sha256"]:
-            journal.forget(name)
 
 
 if __name__ == "__main__":

@@ -43,6 +43,17 @@ def test_nothing_is_left_to_roll_back_after_forgetting(tmp_path: pathlib.Path) -
     assert Journal(str(tmp_path)).original(PATH) == b"new"
 
 
+def test_a_change_that_was_put_back_leaves_no_record(tmp_path: pathlib.Path) -> None:
+    record(tmp_path, "run-1", b"a", b"b")
+    record(tmp_path, "run-2", b"b", b"broken")
+    Journal(str(tmp_path)).undo(PATH, b"b")
+    assert [written["run"] for written in Journal(str(tmp_path)).files[PATH]["written"]] == ["run-1"]
+    Journal(str(tmp_path)).undo(PATH, b"b")
+    assert len(Journal(str(tmp_path)).files[PATH]["written"]) == 1
+    Journal(str(tmp_path)).undo(PATH, b"a")
+    assert Journal(str(tmp_path)).files == {}
+
+
 @pytest.mark.parametrize(("text", "words"), [("{", "cannot read"), (json.dumps({"version": 9, "files": {}}), "version 9")])
 def test_an_unreadable_journal_is_refused(tmp_path: pathlib.Path, text: str, words: str) -> None:
     (tmp_path / "journal.json").write_text(text)
