@@ -1,0 +1,413 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many questions, few calls, and nothing said to be gone that was not seen to be gone. In virtual time."""
+
+import asyncio
+
+import pytest
+
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Limits, NotFound, Page, RateLimited, Transient
+from ccm.cloud.directory import Snapshot
+from ccm.cloud.gateway import Gateway
+
+from .fake import FakeCloud, FakeInstances, machine
+from .virtual import in_virtual_time, now
+
+MACHINES = [machine(f"n{i}") for i in range(300)]
+
+
+def directory(fake, limits=None):
+    return Gateway(FakeCloud(fake, limits), clock=now).instances
+
+
+def by_id(name):
+    return InstanceRef(name, f"fake://{name}")
+
+
+def by_name(name):
+    return InstanceRef(name)
+
+
+async def ask(found, *refs, not_before=None):
+    """Ask all at once; answers and errors in order."""
+    moment = now() if not_before is None else not_before
+    return await asyncio.gather(*(found.lookup(ref, not_before=moment) for ref in refs), return_exceptions=True)
+
+
+def kinds(answers):
+    return [type(answer) for answer in answers]
+
+
+# --- one listing for many -------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_many_questions_one_listing():
+    fake = FakeInstances(*MACHINES)
+    answers = await ask(directory(fake), *(by_id(m.name) for m in MACHINES[:150]), *(by_name(m.name) for m in MACHINES))
+    assert answers == [*MACHINES[:150], *MACHINES]
+    assert fake.calls == [(1000.1, "list")]
+
+
+@in_virtual_time
+async def test_one_question_is_one_single_read():
+    fake = FakeInstances(*MACHINES)
+    assert await ask(directory(fake), by_id("n7")) == [MACHINES[7]]
+    assert fake.calls == [(1000.1, "get n7")]
+
+
+@in_virtual_time
+async def test_the_same_question_twice_is_one():
+    fake = FakeInstances(*MACHINES)
+    assert await ask(directory(fake), by_id("n7"), by_id("n7"), by_id("n7")) == [MACHINES[7]] * 3
+    assert fake.calls == [(1000.1, "get n7")]
+
+
+@in_virtual_time
+async def test_single_reads_where_a_listing_has_more_pages():
+    fake = FakeInstances(*MACHINES)
+    for page in range(4):
+        part = MACHINES[page * 75 : page * 75 + 75]
+        fake.pages[f"p{page}" if page else None] = Page(part, next=f"p{page + 1}" if page < 3 else None)
+    found = directory(fake)
+    assert await ask(found, *(by_id(m.name) for m in MACHINES)) == MACHINES
+    assert [what for _, what in fake.calls] == ["list", "list p1", "list p2", "list p3"]
+    fake.calls.clear()
+    await asyncio.sleep(10.0)
+    assert await ask(found, by_id("n1"), by_id("n2"), by_id("n3")) == MACHINES[1:4]
+    assert [what for _, what in fake.calls] == ["get n1", "get n2", "get n3"]
+    fake.calls.clear()
+    assert await ask(found, *map(by_id, ("n1", "n2", "n3", "n4"))) == MACHINES[1:5]
+    assert fake.count("get") == 0
+    assert fake.count("list") == 4
+
+
+@in_virtual_time
+async def test_three_hundred_staggered_questions_cost_three_listings_at_most():
+    fake = FakeInstances(*MACHINES, latency=0.2)
+    found = directory(fake)
+
+    async def later(index):
+        await asyncio.sleep(0.003 * index)
+        found.expect()
+        return await found.lookup(by_name(f"n{index}"), not_before=now())
+
+    assert await asyncio.gather(*map(later, range(300))) == MACHINES
+    assert fake.count("list") <= 3
+    assert fake.count("get") == 0
+    assert now() < 1002.5
+
+
+@in_virtual_time
+async def test_a_long_trickle_costs_a_listing_a_second():
+    fake = FakeInstances(*MACHINES, latency=0.01)
+    found = directory(fake)
+
+    async def later(index):
+        await asyncio.sleep(0.05 * index)
+        return await found.lookup(by_name(f"n{index}"), not_before=now())
+
+    assert await asyncio.gather(*map(later, range(200))) == MACHINES[:200]
+    assert fake.count("list") <= 11
+    begins = [at for at, what in fake.calls if what == "list"]
+    assert all(later - earlier >= 0.999 for earlier, later in zip(begins, begins[1:], strict=False))
+
+
+@in_virtual_time
+async def test_nobody_waits_longer_than_a_second_for_company():
+    fake = FakeInstances(*MACHINES)
+    found = directory(fake)
+    first = asyncio.create_task(found.lookup(by_name("n0"), not_before=now()))
+    for index in range(1, 40):
+        await asyncio.sleep(0.05)
+        task = asyncio.create_task(found.lookup(by_name(f"n{index}"), not_before=now()))
+        if first.done():
+            break
+    assert fake.calls[0] == (pytest.approx(1001.0), "list")
+    await asyncio.gather(first, task)
+
+
+@in_virtual_time
+async def test_expected_questions_are_waited_for():
+    fake = FakeInstances(*MACHINES)
+    found = directory(fake)
+    first = asyncio.create_task(found.lookup(by_name("n0"), not_before=now()))
+    for _ in range(4):
+        await asyncio.sleep(0.09)
+        found.expect()
+    second = asyncio.create_task(found.lookup(by_name("n1"), not_before=now()))
+    assert await asyncio.gather(first, second) == MACHINES[:2]
+    assert fake.calls == [(pytest.approx(1000.46), "list")]
+
+
+# --- freshness ------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_snapshot_answers_what_it_is_fresh_enough_for():
+    fake = FakeInstances(*MACHINES)
+    found = directory(fake)
+    await ask(found, by_id("n1"), by_id("n2"))
+    began = fake.calls[0][0]
+    assert await ask(found, by_id("n3"), by_name("n4"), not_before=began) == MACHINES[3:5]
+    assert kinds(await ask(found, by_id("x"), by_name("x"), not_before=began)) == [NotFound, NotFound]
+    assert len(fake.calls) == 1
+    await ask(found, by_id("n3"), by_id("n4"), not_before=began + 0.001)
+    assert fake.count("list") == 2
+
+
+@in_virtual_time
+async def test_a_listing_that_began_before_the_question_does_not_answer_it():
+    fake = FakeInstances(*MACHINES, latency=1.0)
+    found = directory(fake)
+    early = asyncio.create_task(ask(found, by_id("n1"), by_id("n2")))
+    await asyncio.sleep(0.5)  # the listing is under way and will miss what is made now
+    late_machine = machine("late")
+    fake.pages[None] = Page([*MACHINES, late_machine])
+    late = await ask(found, by_name("late"), by_id("n2"))
+    assert late == [late_machine, MACHINES[2]]
+    assert await early == MACHINES[1:3]
+    assert fake.count("list") == 2
+
+
+@in_virtual_time
+async def test_late_comers_are_answered_by_a_listing_that_is_fresh_enough_for_them():
+    fake = FakeInstances(*MACHINES, latency=0.05)
+    found = directory(fake)
+    early = asyncio.create_task(ask(found, by_id("n1"), by_id("n2")))
+    await asyncio.sleep(0.12)  # the listing began at 1000.1
+    *known, gone = await ask(found, by_id("n3"), by_id("n4"), by_id("gone"), not_before=1000.1)
+    assert known == MACHINES[3:5]
+    assert isinstance(gone, NotFound)
+    await early
+    assert fake.calls == [(1000.1, "list")]
+
+
+@in_virtual_time
+async def test_a_pass_over_all_nodes_lists_once_and_shares():
+    fake = FakeInstances(*MACHINES)
+    found = directory(fake)
+    snapshot = await found.list(not_before=now())
+    assert (len(snapshot.by_id), snapshot.pages, snapshot.began) == (300, 1, 1000.0)
+    assert await found.list(not_before=1000.0) is snapshot
+    assert await ask(found, by_id("n3"), not_before=1000.0) == [MACHINES[3]]
+    assert fake.count("list") == 1
+    await asyncio.sleep(1.0)
+    assert (await found.list(not_before=now())).began == 1001.0
+
+
+@in_virtual_time
+async def test_an_older_listing_that_ends_later_does_not_replace_a_newer_one():
+    fake = FakeInstances(*MACHINES, latency=5.0)
+    found = directory(fake)
+    old = asyncio.create_task(found.list(not_before=1000.0))
+    await asyncio.sleep(1.0)
+    fake.latency = 0.0
+    await found.list(not_before=1001.0)
+    await old
+    assert await ask(found, by_id("n3"), not_before=1001.0) == [MACHINES[3]]
+    assert fake.count("list") == 2
+
+
+# --- failures are unknown, never gone -------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_failed_listing_reaches_everybody_and_the_next_question_asks_anew():
+    fake = FakeInstances(*MACHINES)
+    fake.pages[None] = ConnectionResetError("reset")
+    found = directory(fake)
+    answers = await ask(found, *(by_id(f"n{i}") for i in range(5)), by_id("gone"))
+    assert kinds(answers) == [Transient] * 6
+    assert "reset" in str(answers[0])
+    fake.pages[None] = Page(MACHINES)
+    assert await ask(found, by_id("n1"), by_id("n2")) == MACHINES[1:3]
+    assert fake.count("list") == 2
+
+
+@in_virtual_time
+async def test_a_failed_page_after_a_good_one_is_a_failed_listing():
+    fake = FakeInstances()
+    fake.pages = {None: Page(MACHINES[:2], next="p1"), "p1": Transient("503")}
+    found = directory(fake)
+    assert kinds(await ask(found, by_id("n0"), by_id("n1"), by_id("n2"))) == [Transient] * 3
+    with pytest.raises(Transient):
+        await found.list(not_before=now())
+
+
+@in_virtual_time
+async def test_a_failed_listing_leaves_an_older_snapshot_as_it_is():
+    fake = FakeInstances(*MACHINES)
+    found = directory(fake)
+    await found.list(not_before=1000.0)
+    fake.pages[None] = Transient("503")
+    await asyncio.sleep(5.0)
+    assert kinds(await ask(found, by_id("n0"), by_id("gone"))) == [Transient] * 2
+    assert await ask(found, by_id("n0"), not_before=1000.0) == [MACHINES[0]]
+
+
+@in_virtual_time
+async def test_an_empty_listing_is_not_believed():
+    found = directory(FakeInstances())
+    answers = await ask(found, by_id("n0"), by_name("n1"))
+    assert kinds(answers) == [Transient] * 2
+    assert "lists no instance at all" in str(answers[0])
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("pages", "complete"),
+    [
+        ({None: Page(MACHINES[:2], total=3)}, False),
+        ({None: Page(MACHINES[:2], total=2)}, True),
+        ({None: Page(MACHINES[:2], next="p", total=4), "p": Page(MACHINES[2:3])}, False),
+        ({None: Page(MACHINES[:2], next="p", total=3), "p": Page(MACHINES[2:3])}, True),
+        ({None: Page(MACHINES[:2], next="p", total=3), "p": Page(MACHINES[1:2])}, False),  # the same one twice
+        ({None: Page(MACHINES[:2], next="p", total=4), "p": Page(MACHINES[2:3], total=3)}, True),  # one went meanwhile
+    ],
+)
+async def test_a_listing_shorter_than_the_cloud_says_is_incomplete(pages, complete):
+    fake = FakeInstances()
+    fake.pages = pages
+    answers = await ask(directory(fake), by_id("n0"), by_id("gone"))
+    assert kinds(answers) == ([Instance, NotFound] if complete else [Transient] * 2)
+    if not complete:
+        assert "the listing is incomplete" in str(answers[0])
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "pages",
+    [
+        {None: Page(MACHINES[:2], next="p"), "p": Page(MACHINES[2:4], next="p")},
+        {None: Page(MACHINES[:2], next="p"), "p": Page(MACHINES[2:4], next="q"), "q": Page(MACHINES[4:6], next="p")},
+    ],
+)
+async def test_pages_that_go_round_are_an_error(pages):
+    fake = FakeInstances()
+    fake.pages = pages
+    answers = await ask(directory(fake), by_id("n0"), by_id("gone"))
+    assert kinds(answers) == [Transient] * 2
+    assert "names page 'p' as the next one a second time" in str(answers[0])
+    assert fake.count("list") == len(pages)
+
+
+@in_virtual_time
+async def test_an_instance_on_two_pages_is_one():
+    fake = FakeInstances()
+    fake.pages = {None: Page(MACHINES[:2], next="p"), "p": Page(MACHINES[1:3])}
+    assert await ask(directory(fake), by_name("n1"), by_name("n2")) == MACHINES[1:3]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("wrong", [Page([None]), Page([*MACHINES[:2], "n3"]), "not a page"])
+async def test_a_provider_that_lists_nonsense(wrong):
+    fake = FakeInstances(*MACHINES)
+    fake.pages[None] = wrong
+    answers = await ask(directory(fake), by_id("n0"), by_id("gone"))
+    assert kinds(answers) == [Transient] * 2
+    assert "provider 'fake' raised TypeError: expected" in str(answers[0])
+
+
+@in_virtual_time
+async def test_a_provider_that_forgets_to_return_an_instance_n7():
+    """Upstream tolerates "no metadata, no error" when it initialises, and crashes on it when it refreshes (W10)."""
+    fake = FakeInstances(*MACHINES)
+    fake.single["n0"] = None
+    [answer] = await ask(directory(fake), by_id("n0"))
+    assert isinstance(answer, Transient)
+    assert "expected Instance, got NoneType" in str(answer)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [NotFound("gone"), Conflict("two"), Transient("503"), RateLimited("429")])
+async def test_a_single_read_passes_the_clouds_answer_on(error):
+    fake = FakeInstances()
+    fake.single["n0"] = error
+    assert await ask(directory(fake), by_id("n0")) == [error]
+
+
+@in_virtual_time
+async def test_a_single_read_that_fails_does_not_fail_the_others():
+    fake = FakeInstances()
+    for page in range(4):
+        fake.pages[f"p{page}" if page else None] = Page(MACHINES[page : page + 1], f"p{page + 1}" if page < 3 else None)
+    fake.single = {"n1": MACHINES[1], "n2": ValueError("bug")}
+    found = directory(fake)
+    await found.list(not_before=now())
+    answers = await ask(found, by_id("n1"), by_id("n2"), by_id("n9"), not_before=now() + 1)
+    assert kinds(answers) == [Instance, Transient, NotFound]
+
+
+@in_virtual_time
+async def test_deadline_of_a_listing():
+    found = directory(FakeInstances(*MACHINES, latency=9.0), Limits(deadline=3.0))
+    answers = await ask(found, by_id("n0"), by_id("gone"))
+    assert kinds(answers) == [Transient] * 2
+    assert now() == pytest.approx(1003.1)
+
+
+@in_virtual_time
+async def test_names_that_are_not_unique():
+    fake = FakeInstances(machine("n0", "fake://1"), machine("n0", "fake://2"), machine("N0", "fake://3"))
+    answers = await ask(directory(fake), by_name("n0"), InstanceRef("n0", "fake://2"), by_name("N0"), by_name("n1"))
+    assert kinds(answers) == [Conflict, Instance, Instance, NotFound]
+    assert str(answers[0]) == ("2 instances are named 'n0' (fake://1, fake://2): give the Node a providerID or rename")
+    assert (answers[1].provider_id, answers[2].provider_id) == ("fake://2", "fake://3")
+
+
+def test_a_provider_id_is_never_looked_up_by_name():
+    snapshot = Snapshot.of([machine("n0", "fake://new")], 0.0, 1)
+    with pytest.raises(NotFound, match="lists no instance fake://old"):
+        snapshot.find(InstanceRef("n0", "fake://old"))
+
+
+@in_virtual_time
+async def test_owns_needs_a_provider_id_whatever_the_provider_says():
+    found = directory(FakeInstances())
+    assert (found.owns("fake://1"), found.owns("other://1"), found.owns("")) == (True, False, False)
+
+
+# --- cancellation ---------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize("moment", [0.05, 0.5])  # while it is gathered, while it is read
+@pytest.mark.parametrize("others", ["n1", "n0"])  # another question, the same one
+async def test_cancelling_one_asker_does_not_cancel_others(moment, others):
+    fake = FakeInstances(*MACHINES, latency=1.0)
+    found = directory(fake)
+    one = asyncio.create_task(found.lookup(by_id("n0"), not_before=now()))
+    other = asyncio.create_task(found.lookup(by_id(others), not_before=now()))
+    await asyncio.sleep(moment)
+    one.cancel()
+    assert await other == MACHINES[int(others[1:])]
+    assert one.cancelled()
+    assert len(fake.calls) == 1
+
+
+@in_virtual_time
+async def test_when_all_askers_are_cancelled_no_error_is_left_over():
+    fake = FakeInstances()
+    fake.single["n0"] = Transient("503")
+    found, complaints = directory(fake), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    one = asyncio.create_task(found.lookup(by_id("n0"), not_before=now()))
+    await asyncio.sleep(0.05)
+    one.cancel()
+    await asyncio.gather(one, return_exceptions=True)
+    await asyncio.sleep(10.0)
+    assert fake.count("get") == 1
+    assert complaints == []
+
+
+@in_virtual_time
+async def test_close_ends_reads_and_whoever_waits_for_them():
+    fake = FakeInstances(*MACHINES, latency=20.0)
+    found = directory(fake)
+    asker = asyncio.create_task(found.lookup(by_id("n0"), not_before=now()))
+    await asyncio.sleep(1.0)
+    await found.close()
+    with pytest.raises((asyncio.CancelledError, CloudError)):
+        await asker
+    assert now() == 1001.0
+    await found.close()

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one door to the cloud, in virtual time: every wait below is exact."""
+
+import asyncio
+import datetime
+import itertools
+
+import pytest
+
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    Invalid,
+    Limits,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.cloud.gateway import BREAKER_OPEN, LAST_SUCCESS, REQUESTS, WAITING, Gateway, TokenBucket
+
+from .fake import FakeCloud
+from .virtual import in_virtual_time, now
+
+DOWN = Transient("503 from the cloud")
+
+
+def gateway(**limits):
+    defaults = {"calls_per_second": 1e6, "burst": 10**6}
+    return Gateway(FakeCloud(limits=Limits(**(defaults | limits))), clock=now)
+
+
+def answer(value, *, after=0.0, calls=None):
+    """A call that takes `after` seconds; `calls` gets the time at which it was made."""
+
+    async def function():
+        if calls is not None:
+            calls.append(now())
+        await asyncio.sleep(after)
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return function
+
+
+async def outcome(awaitable):
+    try:
+        return await awaitable
+    except CloudError as error:
+        return type(error)
+
+
+async def fail(gate, times, error=DOWN, operation="a.x"):
+    for _ in range(times):
+        with pytest.raises(type(error)):
+            await gate.call(operation, answer(error))
+
+
+# --- token bucket ---------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_bucket_gives_the_burst_then_the_rate():
+    bucket = TokenBucket(rate=4.0, burst=3, clock=Clock())
+    assert [bucket.reserve() for _ in range(6)] == [0.0, 0.0, 0.0, 0.25, 0.5, 0.75]
+
+
+def test_bucket_fills_up_to_the_burst_and_pays_debts_first():
+    clock = Clock()
+    bucket = TokenBucket(rate=4.0, burst=3, clock=clock)
+    for _ in range(5):
+        bucket.reserve()  # two on credit
+    clock.now = 0.5
+    assert bucket.reserve() == 0.25  # the credit is paid back, this one is new
+    clock.now = 1000.0
+    assert [bucket.reserve() for _ in range(4)] == [0.0, 0.0, 0.0, 0.25]
+
+
+def test_pause_stops_everybody_and_the_longest_counts():
+    clock = Clock()
+    bucket = TokenBucket(rate=4.0, burst=3, clock=clock)
+    bucket.pause(10.0)
+    bucket.pause(2.0)
+    clock.now = 4.0
+    assert (bucket.reserve(), bucket.paused_for) == (6.0, 6.0)
+    clock.now = 11.0
+    assert (bucket.reserve(), bucket.paused_for) == (0.0, 0.0)
+
+
+@in_virtual_time
+async def test_calls_keep_to_the_rate():
+    gate, calls = gateway(calls_per_second=2.0, burst=2), []
+    await asyncio.gather(*(gate.call("a.x", answer(1, calls=calls)) for _ in range(6)))
+    assert calls == pytest.approx([1000.0, 1000.0, 1000.5, 1001.0, 1001.5, 1002.0])
+
+
+@in_virtual_time
+async def test_concurrency_cap():
+    gate, running, most = gateway(concurrency=3), 0, 0
+
+    async def work():
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1.0)
+        running -= 1
+
+    await asyncio.gather(*(gate.call("a.x", work) for _ in range(10)))
+    assert (most, now()) == (3, 1004.0)
+
+
+@in_virtual_time
+async def test_waiting_for_slots_is_waiting():
+    gate = gateway(concurrency=1)
+    before = WAITING._sum.get()
+    await asyncio.gather(*(gate.call("a.x", answer(1, after=2.0)) for _ in range(3)))
+    assert WAITING._sum.get() - before == pytest.approx(0 + 2 + 4)
+
+
+# --- the pause that a cloud asks for --------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("retry_after", "pause"), [(7.0, 7.0), (None, 5.0)])
+async def test_rate_limited_pauses_calls_of_every_group(retry_after, pause):
+    gate, calls = gateway(), []
+    with pytest.raises(RateLimited, match="slow down"):
+        await gate.call("a.x", answer(RateLimited("slow down", retry_after=retry_after)))
+    await asyncio.gather(gate.call("a.y", answer(1, calls=calls)), gate.call("b.x", answer(1, calls=calls)))
+    assert calls == [1000.0 + pause] * 2
+
+
+async def test_rate_limited_needs_an_event_loop_only():
+    """The default clock is the machine's: a pause is short, and real."""
+    gate = Gateway(FakeCloud())
+    loop = asyncio.get_running_loop()
+    with pytest.raises(RateLimited):
+        await gate.call("a.x", answer_now(RateLimited("slow down", retry_after=0.05)))
+    started = loop.time()
+    assert await gate.call("a.x", answer_now("ok")) == "ok"
+    assert 0.04 <= loop.time() - started < 1.0
+
+
+def answer_now(value):
+    async def function():
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return function
+
+
+@in_virtual_time
+async def test_those_who_wait_for_a_token_or_a_slot_see_a_pause_that_came_later():
+    gate, calls = gateway(concurrency=1, calls_per_second=1.0, burst=2), []
+    first = asyncio.create_task(
+        outcome(gate.call("a.x", answer(RateLimited("no", retry_after=10.0), after=0.5, calls=calls)))
+    )
+    others = [asyncio.create_task(gate.call("a.x", answer(1, calls=calls))) for _ in range(3)]  # 1 slot, 2 tokens
+    assert await first is RateLimited
+    await asyncio.gather(*others)
+    assert calls == [1000.0, 1010.5, 1010.5, 1010.5]
+
+
+# --- how a call ends ------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_deadline():
+    gate = gateway(deadline=3.0)
+    with pytest.raises(Transient, match=r"^a\.x: no answer within 3 s$"):
+        await gate.call("a.x", answer(1, after=3.1))
+    assert now() == 1003.0
+    assert await gate.call("a.x", answer("just in time", after=2.9)) == "just in time"
+
+
+@in_virtual_time
+async def test_the_deadline_does_not_count_our_own_queue():
+    gate = gateway(deadline=3.0, concurrency=1)
+    assert await asyncio.gather(*(gate.call("a.x", answer(n, after=2.0)) for n in range(4))) == [0, 1, 2, 3]
+
+
+@in_virtual_time
+async def test_a_bug_of_the_provider_is_transient_and_named():
+    gate = gateway()
+    with pytest.raises(Transient, match=r"^a\.x: provider 'fake' raised ValueError: bad json$") as caught:
+        await gate.call("a.x", answer(ValueError("bad json")))
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+@in_virtual_time
+async def test_a_cancelled_error_that_nobody_caused_is_a_bug_of_the_provider():
+    gate = gateway()
+    with pytest.raises(Transient, match="provider 'fake' cancelled its own call"):
+        await gate.call("a.x", answer(asyncio.CancelledError()))
+
+
+@in_virtual_time
+async def test_cancellation_reaches_the_provider_and_frees_the_slot():
+    gate, ended = gateway(concurrency=1), []
+
+    async def work():
+        try:
+            await asyncio.sleep(20.0)
+        finally:
+            ended.append(now())
+
+    task = asyncio.create_task(gate.call("a.x", work))
+    await asyncio.sleep(1.0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended == [1001.0]
+    assert await gate.call("a.x", answer("next")) == "next"
+
+
+def counted(result):
+    return REQUESTS.labels("counted.x", result)._value.get()
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("value", "after", "result"),
+    [
+        (1, 0.0, "success"),
+        (NotFound("x"), 0.0, "NotFound"),
+        (RateLimited("x", retry_after=0.1), 0.0, "RateLimited"),
+        (ValueError("x"), 0.0, "bug"),
+        (1, 99.0, "timeout"),
+    ],
+)
+async def test_every_outcome_is_counted(value, after, result):
+    before = counted(result)
+    await outcome(gateway().call("counted.x", answer(value, after=after)))
+    assert counted(result) == before + 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("value", "answered"),
+    [
+        (1, True),
+        (NotFound("x"), True),
+        (Conflict("x"), True),
+        (Invalid("x"), True),
+        (QuotaExceeded("x"), True),
+        (RetryAfter("x", 1.0), True),
+        (RateLimited("x"), True),
+        (Unauthorized("x"), False),
+        (Transient("x"), False),
+        (ValueError("x"), False),
+    ],
+)
+async def test_last_success(value, answered):
+    gate = gateway()
+    assert gate.last_success is None
+    before = datetime.datetime.now(datetime.UTC)
+    await outcome(gate.call("a.x", answer(value)))
+    if answered:
+        assert before <= gate.last_success <= datetime.datetime.now(datetime.UTC)
+        assert LAST_SUCCESS._value.get() == gate.last_success.timestamp()
+        assert gate.last_error == ""
+    else:
+        assert gate.last_success is None
+        assert "x" in gate.last_error
+
+
+# --- breaker --------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_breaker_opens_after_five_failures_and_holds_back_without_calling():
+    gate, calls = gateway(), []
+    await fail(gate, 4)
+    assert BREAKER_OPEN.labels("a")._value.get() == 0
+    await fail(gate, 1)
+    assert BREAKER_OPEN.labels("a")._value.get() == 1
+    with pytest.raises(Transient, match="not asked: the cloud failed 5 times in a row, last with: 503") as caught:
+        await gate.call("a.y", answer(1, calls=calls))
+    assert caught.value.retry_after == 1.0
+    assert calls == []
+    assert await gate.call("b.x", answer("another group")) == "another group"
+
+
+@in_virtual_time
+async def test_breaker_lets_one_probe_through_and_closes():
+    gate, calls = gateway(), []
+    await fail(gate, 5)
+    await asyncio.sleep(1.0)
+    probe = asyncio.create_task(gate.call("a.x", answer("up again", after=2.0, calls=calls)))
+    await asyncio.sleep(1.0)
+    assert await outcome(gate.call("a.x", answer("second", calls=calls))) is Transient
+    assert await probe == "up again"
+    assert calls == [1001.0]
+    assert await gate.call("a.x", answer("closed", calls=calls)) == "closed"
+    assert BREAKER_OPEN.labels("a")._value.get() == 0
+    await fail(gate, 4)  # counted from the beginning again
+    assert await gate.call("a.x", answer("still closed")) == "still closed"
+
+
+@in_virtual_time
+async def test_each_failed_probe_doubles_the_time_up_to_thirty_seconds():
+    gate = gateway()
+    await fail(gate, 5)
+    opened, probes = now(), []
+    while len(probes) < 8:
+        await outcome(gate.call("a.x", answer(DOWN, calls=probes)))
+        await asyncio.sleep(0.5)
+    gaps = [later - earlier for earlier, later in itertools.pairwise([opened, *probes])]
+    assert gaps == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+
+
+@in_virtual_time
+async def test_a_success_after_probes_starts_from_the_first_time_again():
+    gate, calls = gateway(), []
+    await fail(gate, 5)
+    for _ in range(3):
+        await asyncio.sleep(30.0)
+        await fail(gate, 1)
+    await asyncio.sleep(30.0)
+    await gate.call("a.x", answer(1))
+    await fail(gate, 5)
+    await asyncio.sleep(1.0)
+    assert await gate.call("a.x", answer("probe", calls=calls)) == "probe"
+
+
+@in_virtual_time
+async def test_calls_that_fail_together_open_it_for_the_first_time_only():
+    gate, calls = gateway(concurrency=20), []
+    together = [gate.call("a.x", answer(DOWN, after=0.1)) for _ in range(20)]
+    assert await asyncio.gather(*map(outcome, together)) == [Transient] * 20
+    await asyncio.sleep(1.0)
+    assert await gate.call("a.x", answer("probe", calls=calls)) == "probe"
+
+
+@in_virtual_time
+async def test_calls_that_wait_for_their_turn_are_not_made_once_it_is_open():
+    gate, calls = gateway(concurrency=1, deadline=2.0), []
+    waiting = [gate.call("a.x", answer(1, after=60.0, calls=calls)) for _ in range(30)]
+    assert await asyncio.gather(*map(outcome, waiting)) == [Transient] * 30
+    assert calls == [1000.0, 1002.0, 1004.0, 1006.0, 1008.0]
+    assert now() == 1010.0
+
+
+@in_virtual_time
+async def test_a_cancelled_probe_makes_room_for_the_next_one():
+    gate = gateway()
+    await fail(gate, 5)
+    await asyncio.sleep(1.0)
+    probe = asyncio.create_task(gate.call("a.x", answer(1, after=20.0)))
+    await asyncio.sleep(0.1)
+    probe.cancel()
+    await asyncio.gather(probe, return_exceptions=True)
+    assert await gate.call("a.x", answer("next probe")) == "next probe"
+
+
+@in_virtual_time
+async def test_cancelling_an_older_call_lets_no_second_probe_through():
+    gate, calls = gateway(), []
+    old = asyncio.create_task(gate.call("a.x", answer(1, after=20.0)))
+    await asyncio.sleep(0.0)
+    await fail(gate, 5)
+    await asyncio.sleep(1.0)
+    probe = asyncio.create_task(gate.call("a.x", answer(1, after=5.0)))
+    await asyncio.sleep(0.1)
+    old.cancel()
+    await asyncio.gather(old, return_exceptions=True)
+    assert await outcome(gate.call("a.x", answer(1, calls=calls))) is Transient
+    assert calls == []
+    await probe
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [NotFound("x"), Conflict("x"), Invalid("x"), QuotaExceeded("x")])
+async def test_answers_are_no_failures(error):
+    gate = gateway()
+    await fail(gate, 4)
+    await fail(gate, 1, error)
+    await fail(gate, 4)
+    assert await gate.call("a.x", answer("asked")) == "asked"
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [Transient("x"), Unauthorized("x")])
+async def test_what_counts_as_a_failure(error):
+    gate = gateway()
+    await fail(gate, 5, error)
+    assert await outcome(gate.call("a.x", answer("asked"))) is Transient
+
+
+@in_virtual_time
+async def test_a_cloud_without_instances_has_no_directory():
+    assert gateway().instances is None
