@@ -328,7 +328,7 @@ def restore(component, written, flags_before, restart):
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
     if not work:
-        after = "No file was changed."
+        after = "No file was changed now; after an earlier migration, playbooks/rollback.yml puts the old configuration back."
     elif restored:
         after = "The old configuration was put back and serves again."
     else:
@@ -404,7 +404,7 @@ def apply(module, journal):
         restarted_at="", waited=0.0,
         diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1]), after=show(item[2])) for item in work],
     )
-    if module.check_mode or not (work or settled or restart or params["files"] or flags != flags_before):
+    if module.check_mode or not (work or settled or restart or params["state"] == "present"):
         module.exit_json(**result)
     if params["state"] == "present":
         for item, (path, before, after, mode, owner) in zip(result["files"], work):

@@ -10,7 +10,6 @@ import tarfile
 
 import pytest
 from ansible.errors import AnsibleError
-
 from ansible_collections.outoftree.ccm.plugins.action.ccm_image import image_id
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _versions
 
 

@@ -7,7 +7,6 @@ import json
 import pathlib
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import Journal, JournalRefused
 
 PATH = "/etc/default/kubelet"

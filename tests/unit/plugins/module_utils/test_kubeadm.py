@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _kubeadm
 
 HEAD_3 = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\n"

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _kubelet
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import apply_spans
 

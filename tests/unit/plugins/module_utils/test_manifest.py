@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import yaml
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml
 

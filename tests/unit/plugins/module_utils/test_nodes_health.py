@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _health, _nodes
 
-NOW = datetime(2026, 11, 21, 9, 0, 30, tzinfo=timezone.utc)
+NOW = datetime(2026, 11, 21, 9, 0, 30, tzinfo=UTC)
 TAINT = {"key": _nodes.TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 OTHER = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 

@@ -7,7 +7,6 @@ import base64
 from typing import Any
 
 import pytest
-
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._verify import verify
 
@@ -90,6 +89,10 @@ def test_a_run_that_was_killed_after_writing_is_taken_up_again(leftovers: Any, c
     assert plan["hosts"]["w-1"]["kubelet"]["restart"] and plan["hosts"]["w-1"]["kubelet"]["files"] == []
     waiting = plan["hosts"]["cp-1"]["control_plane"][0]
     assert (waiting["files"], waiting["flags"]) == ([], [])
+    del facts["cp-1"]["components"]["kube-controller-manager"]
+    assert "does not run" in problems(facts, cluster)
+    facts["cp-1"]["journal"] = {MANIFESTS + "kube-controller-manager.yaml": {"component": "kube-controller-manager", "state": "written"}}
+    assert make_plan(facts, cluster, ["cp-1"])["hosts"]["cp-1"]["control_plane"][0]["files"] == []
 
 
 def test_a_wide_runtime_is_never_narrowed_for_a_new_node(leftovers: Any, cluster_facts: Any) -> None:

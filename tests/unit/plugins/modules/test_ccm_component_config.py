@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-
 from ansible_collections.outoftree.ccm.plugins.module_utils import _host
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
