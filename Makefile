@@ -57,7 +57,8 @@ image: ## the runtime's image and its archive for nodes without a registry
 .PHONY: lint
 lint: setup ## ruff, mypy, import layers, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
-	@ruff check --config runtime/pyproject.toml tests
+	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
+	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
 	@ansible-lint --offline -q
 
 .PHONY: unit

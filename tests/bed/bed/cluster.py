@@ -136,7 +136,7 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
 
 
 def node_remove(name: str, node_name: str, progress: Progress) -> None:
-    """End a worker's machine, as abruptly as a cloud does. Its Node and its instance in the cloud are left to others."""
+    """End a worker's machine as abruptly as a cloud does. Its Node and its instance are left to others."""
     prerequisites.need_root("removing a node")
     bed = Bed.load(name)
     node = next((node for node in bed.plan.workers if node.name == node_name), None)

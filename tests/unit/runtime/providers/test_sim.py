@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ccm.cloud import (
     Address,
     AddressType,
