@@ -136,10 +136,10 @@ class Options:
 
 def parse_cap(text: str) -> tuple[float, int]:
     """`--node-deletion-cap`: "10%" is a share of all Nodes (but 2 at least), "5" is a number."""
-    if match := re.fullmatch(r"(\d+(?:\.\d+)?)%", text):
+    if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
             return float(match[1]) / 100, Safety.cap_min
-    elif text.isdigit():
+    elif re.fullmatch(r"[0-9]+", text):
         return 0.0, int(text)
     raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")
 

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. C1, C2, C5-C8 of the behaviour reference; W31: what makes no sense is refused at start."""
+
+import dataclasses
+import re
+from typing import ClassVar
+
+import pytest
+
+from ccm import __version__
+from ccm.app import options
+from ccm.app.options import CONTROLLERS, IGNORED, Options, OptionsError, parse, parse_cap, select_controllers
+from ccm.cloud import registry
+from ccm.controllers.node_lifecycle_rules import Safety
+
+SIM = "--cloud-provider=sim"
+DEFAULTS = Options(
+    cloud_provider="sim",
+    cloud_config="",
+    cluster_name="kubernetes",
+    cluster_cidr="",
+    configure_cloud_routes=True,
+    allow_untagged_cloud=False,
+    controllers=tuple(CONTROLLERS),
+    kubeconfig="",
+    master="",
+    kube_api_qps=400.0,
+    kube_api_burst=800,
+    kube_api_wait=30.0,
+    bind_address="0.0.0.0",
+    secure_port=10258,
+    cert_dir="",
+    tls_cert_file="",
+    tls_private_key_file="",
+    authorization_always_allow_paths=("/healthz", "/livez", "/readyz"),
+    leader_elect=True,
+    leader_elect_lease_duration=15.0,
+    leader_elect_renew_deadline=10.0,
+    leader_elect_retry_period=2.0,
+    leader_elect_resource_name="cloud-controller-manager",
+    leader_elect_resource_namespace="kube-system",
+    concurrent_node_syncs=30,
+    concurrent_service_syncs=10,
+    node_monitor_period=5.0,
+    node_status_update_frequency=300.0,
+    route_reconciliation_period=60.0,
+    node_deletion_min_age=300.0,
+    node_deletion_confirmations=2,
+    node_deletion_cap="10%",
+    node_deletion_window=600.0,
+    logging_format="text",
+    v=0,
+)
+
+
+def problems(*arguments):
+    with pytest.raises(OptionsError) as caught:
+        parse(arguments)
+    return caught.value.problems
+
+
+def test_c1_defaults():
+    assert parse([SIM]) == DEFAULTS
+
+
+#: Field -> (how it is spelt, what it becomes); those that need one another stand together.
+FLAGS = {
+    "cloud_config": ("/etc/ccm/cloud.conf", "/etc/ccm/cloud.conf"),
+    "cluster_name": ("prod", "prod"),
+    "cluster_cidr": ("10.1.0.0/16,fd00::/48", "10.1.0.0/16,fd00::/48"),
+    "configure_cloud_routes": ("false", False),
+    "allow_untagged_cloud": ("true", True),
+    "controllers": ("service,-route", ("service-lb-controller",)),
+    "kubeconfig": ("/etc/kubernetes/ccm.conf", "/etc/kubernetes/ccm.conf"),
+    "master": ("https://10.0.0.1:6443", "https://10.0.0.1:6443"),
+    "kube_api_qps": ("12.5", 12.5),
+    "kube_api_burst": ("25", 25),
+    "kube_api_wait": ("1m", 60.0),
+    "bind_address": ("127.0.0.1", "127.0.0.1"),
+    "secure_port": ("0", 0),
+    "cert_dir": ("/certs", "/certs"),
+    "authorization_always_allow_paths": ("/healthz, /metrics", ("/healthz", "/metrics")),
+    "leader_elect": ("false", False),
+    "leader_elect_lease_duration": ("1m", 60.0),
+    "leader_elect_renew_deadline": ("12s", 12.0),
+    "leader_elect_retry_period": ("1s500ms", 1.5),
+    "leader_elect_resource_name": ("my-ccm", "my-ccm"),
+    "leader_elect_resource_namespace": ("cloud", "cloud"),
+    "concurrent_node_syncs": ("7", 7),
+    "concurrent_service_syncs": ("8", 8),
+    "node_monitor_period": ("9s", 9.0),
+    "node_status_update_frequency": ("11m", 660.0),
+    "route_reconciliation_period": ("12s", 12.0),
+    "node_deletion_min_age": ("0", 0.0),
+    "node_deletion_confirmations": ("4", 4),
+    "node_deletion_cap": ("3", "3"),
+    "node_deletion_window": ("1h", 3600.0),
+    "logging_format": ("json", "json"),
+    "v": ("6", 6),
+}
+
+
+def spelt(field):
+    return "--" + field.replace("_", "-")
+
+
+@pytest.mark.parametrize("field", FLAGS)
+@pytest.mark.parametrize("joined", [True, False], ids=["with =", "as two words"])
+def test_c2_every_flag_sets_its_field_and_no_other(field, joined):
+    text, value = FLAGS[field]
+    arguments = [f"{spelt(field)}={text}"] if joined else [spelt(field), text]
+    assert parse([SIM, *arguments]) == dataclasses.replace(DEFAULTS, **{field: value})
+
+
+def test_c2_nothing_is_left_out():
+    tls = {"tls_cert_file": "/a.crt", "tls_private_key_file": "/a.key"}
+    assert parse([SIM, *(f"{spelt(k)}={v}" for k, v in tls.items())]) == dataclasses.replace(DEFAULTS, **tls)
+    assert {*FLAGS, *tls, "cloud_provider"} == {field.name for field in dataclasses.fields(Options)}
+
+
+def test_c2_empty_list_of_open_paths():
+    assert parse([SIM, "--authorization-always-allow-paths="]).authorization_always_allow_paths == ()
+
+
+@pytest.mark.parametrize("spelling", [["-v", "4"], ["-v=4"], ["-v4"], ["--v=4"], ["--v", "4"]])
+def test_verbosity_as_manifests_spell_it(spelling):
+    assert parse([SIM, *spelling]).v == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("=true", True), ("=True", True), ("=t", True), ("=1", True), ("", True), ("=false", False), ("=F", False)],
+)
+def test_booleans(text, value):
+    assert parse([SIM, f"--allow-untagged-cloud{text}"]).allow_untagged_cloud is value
+
+
+def test_a_boolean_takes_no_word_that_is_none():
+    assert problems(SIM, "--leader-elect=maybe") == ["--leader-elect: 'maybe' is neither true nor false"]
+
+
+#: Arguments of manifests that are in use: kubeadm-based and RKE2 clusters, vendors' DaemonSets.
+MANIFESTS = [
+    ["--v=2", "--use-service-account-credentials=true", "--configure-cloud-routes=false"],
+    ["--allocate-node-cidrs=true", "--feature-gates=CloudDualStackNodeIPs=true", "--profiling=false"],
+    [
+        "--webhook-secure-port=0",
+        "--authorization-kubeconfig=/a",
+        "--authentication-kubeconfig=/a",
+        "--secure-port=10258",
+    ],
+    ["--node-sync-period", "1m", "--leader-elect-resource-lock", "leases", "--profiling", "--contention-profiling"],
+]
+
+
+@pytest.mark.parametrize("arguments", MANIFESTS)
+def test_existing_manifests_start(arguments):
+    found = parse([SIM, *arguments])
+    changed = {"v": 2, "configure_cloud_routes": False} if "--v=2" in arguments else {}
+    assert found == dataclasses.replace(DEFAULTS, **changed)
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_ignored_flags_change_nothing(name):
+    assert parse([SIM, f"--{name}=x"]) == parse([SIM, f"--{name}", "x"]) == DEFAULTS
+
+
+def test_all_problems_at_once():
+    found = problems(
+        "--concurrent-node-syncs=0",
+        "--concurrent-service-syncs=many",
+        "--secure-port=70000",
+        "--kube-api-qps=fast",
+        "--node-monitor-period=5",
+        "--node-deletion-cap=most",
+        "--leader-elect-retry-period=20s",
+        "--tls-cert-file=/a.crt",
+        "--logging-format=xml",
+        "--cluster-cidr=pods",
+        "--controllers=*,nodes",
+        "-v=x",
+        "--nope=1",
+        "extra",
+    )
+    assert len(found) == 15
+    for expected in (
+        "--concurrent-service-syncs: 'many' is not a whole number",
+        "--kube-api-qps: 'fast' is not a number",
+        "--node-monitor-period: '5' is not a duration such as 10s, 5m or 1h30m",
+        "-v: 'x' is not a whole number",
+        "unknown argument '--nope=1'",
+        "unknown argument 'extra'",
+        "--concurrent-node-syncs must be 1 or more, not 0",
+        "--secure-port must be between 0 and 65535, not 70000",
+        "--node-deletion-cap: 'most' is neither a share such as 10% nor a number of Nodes",
+        "leader election needs lease-duration > renew-deadline > 1.2 x retry-period > 0, not 15s, 10s, 20s",
+        "--tls-cert-file and --tls-private-key-file go together",
+        "--logging-format must be text or json, not 'xml'",
+        "--cluster-cidr: 'pods' does not appear to be an IPv4 or IPv6 network",
+    ):
+        assert expected in found
+    assert any(problem.startswith("--cloud-provider is required: installed providers are sim") for problem in found)
+    assert any(problem.startswith("--controllers: unknown controller 'nodes': known are") for problem in found)
+
+
+@pytest.mark.parametrize(
+    ("argument", "problem"),
+    [
+        pytest.param("--concurrent-node-syncs=0", "must be 1 or more, not 0", id="C6-W31"),
+        pytest.param("--concurrent-node-syncs=-1", "must be 1 or more, not -1", id="C6-negative"),
+        pytest.param("--concurrent-service-syncs=0", "must be 1 or more, not 0", id="W31"),
+        ("--node-deletion-confirmations=0", "must be 1 or more, not 0"),
+        ("--node-monitor-period=0", "must be more than 0, not 0s"),
+        ("--node-status-update-frequency=0s", "must be more than 0, not 0s"),
+        ("--route-reconciliation-period=-1s", "must be more than 0, not -1s"),
+        ("--node-deletion-min-age=-5m", "must be 0 or more, not -300s"),
+        ("--node-deletion-window=-1s", "must be 0 or more, not -1s"),
+        ("--kube-api-wait=-1s", "must be 0 or more, not -1s"),
+        ("--secure-port=-1", "must be between 0 and 65535, not -1"),
+        ("--secure-port=65536", "must be between 0 and 65535, not 65536"),
+        ("--tls-private-key-file=/a.key", "--tls-cert-file and --tls-private-key-file go together"),
+        ("--kube-api-qps=nan", "'nan' is not a number"),
+        ("--kube-api-burst=1.5", "'1.5' is not a whole number"),
+        ("--node-deletion-cap=101%", "'101%' is neither a share such as 10% nor a number of Nodes"),
+        ("--leader-elect-renew-deadline=15s", "leader election needs lease-duration > renew-deadline"),
+        ("--leader-elect-renew-deadline=2.4s", "not 15s, 2.4s, 2s"),
+        ("--leader-elect-retry-period=0", "> 0, not 15s, 10s, 0s"),
+        ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "at most one IPv4 and one IPv6 CIDR"),
+    ],
+)
+def test_one_problem(argument, problem):
+    [found] = problems(SIM, argument)
+    assert problem in found
+    if "go together" not in found and "leader election" not in found:
+        assert found.startswith(argument.partition("=")[0])
+
+
+def test_limits_that_are_just_allowed():
+    assert parse([SIM, "--secure-port=65535"]).secure_port == 65535
+    assert parse([SIM, "--leader-elect-renew-deadline=2.41s"]).leader_elect_renew_deadline == 2.41
+    # Without election its times do not matter, without routes the CIDR does not.
+    assert parse([SIM, "--leader-elect=false", "--leader-elect-retry-period=0"]).leader_elect is False
+    assert parse([SIM, "--configure-cloud-routes=false", "--cluster-cidr=x"]).cluster_cidr == "x"
+
+
+def test_a_flag_without_its_value():
+    assert problems(SIM, "--secure-port=x", "--cloud-config") == [
+        "--secure-port: 'x' is not a whole number",
+        "argument --cloud-config: expected one argument",
+    ]
+
+
+def test_no_abbreviations():
+    assert problems(SIM, "--cluster=x") == ["unknown argument '--cluster=x'"]
+
+
+def test_cloud_provider_external_is_the_kubelets():
+    [found] = problems("--cloud-provider=external")
+    assert found == "--cloud-provider=external is for the kubelet; here name a provider: sim"
+
+
+class Point:
+    name: ClassVar[str] = "vendor"
+    value: ClassVar[str] = "vendor_sdk:Cloud"
+
+    def load(self):
+        raise ImportError("no vendor_sdk")
+
+
+def test_required_lists_what_is_installed_also_what_does_not_import(monkeypatch):
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [Point()])
+    assert problems() == ["--cloud-provider is required: installed providers are vendor"]
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [])
+    assert problems() == ["--cloud-provider is required: installed providers are none"]
+
+
+NODE, LIFECYCLE, SERVICE, ROUTE = CONTROLLERS
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("*", (NODE, LIFECYCLE, SERVICE, ROUTE), id="all"),
+        pytest.param(NODE, (NODE,), id="only-named"),
+        pytest.param(f"{ROUTE},{NODE}", (NODE, ROUTE), id="order-is-ours"),
+        pytest.param(f"*,-{ROUTE}", (NODE, LIFECYCLE, SERVICE), id="all-but"),
+        pytest.param(f"-{ROUTE},*", (NODE, LIFECYCLE, SERVICE), id="all-but-in-any-order"),
+        pytest.param(f"-{NODE}", (), id="only-off"),
+        pytest.param("service,route", (SERVICE, ROUTE), id="C5-aliases"),
+        pytest.param("*,-cloud-node-lifecycle", (NODE, SERVICE, ROUTE), id="C5-alias-off"),
+        pytest.param(f"cloud-node,-{NODE}", (NODE,), id="first-mention-wins-on"),
+        pytest.param(f"-cloud-node,{NODE}", (), id="first-mention-wins-off"),
+        pytest.param("*,route,-route", (NODE, LIFECYCLE, SERVICE, ROUTE), id="first-mention-wins-with-all"),
+        pytest.param(" cloud-node , service ", (NODE, SERVICE), id="blanks"),
+    ],
+)
+def test_controllers(text, expected):
+    assert select_controllers(text) == expected
+    assert parse([SIM, f"--controllers={text}"]).controllers == expected
+
+
+@pytest.mark.parametrize("text", ["", "*,", "-*", "nodes", "Service", "--route"])
+def test_unknown_controllers(text):
+    with pytest.raises(ValueError, match=r"unknown controller '.*': known are"):
+        select_controllers(text)
+
+
+def test_every_unknown_controller_is_named():
+    with pytest.raises(
+        ValueError, match=r"unknown controller 'a', '-b': known are cloud-node-controller \(cloud-node\),"
+    ):
+        select_controllers("a,service,-b")
+
+
+def test_c7_c8_names():
+    for name, alias in CONTROLLERS.items():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*-controller", name)
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)*", alias)
+    names = {"cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller"}
+    assert CONTROLLERS.keys() == names | {"node-route-controller"}
+    assert set(CONTROLLERS.values()) == {"cloud-node", "cloud-node-lifecycle", "service", "route"}
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "minimum"),
+    [
+        ("10%", 0.10, 2),
+        ("0%", 0.0, 2),
+        ("100%", 1.0, 2),
+        ("2.5%", 0.025, 2),
+        ("0", 0.0, 0),
+        ("1", 0.0, 1),
+        ("50", 0.0, 50),
+    ],
+)
+def test_cap(text, share, minimum):
+    assert parse_cap(text) == (share, minimum)
+    assert parse([SIM, f"--node-deletion-cap={text}"]).safety() == Safety(cap_share=share, cap_min=minimum)
+
+
+@pytest.mark.parametrize("text", ["", "%", "-1", "-10%", "1.5", "10 %", "101%", "ten", "10%%", "²"])
+def test_bad_cap(text):
+    with pytest.raises(ValueError, match=re.escape(repr(text)) + " is neither a share such as 10% nor a number"):
+        parse_cap(text)
+
+
+def test_safety_is_what_the_flags_say():
+    arguments = ["--node-deletion-min-age=1m", "--node-deletion-confirmations=3", "--node-monitor-period=7s"]
+    found = parse([SIM, *arguments, "--node-deletion-cap=25%", "--node-deletion-window=2m"]).safety()
+    assert found == Safety(min_age=60, confirmations=3, interval=7, cap_share=0.25, cap_min=2, window=120)
+
+
+def test_cluster_networks():
+    found = parse([SIM, "--cluster-cidr=10.1.0.0/16,fd00::/48"]).cluster_networks()
+    assert [str(network) for network in found] == ["10.1.0.0/16", "fd00::/48"]
+
+
+def test_help_and_version(capsys):
+    with pytest.raises(SystemExit) as caught:
+        parse(["--help"])
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for name in (*(spelt(field) for field in FLAGS), *(f"--{name}" for name in IGNORED)):
+        assert name in text
+    with pytest.raises(SystemExit):
+        parse(["--version"])
+    assert capsys.readouterr().out == f"outoftree-ccm {__version__}\n"
+
+
+def test_the_parser_is_made_anew_each_time():
+    problems(SIM, "--secure-port=x")
+    assert parse([SIM]) == DEFAULTS
+    assert options.parser().problems == []

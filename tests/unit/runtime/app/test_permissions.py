@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+import msgspec
+import pytest
+
+from ccm.app.options import CONTROLLERS
+from ccm.app.permissions import Right, missing, needed
+from ccm.engine.errors import UnavailableError
+
+COMMON = {
+    Right("nodes", "list"),
+    Right("nodes", "watch"),
+    Right("services", "list"),
+    Right("services", "watch"),
+    Right("events", "create"),
+    Right("events", "patch"),
+}
+
+
+@pytest.mark.parametrize(
+    ("controllers", "more"),
+    [
+        ([], set()),
+        (["cloud-node-controller"], {Right("nodes", "get"), Right("nodes", "patch"), Right("nodes/status", "patch")}),
+        (["cloud-node-lifecycle-controller"], {Right("nodes", "patch"), Right("nodes", "delete")}),
+        (["service-lb-controller"], {Right("services/status", "patch")}),
+        (["node-route-controller"], {Right("nodes/status", "patch")}),
+    ],
+)
+def test_each_controller_asks_for_no_more_than_it_needs(controllers, more):
+    assert set(needed(controllers, None)) == COMMON | more
+
+
+def test_all_controllers_together_name_each_right_once():
+    rights = needed(CONTROLLERS, ("kube-system", "ccm"))
+    assert len(rights) == len(set(rights))
+    assert rights == sorted(rights)
+    assert {right.resource for right in rights} == {
+        "nodes",
+        "nodes/status",
+        "services",
+        "services/status",
+        "events",
+        "leases",
+    }
+
+
+def test_the_lease_is_asked_for_by_name_but_created_without():
+    group = "coordination.k8s.io"
+    leases = {right for right in needed([], ("cloud", "my-ccm")) if right.resource == "leases"}
+    assert Right("leases", "get", group, "cloud", "my-ccm") in leases
+    assert Right("leases", "patch", group, "cloud", "my-ccm") in leases
+    assert {right for right in leases if not right.name} == {Right("leases", "create", group, "cloud")}
+    assert all(right.namespace == "cloud" for right in leases)
+
+
+def test_rights_read_like_kubectl():
+    assert str(Right("nodes/status", "patch")) == "patch nodes/status"
+    assert str(Right("leases", "get", "coordination.k8s.io", "kube-system", "x")) == (
+        "get leases.coordination.k8s.io in namespace kube-system"
+    )
+
+
+class FakeClient:
+    def __init__(self, refused=(), error=None):
+        self.refused, self.error, self.asked = set(refused), error, []
+
+    async def ask(self, path, body, type):
+        assert path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        if self.error:
+            raise self.error
+        attributes = body["spec"]["resourceAttributes"]
+        self.asked.append(attributes)
+        allowed = (attributes["verb"], attributes["resource"], attributes.get("subresource", "")) not in self.refused
+        return msgspec.convert({"status": {"allowed": allowed}}, type)
+
+
+async def test_missing_names_all_that_are_refused():
+    rights = needed(CONTROLLERS, ("kube-system", "ccm"))
+    client = FakeClient({("delete", "nodes", ""), ("patch", "services", "status")})
+    assert await missing(client, rights) == [Right("nodes", "delete"), Right("services/status", "patch")]
+    assert len(client.asked) == len(rights)
+    assert {"resource": "nodes", "subresource": "status", "verb": "patch"} in client.asked
+    assert {
+        "resource": "leases",
+        "verb": "get",
+        "group": "coordination.k8s.io",
+        "namespace": "kube-system",
+        "name": "ccm",
+    } in client.asked
+    assert await missing(FakeClient(), rights) == []
+
+
+async def test_a_server_that_does_not_tell_is_not_taken_for_a_no():
+    with pytest.raises(UnavailableError):
+        await missing(FakeClient(error=UnavailableError(0, "", "down")), [Right("nodes", "list")])
