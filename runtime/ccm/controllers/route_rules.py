@@ -42,7 +42,7 @@ def is_responsible(destination: str, cluster: Sequence[Network]) -> bool:
         network = ipaddress.ip_network(destination)
     except ValueError:
         return False
-    return any(network[0] in cidr or network[-1] in cidr for cidr in cluster if cidr.version == network.version)
+    return any(network[0] in cidr or network[-1] in cidr for cidr in cluster)
 
 
 @dataclass

@@ -293,6 +293,16 @@ async def test_breaker_opens_after_five_failures_and_holds_back_without_calling(
 
 
 @in_virtual_time
+async def test_a_refusal_comes_at_once_and_costs_no_token():
+    gate = gateway(calls_per_second=0.1, burst=6)
+    await fail(gate, 5)
+    for _ in range(20):
+        await fail(gate, 1)  # not asked
+    assert await gate.call("b.x", answer("with the sixth token")) == "with the sixth token"
+    assert now() == 1000.0
+
+
+@in_virtual_time
 async def test_breaker_lets_one_probe_through_and_closes():
     gate, calls = gateway(), []
     await fail(gate, 5)

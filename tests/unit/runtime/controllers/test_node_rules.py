@@ -149,12 +149,13 @@ READY = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
                     "my.custom.label/foo": "theirs",
                     "app.k8snio/bar": "y",
                     "k8snio/bar": "z",
+                    "mykubernetes.io/bar": "w",
                 }
             ),
             [INTERNAL, EXTERNAL],
             {
                 "spec": {"taints": None, "providerID": "fake://12345"},
-                "metadata": {"labels": {"app.k8snio/bar": "y", "k8snio/bar": "z"}},
+                "metadata": {"labels": {"app.k8snio/bar": "y", "k8snio/bar": "z", "mykubernetes.io/bar": "w"}},
             },
             id="N19-reserved-and-present-labels",
         ),
