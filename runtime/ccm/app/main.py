@@ -20,7 +20,7 @@ import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
-from ccm.cloud import Cloud, ConfigError, ProviderConfig, Transient, Unauthorized, registry
+from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
 from ccm.cloud.gateway import Gateway
 from ccm.controllers.context import RUNNING, Context, Controller
 from ccm.controllers.node import NodeController, NodeOptions
@@ -106,6 +106,8 @@ class _Process:
             await wait_for_api_server(client, options.kube_api_wait)
             await check_permissions(client, options, enabled)
             gateway = Gateway(cloud)
+            if gateway.instances is not None:
+                cleanup.push_async_callback(gateway.instances.close)
             nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
             services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
             elector = LeaderElector(
@@ -120,7 +122,7 @@ class _Process:
             )
             if options.secure_port:
                 await self.serve(cleanup, client, nodes, elector)
-            await self.start_cloud(cloud)
+            await self.start_cloud(gateway)
             # Caches are kept warm on standbys too: a new leader starts from them at once.
             lost: LeadershipLost | None = None
             async with asyncio.TaskGroup() as background:
@@ -175,13 +177,12 @@ class _Process:
             ) from None
         cleanup.push_async_callback(runner.cleanup)
 
-    async def start_cloud(self, cloud: Cloud) -> None:
+    async def start_cloud(self, gateway: Gateway) -> None:
         """Prove the credentials; a cloud that does not answer is waited for, one that refuses ends the process."""
         delay = 1.0
         while True:
             try:
-                async with asyncio.timeout(cloud.limits.deadline):
-                    await cloud.start()
+                await gateway.call("cloud.start", gateway.cloud.start)
                 break
             except Unauthorized as error:
                 raise StartError(
@@ -189,10 +190,11 @@ class _Process:
                 ) from None
             except ConfigError as error:
                 raise StartError(config_problems(self.options, error)) from None
-            except (Transient, TimeoutError) as error:
-                self.cloud_ready = str(error) or f"no answer within {cloud.limits.deadline:g} s"
-                log.warning("the cloud does not answer, trying again in %.0f s: %s", delay, self.cloud_ready)
-                await asyncio.sleep(delay)
+            except CloudError as error:
+                self.cloud_ready = str(error)
+                wait = max(delay, error.retry_after or 0.0)
+                log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
+                await asyncio.sleep(wait)
                 delay = min(30.0, delay * 2)
         self.cloud_ready = ""
         log.info("the cloud accepts the credentials")

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The role that the collection grants and the rights that the runtime asks for at start are the same: no more, no less."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+import yaml
+
+from ccm.app.options import CONTROLLERS
+from ccm.app.permissions import needed
+
+ROOT = Path(__file__).parents[2]
+NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
+#: Used when somebody reads /metrics, not at start.
+REVIEWS = {("authentication.k8s.io", "tokenreviews", "create"), ("authorization.k8s.io", "subjectaccessreviews", "create")}
+
+
+def documents(command: list[str]) -> list[dict[str, Any]]:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ROOT / "roles" / "ccm_runtime" / "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters["to_json"] = json.dumps
+    text = environment.get_template("rbac.yaml.j2").render(
+        __ccm_runtime_name=NAME, __ccm_runtime_namespace=NAMESPACE, __ccm_runtime_labels={}, ccm_runtime_command=command
+    )
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def granted(command: list[str], kind: str) -> set[tuple[str, str, str]]:
+    (role,) = [document for document in documents(command) if document["kind"] == kind]
+    return {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_cluster_role_is_what_the_controllers_need():
+    wanted = {(r.group, r.resource, r.verb) for r in needed(CONTROLLERS, (NAMESPACE, NAME)) if not r.namespace}
+    assert granted([], "ClusterRole") == wanted | REVIEWS
+
+
+def test_the_role_is_what_the_election_needs():
+    wanted = {(r.group, r.resource, r.verb) for r in needed((), (NAMESPACE, NAME)) if r.namespace}
+    assert granted([], "Role") == wanted
+
+
+def test_only_our_own_leases_may_be_written():
+    (role,) = [document for document in documents([]) if document["kind"] == "Role"]
+    for rule in role["rules"]:
+        assert rule["verbs"] == ["create"] or NAME in rule["resourceNames"]
+
+
+@pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
+def test_another_controller_gets_what_the_go_framework_needs_on_top(kind: str):
+    assert granted([], kind) < granted(["/other-ccm"], kind)
