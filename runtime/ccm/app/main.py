@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import time
@@ -173,7 +172,7 @@ class _Process:
         except OSError as error:
             raise StartError(
                 f"--secure-port {options.secure_port} on {options.bind_address} cannot be served: "
-                f"{os.strerror(error.errno) if error.errno else error}. Free the port or choose another one"
+                f"{error.strerror or error}. Free the port or choose another one"
             ) from None
         cleanup.push_async_callback(runner.cleanup)
 

@@ -101,7 +101,7 @@ class Instances(Protocol):
         ...
 
     def owns(self, provider_id: str) -> bool:
-        """Whether this provider writes, or once wrote, providerIDs of this form; else the Node is not ours. No I/O."""
+        """Whether `list_page` and `get` give providerIDs of this form; else the Node is left alone. No I/O."""
         ...
 
 

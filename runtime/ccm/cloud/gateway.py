@@ -156,7 +156,8 @@ class Gateway:
             result = await self._timed(operation, function)
         except RateLimited as error:
             self._bucket.pause(error.retry_after or DEFAULT_PAUSE)
-            self._answered(breaker)
+            self.last_error = str(error)
+            breaker.succeeded()  # it is up, but this was no answer
             raise
         except (Transient, Unauthorized) as error:
             self.last_error = str(error)

@@ -186,7 +186,8 @@ class NodeController:
                 current = self._context.nodes.get(node.metadata.name)
                 if current is None or rules.is_uninitialized(current):
                     continue
-                patch = rules.status_patch(current, snapshot.find(rules.instance_ref(current)))
+                instance = snapshot.find(rules.instance_ref(current))
+                patch = rules.status_patch(current, instance) if instance.addresses else None
                 if patch is not None:
                     await self._context.client.patch(f"/api/v1/nodes/{current.metadata.name}/status", patch)
             except rules.NodeRuleError as error:

@@ -145,7 +145,7 @@ class NodeLifecycleController:
         decision = decide(
             missing,
             age=age_seconds(node),
-            candidates=len(self._missing),
+            candidates=sum(1 for other in self._missing.values() if other.provider_id),
             recently=recently,
             nodes=sum(1 for other in self._context.nodes.items() if self._is_ours(other)),
             safety=self._options.safety,

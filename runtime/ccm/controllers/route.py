@@ -95,6 +95,7 @@ class RouteController:
         deleted = await asyncio.gather(*(self._delete(route, slots) for route in plan.delete))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
         failed = {node.metadata.name for (node, _), ok in zip(plan.create, created, strict=True) if not ok}
+        failed |= {node.metadata.name for node, _ in plan.problems}
         await asyncio.gather(*(self._set_condition(node, name not in failed) for name, node in plan.nodes.items()))
         return all(deleted) and all(created)
 

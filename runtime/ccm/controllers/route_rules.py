@@ -71,6 +71,7 @@ def plan(
         if not owns(node.spec.provider_id):
             continue
         for text in node.spec.pod_cidrs:
+            result.nodes[node.metadata.name] = node
             try:
                 network = ipaddress.ip_network(text)
             except ValueError as error:
@@ -82,7 +83,6 @@ def plan(
                 result.problems.append((node, message))
                 continue
             wanted[network] = (node, text)
-            result.nodes[node.metadata.name] = node
     present: set[Network] = set()
     for route in routes:
         try:

@@ -129,6 +129,25 @@ async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simu
     assert [name for name in names if await get_node(kube, name) is None] == []
 
 
+async def test_nodes_that_cannot_be_judged_do_not_keep_others_from_going(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    """Nodes that never had a providerID are held for ever; they are not part of a mass event."""
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "judged-")
+    for number in range(3):
+        await kube.create(NODES, node_body(f"by-hand-{number}", tainted=False))
+    await eventually(lambda: event_messages(kube, "DeletionHeld", "by-hand-2"))
+    delete_instance(cloud, names[0])
+
+    async def is_gone() -> bool:
+        return await get_node(kube, names[0]) is None
+
+    await eventually(is_gone)
+    assert all([await get_node(kube, f"by-hand-{number}") for number in range(3)])
+
+
 async def test_a_shut_down_instance_taints_its_node_until_it_is_ready(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):

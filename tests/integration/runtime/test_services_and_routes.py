@@ -195,6 +195,33 @@ async def test_a_failing_route_is_tried_again_and_said(kube: KubeClient, cloud: 
     assert said
 
 
+async def test_a_node_without_a_route_of_its_own_is_marked_and_told(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    """Two Nodes with the same pod CIDR: one keeps the route, the other one's network is unavailable."""
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    cloud.add_instances(2, prefix="twin-")
+    for name in ("twin-0", "twin-1"):
+        await kube.create(NODES, node_body(name, number=7))
+    messages = await eventually(lambda: event_messages(kube, "FailedToCreateRoute", "twin-1"))
+    assert "10.244.7.0/24" in messages[0] and "twin-0" in messages[0]
+
+    async def conditions() -> dict[str, str]:
+        nodes = [await get_node(kube, name) for name in ("twin-0", "twin-1")]
+        return {
+            node.metadata.name: condition.status
+            for node in nodes
+            if node is not None
+            for condition in node.status.conditions
+            if condition.type == "NetworkUnavailable"
+        }
+
+    async def told() -> bool:
+        return await conditions() == {"twin-0": "False", "twin-1": "True"}
+
+    await eventually(told)
+
+
 async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     from ccm.simcloud.model import RouteBody
 

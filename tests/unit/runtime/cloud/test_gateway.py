@@ -255,7 +255,7 @@ async def test_every_outcome_is_counted(value, after, result):
         (Invalid("x"), True),
         (QuotaExceeded("x"), True),
         (RetryAfter("x", 1.0), True),
-        (RateLimited("x"), True),
+        (RateLimited("x"), False),
         (Unauthorized("x"), False),
         (Transient("x"), False),
         (ValueError("x"), False),
