@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The role that the collection grants and the rights that the runtime asks for at start are the same: no more, no less."""
+"""The collection grants the rights that the runtime asks for at start: no more, no less."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ccm.app.permissions import needed
 ROOT = Path(__file__).parents[2]
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
 #: Used when somebody reads /metrics, not at start.
-REVIEWS = {("authentication.k8s.io", "tokenreviews", "create"), ("authorization.k8s.io", "subjectaccessreviews", "create")}
+REVIEWS = {
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+}
 
 
 def documents(command: list[str]) -> list[dict[str, Any]]:
