@@ -76,8 +76,8 @@ class LeaderElector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # A third: when an attempt hangs on a dead connection, two more still fit on new ones.
-        self._attempt = renew_deadline / 3
+        # A quarter: when two attempts hang on dead connections, another one still fits on a new one.
+        self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
         self._changed_at = -math.inf
@@ -215,10 +215,15 @@ class LeaderElector:
             last = "no answer"
             try:
                 async with timeout(self._clock, deadline - self._clock.monotonic()):
-                    while (failure := await self._try_to_renew()) is not None:
+                    while True:
+                        sent = self._clock.monotonic()
+                        if (failure := await self._try_to_renew()) is None:
+                            break
                         last = failure
                         logger.warning("the Lease %s is not renewed: %s", self._where, failure)
-                        await self._clock.sleep(self._retry_period / 4 * random.uniform(1.0, 1.5))
+                        # An attempt that hung has waited long enough; one that was refused at once has not.
+                        pause = self._retry_period / 4 * random.uniform(1.0, 1.5)
+                        await self._clock.sleep(max(0.0, sent + pause - self._clock.monotonic()))
             except TimeoutError:
                 raise LeadershipLost(
                     f"the Lease {self._where} could not be renewed for {self._renew_deadline:g} s: {last}"
