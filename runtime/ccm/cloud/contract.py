@@ -210,11 +210,14 @@ class LoadBalancers(Protocol):
         ...
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        """Raises NotFound when there is none of ours for this Service."""
+        """Raises NotFound when there is none of ours for this Service, Conflict when it failed in the cloud."""
         ...
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Create or converge. Raises Conflict when the name or address belongs to another cluster or owner."""
+        """Create, converge, or replace one that failed in the cloud.
+
+        Raises Conflict when the name or address belongs to another cluster or owner.
+        """
         ...
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:

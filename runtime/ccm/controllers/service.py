@@ -18,7 +18,16 @@ from typing import Any, ClassVar, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from ccm.cloud import Backend, CloudError, ImplementedElsewhere, LoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud import (
+    Backend,
+    CloudError,
+    Conflict,
+    ImplementedElsewhere,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    RetryAfter,
+)
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Requeue, WorkQueue
@@ -196,7 +205,11 @@ class ServiceController:
         if known.written and known.spec == spec and known.backends == wanted and not known.polls:
             return
         if known.polls and known.spec == spec and known.backends == wanted:
-            balancer = await self._call("get", lambda: self._cloud.get(spec))
+            try:
+                balancer = await self._call("get", lambda: self._cloud.get(spec))
+            except (NotFound, Conflict):
+                known.written, known.polls = False, 0  # it vanished or failed while we waited: ensure it again
+                raise
         else:
             written = await self._write(service, spec, wanted, known)
             if written is None:
@@ -248,6 +261,7 @@ class ServiceController:
             raise Requeue(0.0) from None
         except CloudError as error:
             if only_backends:
+                known.written = not isinstance(error, Conflict)  # what cannot be updated is ensured
                 NODE_SYNC_ERRORS.inc()
                 self._events.event(
                     service, "Warning", "UpdateLoadBalancerFailed", f"Error updating load balancer: {error}"

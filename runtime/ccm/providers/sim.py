@@ -300,7 +300,10 @@ class SimLoadBalancers:
         return f"{_digest(_wanted(spec))}-{_digest(_targets(backends))}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        return _load_balancer(await self._find(spec))
+        found = await self._find(spec)
+        if found.state == "error":
+            raise Conflict(f"load balancer {found.id} failed in the cloud: {found.reason or 'no reason given'}")
+        return _load_balancer(found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """Raises RetryAfter when the cloud is busy with an earlier change: an answer means that this one is written."""
@@ -309,6 +312,9 @@ class SimLoadBalancers:
         fingerprint = self.fingerprint(spec, backends)
         try:
             found = await self._find(spec)
+            if found.state == "error":
+                await self.delete(spec)  # all that this cloud lets do with it
+                raise NotFound(f"load balancer {found.id} failed in the cloud and is deleted")
         except NotFound:
             tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
             body = wanted | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
@@ -320,7 +326,7 @@ class SimLoadBalancers:
             )
         if found.state == "deleting":
             raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
-        if found.state != "error" and found.tags.get("fingerprint") == fingerprint:
+        if found.tags.get("fingerprint") == fingerprint:
             return _load_balancer(found)
         body = wanted | {"tags": {"fingerprint": fingerprint}}
         path = f"/load-balancers/{found.id}"
@@ -456,6 +462,7 @@ class LoadBalancer(Struct, frozen=True):
     ip: str
     state: str
     tags: dict[str, str]
+    reason: str = ""
 
 
 class Route(Struct, frozen=True):

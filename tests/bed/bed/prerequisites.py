@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import sys
@@ -22,10 +23,12 @@ _NETAVARK = (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavar
 def _has(program: str) -> bool:
     if program == "netavark":
         return any(path.exists() for path in _NETAVARK)
+    if program == "ensurepip":
+        return importlib.util.find_spec("ensurepip") is not None
     return shutil.which(program, path=_SEARCH) is not None
 
 
-# program -> the Debian package that brings it
+# program (or module of Python) -> the Debian package that brings it
 PACKAGES = {
     "podman": "podman",
     "runc": "runc",
@@ -34,6 +37,7 @@ PACKAGES = {
     "ip": "iproute2",
     "iptables": "iptables",
     "nft": "nftables",
+    "ensurepip": "python3-venv",  # for `make setup`
 }
 
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
+
 from ccm.controllers.service_rules import FINALIZER
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Service
@@ -145,6 +147,36 @@ async def test_an_unusable_service_says_so_and_the_others_go_on(
         return all(service.metadata.name != "bad" for service in services)
 
     await eventually(gone, what="a Service that cannot be served can still be deleted")
+
+
+async def test_a_load_balancer_that_fails_in_the_cloud_is_made_again(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await nodes_of(kube, cloud, "fail-", 1)
+    cloud.fault(action="provision_error", match={"operation": "load_balancers.create"}, count=1)
+    await kube.create(SERVICES, service_body("unlucky"))
+    await eventually(lambda: event_messages(kube, "SyncLoadBalancerFailed", "unlucky"))
+    await eventually(lambda: served(kube, "unlucky"), 30)
+
+
+async def test_a_load_balancer_that_vanishes_while_it_is_made_is_made_again(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    project = cloud.project()
+    cloud.server.timing = msgspec.structs.replace(cloud.server.timing, load_balancer_create=3.0)
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await nodes_of(kube, cloud, "vanish-", 1)
+    await kube.create(SERVICES, service_body("lost"))
+
+    async def being_made() -> bool:
+        return any(balancer.state == "creating" for balancer in balancers(cloud))
+
+    await eventually(being_made)
+    for id_ in list(project.load_balancers.ids):
+        project.break_load_balancer(id_, "power failure")
+        project.delete_load_balancer(id_)
+    await eventually(lambda: served(kube, "lost"), 30)
 
 
 async def test_waiting_for_one_load_balancer_holds_up_no_other(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
