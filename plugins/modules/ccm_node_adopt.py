@@ -143,6 +143,8 @@ class Adoption:
         events = _api.node_events(self.api, summary["name"])
         after = "The taint was taken off again, so the Node takes Pods as before." if released else \
             "The taint stays: it was there before." if summary["uninitialized"] else "It has no taint."
+        if released:
+            summary = self.read()[1]
         self.module.fail_json(
             msg="the cloud-controller-manager did not initialise Node {0} within {1} s; it lacks {2}. {3} {4}".format(
                 summary["name"], self.params["wait_timeout"], ", ".join(missing), after,
@@ -158,11 +160,15 @@ def difference(summary, taints):
                 after="".join(line + "\n" for line in lines))
 
 
+def refuse_foreign(module, summary):
+    if summary["class"] == "foreign":
+        module.fail_json(msg="Node {0} was not touched: {1}".format(summary["name"], summary["reason"]), node=summary)
+
+
 def adopt(adoption):
     module, params = adoption.module, adoption.params
     node, summary = adoption.read()
-    if summary["class"] == "foreign":
-        module.fail_json(msg="Node {0} was not touched: {1}".format(params["name"], summary["reason"]), node=summary)
+    refuse_foreign(module, summary)
     needed = summary["class"] == "unmanaged"
     result = dict(changed=needed, node=summary, waited=0.0)
     if needed:
@@ -170,6 +176,12 @@ def adopt(adoption):
     if module.check_mode:
         module.exit_json(**result)
     tainted = needed and adoption.set_taints(_nodes.with_taint, lambda now: now["class"] == "unmanaged")
+    if needed:
+        result["node"] = adoption.read()[1]
+    if needed and not tainted:  # someone else was faster
+        refuse_foreign(module, result["node"])
+        result["changed"] = False
+        del result["diff"]
     if params["wait"]:
         result["node"], result["waited"] = adoption.wait(tainted)
     module.exit_json(**result)

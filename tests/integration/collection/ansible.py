@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collection as a user runs it: the real `ansible-playbook`, on this host, against the API server of the tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+PROGRAM = Path(sys.executable).with_name("ansible-playbook")
+COLLECTION = "outoftree.ccm"
+
+
+@dataclass
+class Run:
+    """What a playbook did: exit status, all it wrote, and each task's result."""
+
+    status: int
+    output: str
+    results: list[dict[str, Any]]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.results)
+
+    @property
+    def failures(self) -> list[str]:
+        return [result["msg"] for result in self.results if result.get("failed")]
+
+
+def task(module: str, /, *, check: bool = False, diff: bool = False, **arguments: Any) -> dict[str, Any]:
+    """A call of a module of the collection. A failure does not keep the calls after it from being made."""
+    return {
+        "name": module,
+        f"{COLLECTION}.{module}": arguments,
+        "check_mode": check,
+        "diff": diff,
+        "ignore_errors": True,
+    }
+
+
+async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
+    """Call modules one after the other in one playbook, since each start of Ansible takes more than a second."""
+    module_defaults = {f"group/{COLLECTION}.api": {"kubeconfig": kubeconfig}}
+    play = {
+        "hosts": "localhost",
+        "connection": "local",
+        "gather_facts": False,
+        "module_defaults": module_defaults,
+        "tasks": list(tasks),
+    }
+    return await playbook("/dev/stdin", given=json.dumps([play]))
+
+
+async def playbook(path: str, *arguments: str, given: str = "") -> Run:
+    """Run a playbook of the checkout (or the one that is `given`)."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
+    environment.pop("KUBECONFIG", None)
+    environment |= {
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
+        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        path,
+        *arguments,
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, error = (text.decode() for text in await asyncio.wait_for(process.communicate(given.encode()), 60))
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    said = out + error
+    start = out.find("{\n")
+    if start < 0:
+        raise AssertionError(f"{PROGRAM.name} {path} ended with {process.returncode} and reported no results:\n{said}")
+    report, _ = json.JSONDecoder().raw_decode(out[start:])
+    results = [result for play in report["plays"] for item in play["tasks"] for result in item["hosts"].values()]
+    return Run(process.returncode or 0, said, results)

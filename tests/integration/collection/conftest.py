@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The collection's modules against a real kube-apiserver, and where a Node must be initialised, against the runtime."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from ..cluster import ApiServer
+from ..runtime.conftest import clean, cloud, start_ccm
+
+__all__ = ["clean", "cloud", "start_ccm"]
+
+
+@pytest.fixture(scope="session")
+def kubeconfig(apiserver: ApiServer) -> str:
+    return str(apiserver.kubeconfig())
+
+
+class Interloper:
+    """Someone who changes an object at the worst moment: between a module's read and its write."""
+
+    def __init__(self) -> None:
+        #: By path: called once, just before the first PATCH of it goes on.
+        self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
+        #: By path: what the API server said to each PATCH.
+        self.statuses: dict[str, list[int]] = {}
+        self.kubeconfig: dict[str, Any] = {}
+
+
+@pytest.fixture
+async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
+    """A proxy before the API server, with a kubeconfig (as data) that leads through it."""
+    between = Interloper()
+    trust = ssl.create_default_context(cafile=str(apiserver.ca_file))
+    as_admin = {"Authorization": f"Bearer {apiserver.token}"}
+
+    async def pass_on(request: web.Request) -> web.Response:
+        body = await request.read()
+        if request.method == "PATCH":
+            strike = between.strikes.pop(request.path, None)
+            if strike is not None:
+                await strike()
+        headers = as_admin | {"Content-Type": request.content_type}
+        async with session.request(
+            request.method, apiserver.url + request.path_qs, data=body, headers=headers, ssl=trust
+        ) as answer:
+            if request.method == "PATCH":
+                between.statuses.setdefault(request.path, []).append(answer.status)
+            return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
+
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", pass_on)
+    runner = web.AppRunner(application)
+    async with aiohttp.ClientSession() as session:
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        between.kubeconfig = kubeconfig_for(f"http://127.0.0.1:{runner.addresses[0][1]}")
+        yield between
+        await runner.cleanup()
+
+
+def kubeconfig_for(server: str, token: str = "") -> dict[str, Any]:
+    """A kubeconfig as data, as the roles hand on a control plane's admin.conf."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "test",
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "clusters": [{"name": "test", "cluster": {"server": server}}],
+        "users": [{"name": "test", "user": {"token": token} if token else {}}],
+    }
