@@ -97,7 +97,7 @@ class _Process:
         BUILD_INFO.labels(__version__).set(1)
         log.info("outoftree-ccm %s, provider %s, cluster %s", __version__, options.cloud_provider, options.cluster_name)
         cloud = create_cloud(options)
-        enabled = usable_controllers(options, cloud)
+        enabled = self.controllers = usable_controllers(options, cloud)
         client = create_client(options)
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(client.close)
@@ -200,7 +200,6 @@ class _Process:
 
     async def run_controllers(self, controllers: list[Controller]) -> None:
         """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
-        self.controllers = [controller.name for controller in controllers]
         try:
             async with asyncio.TaskGroup() as tasks:
                 for controller in controllers:
