@@ -172,6 +172,8 @@ def explain(exc: ApiError) -> str:
         return "{0}: the kubeconfig's credentials are not valid (any more)".format(exc)
     if exc.status == 403:
         return "{0}: the kubeconfig's user needs this permission; the control plane's admin.conf has it".format(exc)
+    if isinstance(exc.__cause__, urllib3.exceptions.SSLError):
+        return "{0}: is the kubeconfig's certificate-authority the one of this cluster, and its address in the server's certificate?".format(exc)
     if exc.status == 0:
         return "{0}: is that address right, and reachable from ccm_install_api_host?".format(exc)
     return str(exc)

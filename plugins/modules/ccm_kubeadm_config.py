@@ -59,6 +59,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import _api
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 KEY = "ClusterConfiguration"
+CHANGED = ("the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was not written: run "
+           "again to plan with its new content")
 
 
 def digest(text):
@@ -82,11 +84,12 @@ def main():
         if before == after:
             module.exit_json(changed=False, sha256=digest(after))
         if digest(before) != module.params["sha256"]:
-            module.fail_json(msg="the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was "
-                                 "not written: run again to plan with its new content")
+            module.fail_json(msg=CHANGED)
         if not module.check_mode:
             api.patch(PATH, {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": {KEY: after}})
     except _api.ApiError as exc:
+        if exc.status == 409:
+            module.fail_json(msg=CHANGED)
         module.fail_json(msg="cannot change the ConfigMap kube-system/kubeadm-config: {0}".format(_api.explain(exc)))
     header = "ConfigMap kube-system/kubeadm-config {0}".format(KEY)
     module.exit_json(changed=True, sha256=digest(after),
