@@ -92,9 +92,13 @@ async def test_rights_and_trust_that_are_missing_are_named(apiserver: ApiServer)
     assert apiserver.token not in run.output
 
 
+NOWHERE = "ansible_host=127.0.0.1 ansible_port=1"  # should a test ever get that far
 INVENTORIES = {
-    "without": ("[masters]\ncp-1\n[kube_node]\nworker-1\n", "Groups found: kube_node, masters."),
-    "empty": ("[kube_control_plane]\n[kube_node]\nworker-1\n", "Groups found: kube_control_plane, kube_node."),
+    "without": (f"[masters]\ncp-1\n[kube_node]\nworker-1 {NOWHERE}\n", "Groups found: kube_node, masters."),
+    "empty": (
+        f"[kube_control_plane]\n[kube_node]\nworker-1 {NOWHERE}\n",
+        "Groups found: kube_control_plane, kube_node.",
+    ),
     "nothing": ("", "Groups found: none."),
 }
 
