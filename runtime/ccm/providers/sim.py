@@ -31,6 +31,7 @@ from ccm.cloud import (
     Ingress,
     InstanceRef,
     Invalid,
+    Limits,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
@@ -53,6 +54,8 @@ CSI_DRIVER = "sim.ccm.outoftree.dev"
 GONE = "load_balancer_not_found"
 #: When to ask again about a load balancer that the cloud works on, in seconds.
 POLL = 1.0
+#: What a project bears when cloud.conf does not say.
+BEARS = Limits()
 
 
 class SimCloud(cloud.Cloud):
@@ -64,7 +67,9 @@ class SimCloud(cloud.Cloud):
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
-        self._api = Api(Settings.parse(config))
+        settings = Settings.parse(config)
+        self.limits = Limits(settings.calls_per_second, settings.burst, settings.concurrency)
+        self._api = Api(settings)
         self.instances = SimInstances(self._api)
         self.load_balancers = SimLoadBalancers(self._api)
         self.routes = SimRoutes(self._api)
@@ -78,7 +83,10 @@ class SimCloud(cloud.Cloud):
 
 
 class Settings(Struct, frozen=True):
-    """cloud.conf. `token`: the project's own, inline or in a file that is read again whenever it is needed."""
+    """cloud.conf. `token`: the project's own, inline or in a file that is read again whenever it is needed.
+
+    `calls_per_second`, `burst`, `concurrency`: what the project bears (`cloud.Limits`).
+    """
 
     source: str
     endpoint: str
@@ -88,6 +96,9 @@ class Settings(Struct, frozen=True):
     page_size: int = 1000
     timeout: float = 10.0
     ca_file: str = ""
+    calls_per_second: float = BEARS.calls_per_second
+    burst: int = BEARS.burst
+    concurrency: int = BEARS.concurrency
 
     def __repr__(self) -> str:
         return f"Settings({self.source}: {self.endpoint}, project {self.project!r})"  # the token stays out of logs

@@ -22,6 +22,7 @@ from ccm.cloud import (
     InstanceRef,
     InstanceState,
     Invalid,
+    Limits,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
@@ -92,6 +93,15 @@ def test_every_problem_of_the_configuration_at_once() -> None:
         assert key in problems
     assert "exactly one of them" in problems
     assert "very-secret" not in problems
+
+
+def test_the_configuration_says_what_the_project_bears() -> None:
+    text = "endpoint: http://h:1\nproject: p\ntoken: t\n"
+    limits = SimCloud(ProviderConfig(text + "calls_per_second: 2.5\nburst: 3\nconcurrency: 4\n", "cloud.conf")).limits
+    assert (limits.calls_per_second, limits.burst, limits.concurrency) == (2.5, 3, 4)
+    assert SimCloud(ProviderConfig(text, "cloud.conf")).limits == Limits()
+    with pytest.raises(ConfigError, match="burst: must be greater than 0"):
+        SimCloud(ProviderConfig(text + "burst: 0\n", "cloud.conf"))
 
 
 @pytest.mark.parametrize(
