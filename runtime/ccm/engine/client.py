@@ -15,7 +15,7 @@ import errno
 import logging
 import platform
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ from .errors import (
     UnavailableError,
     from_response,
 )
-from .objects import ObjectMeta, PartialObject, decoder, list_decoder
+from .objects import UNREADABLE, ObjectMeta, PartialObject, decoder, list_decoder
 
 logger = logging.getLogger(__name__)
 
@@ -131,31 +131,47 @@ class KubeClient:
         page: int = 500,
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
+        unreadable: Callable[[bytes], None] | None = None,
     ) -> tuple[builtins.list[T], str]:
         """All items, and the resourceVersion at which they were all true; fit to begin a watch.
 
         Read in pages. When the continue token expires on the way, everything is read once more, unpaged, as client-go
-        does: that cannot expire. `timeout` is for each page.
+        does: that cannot expire. `timeout` is for each page. `unreadable` is called with the JSON of each item that is no
+        `type`, which is then left out; without it, such an item fails the list.
         """
         try:
-            return await self._list_pages(path, type, page, dict(params or {}), timeout)
+            return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable)
         except GoneError:
             logger.info("listing %s took longer than the API server keeps its pages; reading it in one piece", path)
-            return await self._list_pages(path, type, 0, dict(params or {}), timeout)
+            return await self._list_pages(path, type, 0, dict(params or {}), timeout, unreadable)
 
     async def _list_pages(
-        self, path: str, type_: type[T], page: int, params: dict[str, str], timeout: float | None
+        self,
+        path: str,
+        type_: type[T],
+        page: int,
+        params: dict[str, str],
+        timeout: float | None,
+        unreadable: Callable[[bytes], None] | None,
     ) -> tuple[builtins.list[T], str]:
         items: builtins.list[T] = []
         if page > 0:
             params["limit"] = str(page)
         while True:
             body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
-            answer = self._decode(list_decoder(type_), body, path)
-            items += answer.items or []
-            if not answer.metadata.continue_:
-                return items, answer.metadata.resource_version
-            params["continue"] = answer.metadata.continue_
+            try:
+                answer = self._decode(list_decoder(type_), body, path)
+                items += answer.items or []
+                metadata = answer.metadata
+            except UnavailableError:
+                if unreadable is None:
+                    raise
+                pieces = self._decode(list_decoder(msgspec.Raw), body, path)
+                items += _readable(pieces.items or [], type_, unreadable)
+                metadata = pieces.metadata
+            if not metadata.continue_:
+                return items, metadata.resource_version
+            params["continue"] = metadata.continue_
 
     async def patch(
         self, path: str, patch: Mapping[str, Any], *, strategic: bool = False, timeout: float | None = None
@@ -333,13 +349,24 @@ class KubeClient:
     def _decode(self, with_decoder: msgspec.json.Decoder[T], body: bytes, path: str) -> T:
         try:
             return with_decoder.decode(body)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise UnavailableError(
                 200, "NotUnderstood", f"{path}: the answer is not what was expected: {error}"
             ) from None
 
     def _metadata(self, body: bytes, path: str) -> ObjectMeta:
         return self._decode(decoder(PartialObject), body, path).metadata
+
+
+def _readable(items: list[msgspec.Raw], type_: type[T], unreadable: Callable[[bytes], None]) -> list[T]:
+    """The items one by one; those that are not of the type go to `unreadable`."""
+    found = []
+    for item in items:
+        try:
+            found.append(decoder(type_).decode(item))
+        except UNREADABLE:
+            unreadable(bytes(item))
+    return found
 
 
 def _pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .objects import Status, decoder
+from .objects import UNREADABLE, Status, decoder
 
 
 class KubeConfigError(Exception):
@@ -109,6 +109,6 @@ def _status_of(content_type: str, body: bytes) -> Status | None:
         return None
     try:
         status = decoder(Status).decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     return status if status.kind == "Status" else None

@@ -20,7 +20,7 @@ from . import metrics
 from .client import KubeClient
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import ApiError, GoneError, from_status
-from .objects import KubeObject, PartialObject, Status, WatchEvent, decoder, object_key
+from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +45,9 @@ class Informer(Generic[T]):
     order of the stream, when the cache already shows the new state. An object re-created under its name with another
     UID is a deletion and an addition, also when both happened while the watch was down.
 
+    An object that cannot be decoded stays as it was last known, so that it never looks deleted; it is logged and
+    counted (`ccm_objects_not_understood`), and all others go on.
+
     `params` narrow the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says in words why it is
     not in touch with the API server, "" when it is.
     """
@@ -56,7 +59,7 @@ class Informer(Generic[T]):
         type: type[T],
         *,
         name: str,
-        key: Callable[[T], str] = object_key,
+        key: Callable[[KubeObject], str] = object_key,
         clock: Clock = SYSTEM_CLOCK,
         params: Mapping[str, str] | None = None,
         read_timeout: float = READ_TIMEOUT,
@@ -70,6 +73,7 @@ class Informer(Generic[T]):
         self._params = dict(params or {})
         self._read_timeout, self._page = read_timeout, page
         self._store: dict[str, T] = {}
+        self._unreadable: dict[str, str] = {}  # key and resourceVersion of what cannot be decoded
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
         self._resource_version = ""
@@ -112,9 +116,9 @@ class Informer(Generic[T]):
             except ApiError as error:
                 reason = error.reason or str(error.status)
                 self._lost(str(error))
-            except msgspec.MsgspecError as error:
+            except UNREADABLE as error:
                 reason = "undecodable"
-                self._lost(f"{self._path}: an object is not what was expected: {error}")
+                self._lost(f"{self._path}: the watch sent what is no event: {error}")
                 self._resource_version = ""
             metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
             await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER)
@@ -138,7 +142,14 @@ class Informer(Generic[T]):
             self.last_error = ""
 
     async def _relist(self) -> None:
-        items, version = await self._client.list(self._path, self._type, page=self._page, params=self._params)
+        unreadable: list[bytes] = []
+        items, version = await self._client.list(
+            self._path, self._type, page=self._page, params=self._params, unreadable=unreadable.append
+        )
+        known, self._unreadable = self._unreadable, {}
+        for data in unreadable:
+            self._skip(data, known)
+        metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
         self._replace(items)
         self._resource_version = version
         self._in_touch()
@@ -146,11 +157,37 @@ class Informer(Generic[T]):
             self.synced = True
             self._synced.set()
 
+    def _skip(self, data: bytes | msgspec.Raw, known: Mapping[str, str]) -> None:
+        """An object is not what was expected: say so once for each of its versions; `known` were said before."""
+        try:
+            obj = identity(data)
+            key, version = self._key(obj), obj.metadata.resource_version
+        except UNREADABLE:
+            key, version = "", ""  # any object may be meant
+        if known.get(key) != version:
+            logger.warning(
+                "%s: %s cannot be decoded and is left as it was last known: %s",
+                self.name,
+                key or "an object without a readable name",
+                _problem(self._type, data),
+            )
+        self._unreadable[key] = version
+        self._resource_version = version or self._resource_version
+        metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
+
+    def _understood(self, key: str) -> None:
+        if self._unreadable.pop(key, None) is not None:
+            metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
+
     def _replace(self, items: list[T]) -> None:
         """Make the cache equal to `items`; handlers hear of the differences, deletions first."""
         before, self._store = self._store, {self._key(obj): obj for obj in items}
         for key, old in before.items():
-            if key not in self._store:
+            if key in self._store:
+                continue
+            if key in self._unreadable or "" in self._unreadable:
+                self._store[key] = old
+            else:
                 self._notify(old, None)
         for key, new in self._store.items():
             old_or_none = before.get(key)
@@ -174,24 +211,37 @@ class Informer(Generic[T]):
     def _apply(self, event: WatchEvent) -> None:
         match event.type:
             case "ADDED" | "MODIFIED":
-                obj = decoder(self._type).decode(event.object)
+                try:
+                    obj = decoder(self._type).decode(event.object)
+                except UNREADABLE:
+                    self._skip(event.object, self._unreadable)
+                    return
                 key = self._key(obj)
                 old = self._store.get(key)
                 self._store[key] = obj
                 self._resource_version = obj.metadata.resource_version
+                self._understood(key)
                 self._notify(old, obj)
             case "DELETED":
-                obj = decoder(self._type).decode(event.object)
-                known = self._store.pop(self._key(obj), None)
-                self._resource_version = obj.metadata.resource_version
+                gone = identity(event.object)  # whose last state does not matter
+                key = self._key(gone)
+                known = self._store.pop(key, None)
+                self._resource_version = gone.metadata.resource_version
+                self._understood(key)
                 if known is not None:
-                    self._notify(obj, None)
+                    self._notify(self._last_state(event.object, known), None)
             case "BOOKMARK":
                 self._resource_version = decoder(PartialObject).decode(event.object).metadata.resource_version
             case "ERROR":
                 raise from_status(decoder(Status).decode(event.object), f"WATCH {self._path}")
             case other:
                 logger.warning("%s: the watch sent an event of the unknown type %r, ignored", self.name, other)
+
+    def _last_state(self, data: msgspec.Raw, known: T) -> T:
+        try:
+            return decoder(self._type).decode(data)
+        except UNREADABLE:
+            return known
 
     def _notify(self, old: T | None, new: T | None) -> None:
         if old is not None and new is not None and old.metadata.uid != new.metadata.uid:
@@ -206,3 +256,11 @@ class Informer(Generic[T]):
         except Exception:
             obj = new if new is not None else old
             logger.exception("%s: a handler failed for %s", self.name, self._key(obj) if obj is not None else "nothing")
+
+
+def _problem(type_: type[T], data: bytes | msgspec.Raw) -> str:
+    try:
+        decoder(type_).decode(data)
+    except UNREADABLE as error:
+        return str(error)
+    return "nothing"

@@ -42,6 +42,11 @@ LEADER = Gauge(
 WATCH_RESTARTS = Counter(
     "ccm_watch_restarts", "Watches that ended and were begun again, by what ended them.", ["name", "reason"]
 )
+NOT_UNDERSTOOD = Gauge(
+    "ccm_objects_not_understood",
+    "Objects of that informer that cannot be decoded: they are left as they were last known, the others go on.",
+    ["name"],
+)
 EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by why.", ["reason"])
 
 

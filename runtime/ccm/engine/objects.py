@@ -16,6 +16,9 @@ from msgspec import field
 
 T = TypeVar("T")
 
+#: All that decoding raises for data that is not what was expected, however broken or deeply nested.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 
 class ObjectMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     name: str = ""
@@ -208,6 +211,23 @@ def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
 def list_decoder(type_: type[T]) -> msgspec.json.Decoder[ListOf[T]]:
     """As `decoder`, for a LIST of such objects."""
     return decoder(ListOf[type_])  # type: ignore[valid-type]
+
+
+class _Identity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Identified(msgspec.Struct, gc=False, frozen=True):
+    metadata: _Identity
+
+
+def identity(data: bytes | msgspec.Raw) -> PartialObject:
+    """Name, namespace, UID and resourceVersion of an object of which nothing else need be right. Raises UNREADABLE."""
+    found = decoder(_Identified).decode(data).metadata
+    return PartialObject(ObjectMeta(found.name, found.namespace, found.uid, found.resource_version))
 
 
 def object_key(obj: KubeObject) -> str:

@@ -6,7 +6,9 @@ import contextlib
 import json
 import math
 
+import msgspec
 import pytest
+from prometheus_client import REGISTRY
 
 from ccm.engine import informer as module
 from ccm.engine.clock import FakeClock
@@ -36,13 +38,19 @@ class Script:
         self.lists, self.watches = [], []
         self.listed, self.watched = 0, []
 
-    async def list(self, path, type, *, page, params):
+    async def list(self, path, type, *, page, params, unreadable):
         self.listed += 1
         answer = self._next(self.lists)
         if isinstance(answer, Exception):
             raise answer
         objects, version = answer
-        return [decoder(PartialObject).decode(json.dumps(item)) for item in objects], str(version)
+        items = []
+        for item in objects:
+            try:
+                items.append(decoder(PartialObject).decode(json.dumps(item)))
+            except msgspec.ValidationError:
+                unreadable(json.dumps(item).encode())
+        return items, str(version)
 
     @contextlib.asynccontextmanager
     async def watch(self, path, params, *, read_timeout):
@@ -259,3 +267,93 @@ async def test_an_unknown_event_is_ignored(informer, script, seen, caplog):
     script.watches = [[event("SURPRISE", obj("a", 6)), event("MODIFIED", obj("a", 7)), None]]
     await informer.start()
     assert seen[-1] == ("a@1", "a@7") and "'SURPRISE'" in caplog.text
+
+
+# Objects that cannot be decoded
+
+
+def broken(name, version, **fields):
+    return {"metadata": {"name": name, "resourceVersion": str(version), "labels": "no mapping", **fields}}
+
+
+def kinds(seen):
+    """What happened, without the versions."""
+    return [
+        ("added" if old is None else "deleted" if new is None else "changed", (new or old).partition("@")[0])
+        for old, new in seen
+    ]
+
+
+def not_understood():
+    return REGISTRY.get_sample_value("ccm_objects_not_understood", {"name": "things"})
+
+
+async def test_an_unreadable_object_in_a_list_keeps_no_other_away(informer, script, seen, caplog):
+    script.lists = [([obj("a", 1), broken("b", 2), obj("c", 3)], 5)]
+    await informer.start()
+    assert kinds(seen) == [("added", "a"), ("added", "c")] and script.listed == 1
+    assert not_understood() == 1
+    assert "b cannot be decoded" in caplog.text and "labels" in caplog.text
+
+
+async def test_an_object_that_becomes_unreadable_does_not_look_deleted(informer, script, seen, clock, caplog):
+    """A Service that looked deleted would lose its load balancer."""
+    script.lists = [([obj("a", 1), obj("b", 2)], 5), ([broken("a", 8)], 9), ([obj("a", 12)], 12)]
+    script.watches = [
+        [event("MODIFIED", broken("a", 6)), event("MODIFIED", obj("b", 7)), GoneError(410, "", "")],
+        [event("MODIFIED", broken("a", 8)), GoneError(410, "", "")],
+        [None],
+    ]
+    await informer.start()
+    assert kinds(seen)[2:] == [("changed", "b")] and informer.get("a").metadata.resource_version == "1"
+    assert not_understood() == 1
+    await clock.advance(0.4)
+    assert kinds(seen)[3:] == [("deleted", "b")] and informer.get("a").metadata.resource_version == "1"
+    await clock.advance(1)
+    assert kinds(seen)[4:] == [("changed", "a")] and informer.get("a").metadata.resource_version == "12"
+    assert not_understood() == 0
+    assert caplog.text.count("a cannot be decoded") == 2, "once for each version"
+
+
+async def test_unreadable_events_do_not_list_again_and_their_end_is_noticed(informer, script, seen, clock):
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [
+        [event("ADDED", broken("b", 6)), event("MODIFIED", obj("b", 7)), event("MODIFIED", broken("a", 8))],
+        [event("DELETED", broken("a", 9)), None],
+    ]
+    await informer.start()
+    assert kinds(seen) == [("added", "a"), ("added", "b")] and not_understood() == 1
+    await clock.advance(0.4)
+    assert kinds(seen)[2:] == [("deleted", "a")] and script.listed == 1 and not_understood() == 0
+    assert script.watched[1]["resourceVersion"] == "8"
+
+
+@pytest.mark.parametrize("item", [{"metadata": {"name": 5}}, {"metadata": None}, {"metadata": {"name": ["x"]}}])
+async def test_an_object_without_a_readable_name_deletes_nothing(informer, script, seen, clock, item):
+    """It may be any of those that are known."""
+    script.lists = [([obj("a", 1)], 5), ([item], 9), ([], 10)]
+    script.watches = [GoneError(410, "", ""), GoneError(410, "", ""), [None]]
+    await informer.start()
+    await clock.advance(0.4)
+    assert kinds(seen) == [("added", "a")]
+    await clock.advance(1)
+    assert ("deleted", "a") in kinds(seen)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b"null",
+        b'{"type":"MODIFIED","object":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"type":"MODIFIED","object":{"metadata":{"name":"\xff"}}}',
+        b'{"type":"ERROR","object":7}',
+    ],
+)
+async def test_lines_that_are_no_events_end_the_watch_only(informer, script, seen, clock, line):
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [[line, event("ADDED", obj("b", 6))], [event("ADDED", obj("b", 6)), None]]
+    await informer.start()
+    await clock.advance(1)
+    assert kinds(seen)[:2] == [("added", "a"), ("added", "b")] and ("deleted", "a") not in kinds(seen)
