@@ -2,7 +2,8 @@
 """Kubernetes Events: what `kubectl describe` shows below an object.
 
 Events are told, not relied upon: recording one never blocks and never fails, and under load they are dropped and
-counted rather than kept. The same event again raises the count of the first one instead of making another.
+counted rather than kept. The same event again raises the count of the first one instead of making another, and events
+that differ in nothing but their message become one when they are many (client-go: EventCorrelator).
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 #: Within this time of the last one the same event is counted, not repeated, in seconds (client-go: 10 min).
 SAME_WITHIN = 600.0
+#: So many different messages of one object and reason within that time, and from then on they are one Event
+#: (client-go: 10).
+SIMILAR = 10
+COMBINED = "(combined from similar events): "
 #: Events about one object: so many at once, then one per this many seconds (client-go: 25, 300 s).
 BURST, REFILL = 25, 300.0
 #: How many different events may wait to be sent, and how many are remembered.
@@ -36,6 +41,9 @@ QUEUE, REMEMBERED = 1000, 4096
 ATTEMPTS = 5
 MESSAGE_LIMIT = 1024
 
+#: What it is about, type and reason.
+_Kind = tuple[ObjectRef, str, str]
+#: The same with the message; "" for all that are combined.
 _Key = tuple[ObjectRef, str, str, str]
 
 
@@ -56,6 +64,14 @@ class _Series:
 
 
 @dataclass
+class _Similar:
+    """The different messages of one kind so far, SIMILAR at most."""
+
+    messages: set[str]
+    seen_at: float
+
+
+@dataclass
 class _Bucket:
     tokens: float
     filled: float
@@ -67,6 +83,7 @@ class EventRecorder:
     def __init__(self, client: KubeClient, component: str, *, host: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
         self._client, self._component, self._host, self._clock = client, component, host or os.uname().nodename, clock
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
+        self._similar: OrderedDict[_Kind, _Similar] = OrderedDict()
         self._buckets: OrderedDict[ObjectRef, _Bucket] = OrderedDict()
         self._pending: OrderedDict[_Key, _Series] = OrderedDict()
         self._wake = asyncio.Event()
@@ -86,20 +103,34 @@ class EventRecorder:
         if not self._allowed(ref):
             metrics.EVENTS_DROPPED.labels("spam").inc()
             return
+        now, monotonic = self._clock.now(), self._clock.monotonic()
         key = (ref, type_, reason, message)
+        if self._are_many((ref, type_, reason), message, monotonic):
+            key, message = (ref, type_, reason, ""), _cut(COMBINED + message)
         if key not in self._pending and len(self._pending) >= QUEUE:
             metrics.EVENTS_DROPPED.labels("queue-full").inc()
             return
-        now, monotonic = self._clock.now(), self._clock.monotonic()
         series = self._series.get(key)
         if series is None or monotonic - series.seen_at > SAME_WITHIN:
             series = _Series(ref, type_, reason, message, now, now, monotonic, _event_name(ref))
         self._series[key] = series
         self._series.move_to_end(key)
         _trim(self._series, REMEMBERED)
-        series.count, series.last, series.seen_at = series.count + 1, now, monotonic
+        series.count, series.last, series.seen_at, series.message = series.count + 1, now, monotonic, message
         self._pending[key] = series
         self._wake.set()
+
+    def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
+        """Whether there were so many messages of this kind that this one is told in a combined Event."""
+        similar = self._similar.get(kind)
+        if similar is None or now - similar.seen_at > SAME_WITHIN:
+            similar = self._similar[kind] = _Similar(set(), now)
+        self._similar.move_to_end(kind)
+        _trim(self._similar, REMEMBERED)
+        similar.seen_at = now
+        if len(similar.messages) < SIMILAR:
+            similar.messages.add(message)
+        return len(similar.messages) >= SIMILAR
 
     def _allowed(self, ref: ObjectRef) -> bool:
         """A token bucket per object: a controller that fails in a loop must not fill etcd."""
@@ -158,7 +189,7 @@ class EventRecorder:
         collection = f"/api/v1/namespaces/{series.ref.namespace or 'default'}/events"
         if series.created:
             try:
-                patch = {"count": series.count, "lastTimestamp": _time(series.last)}
+                patch = {"count": series.count, "lastTimestamp": _time(series.last), "message": series.message}
                 await self._client.patch(f"{collection}/{series.name}", patch)
                 return
             except NotFoundError:  # the API server forgets Events after an hour

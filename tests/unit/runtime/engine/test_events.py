@@ -149,7 +149,7 @@ async def test_an_event_the_server_forgot_is_made_again(recorder, api):
 async def test_a_loop_about_one_object_is_stopped_after_25_and_fed_one_in_300_s(recorder, api, clock):
     before = dropped("spam")
     for number in range(40):
-        recorder.event(NODE, "Warning", "Failed", f"attempt {number}")
+        recorder.event(NODE, "Warning", f"Failed{number}", "no")
     recorder.event(SERVICE, "Normal", "R", "others are not concerned")
     await recorder.flush(1)
     assert len(api.events) == 26 and dropped("spam") - before == 15
@@ -158,6 +158,32 @@ async def test_a_loop_about_one_object_is_stopped_after_25_and_fed_one_in_300_s(
     recorder.event(NODE, "Warning", "Failed", "too many")
     await recorder.flush(1)
     assert len(api.events) == 27
+
+
+async def test_messages_that_differ_become_one_event_from_the_tenth_on(recorder, api, clock):
+    """client-go: EventAggregator: floods of "attempt 1", "attempt 2" ... would each be an object in etcd."""
+    for number in range(14):
+        recorder.event(NODE, "Warning", "Failed", f"attempt {number}")
+        recorder.event(NODE, "Warning", "Other", "is another matter") if number < 3 else None
+        await recorder.flush(1)
+        await clock.advance(60)
+    told = {event["message"]: event["count"] for event in api.events.values()}
+    assert told == {f"attempt {number}": 1 for number in range(9)} | {
+        "is another matter": 3,
+        "(combined from similar events): attempt 13": 5,
+    }
+    await clock.advance(601)
+    recorder.event(NODE, "Warning", "Failed", "attempt 14")
+    await recorder.flush(1)
+    assert "attempt 14" in [event["message"] for event in api.events.values()], "after ten quiet minutes it counts anew"
+
+
+async def test_a_combined_message_is_cut_too(recorder, api):
+    for number in range(10):
+        recorder.event(NODE, "Warning", "Failed", f"{number}" * 2000)
+    await recorder.flush(1)
+    assert {len(event["message"]) for event in api.events.values()} == {1024}
+    assert sum(event["message"].startswith("(combined from similar events): 9") for event in api.events.values()) == 1
 
 
 async def test_a_full_queue_drops_and_counts(recorder, api, monkeypatch):
@@ -175,7 +201,7 @@ async def test_memory_is_bounded(recorder, monkeypatch):
     monkeypatch.setattr(module, "REMEMBERED", 10)
     for number in range(100):
         recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
-    assert len(recorder._series) == 10 and len(recorder._buckets) == 10
+    assert len(recorder._series) == len(recorder._buckets) == len(recorder._similar) == 10
 
 
 @contextlib.asynccontextmanager
