@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
 import time
 import uuid
-from pathlib import Path
 
 import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
-from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
+from ccm.cloud import Cloud
 from ccm.cloud.gateway import Gateway
 from ccm.controllers.context import RUNNING, Context, Controller
 from ccm.controllers.node import NodeController, NodeOptions
@@ -30,10 +30,12 @@ from ccm.engine.client import ApiError, KubeClient, KubeConfigError, Unavailable
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
-from ccm.engine.objects import Node, PartialObject, Service
+from ccm.engine.objects import Node, ObjectRef, PartialObject, Service
 
 from . import permissions
 from .auth import Authorizer
+from .clouds import Keeper
+from .errors import StartError
 from .health import Check
 from .options import CONTROLLERS, Options
 from .server import CertificateError, application, serve
@@ -51,10 +53,6 @@ LEASE_GRACE = 20.0
 FLUSH = 1.0
 
 ANNOTATION = "ccm.outoftree.dev/"
-
-
-class StartError(Exception):
-    """The process cannot do its work; the message says why and what to do."""
 
 
 async def run(options: Options) -> int:
@@ -89,24 +87,21 @@ class _Process:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.cloud_ready = "the cloud has not answered yet"
         self.controllers: list[str] = []
 
     async def run(self) -> None:
         options = self.options
         BUILD_INFO.labels(__version__).set(1)
         log.info("outoftree-ccm %s, provider %s, cluster %s", __version__, options.cloud_provider, options.cluster_name)
-        cloud = create_cloud(options)
-        enabled = self.controllers = usable_controllers(options, cloud)
+        keeper = Keeper(options)
+        gateway = keeper.gateway
+        enabled = self.controllers = usable_controllers(options, gateway.cloud)
         client = create_client(options)
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(client.close)
-            cleanup.push_async_callback(cloud.close)
+            cleanup.push_async_callback(gateway.close)
             await wait_for_api_server(client, options.kube_api_wait)
             await check_permissions(client, options, enabled)
-            gateway = Gateway(cloud)
-            if gateway.instances is not None:
-                cleanup.push_async_callback(gateway.instances.close)
             nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
             services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
             elector = LeaderElector(
@@ -120,13 +115,16 @@ class _Process:
                 annotations=lambda: self.annotations(gateway),
             )
             if options.secure_port:
-                await self.serve(cleanup, client, nodes, elector)
-            await self.start_cloud(gateway)
+                await self.serve(cleanup, client, nodes, elector, keeper)
+            await keeper.start()
             # Caches are kept warm on standbys too: a new leader starts from them at once.
             lost: LeadershipLost | None = None
             async with asyncio.TaskGroup() as background:
                 recorders = Recorders(client, background)
-                informers = [background.create_task(informer.run()) for informer in (nodes, services)]
+                followed = [keeper.watch(), nodes.run(), services.run()]
+                following = [background.create_task(coroutine) for coroutine in followed]
+                if options.leader_elect:
+                    keeper.notice = functools.partial(recorders.of("cloud-controller-manager").event, lease_of(options))
                 context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name)
 
                 async def lead() -> None:
@@ -139,13 +137,18 @@ class _Process:
                     lost = error
                 finally:
                     await recorders.close()
-                    for task in informers:
+                    for task in following:
                         task.cancel()
             if lost is not None:
                 raise lost
 
     async def serve(
-        self, cleanup: contextlib.AsyncExitStack, client: KubeClient, nodes: Informer[Node], elector: LeaderElector
+        self,
+        cleanup: contextlib.AsyncExitStack,
+        client: KubeClient,
+        nodes: Informer[Node],
+        elector: LeaderElector,
+        keeper: Keeper,
     ) -> None:
         options = self.options
 
@@ -163,7 +166,7 @@ class _Process:
         live: dict[str, Check] = {"ping": lambda: None}
         if options.leader_elect:
             live["leaderElection"] = elected
-        ready = {**live, "informers": fresh, "cloud": lambda: self.cloud_ready or None}
+        ready = {**live, "informers": fresh, "cloud": keeper.not_ready}
         app = application(live, ready, Authorizer(client), options.authorization_always_allow_paths)
         try:
             runner = await serve(app, options)
@@ -175,28 +178,6 @@ class _Process:
                 f"{error.strerror or error}. Free the port or choose another one"
             ) from None
         cleanup.push_async_callback(runner.cleanup)
-
-    async def start_cloud(self, gateway: Gateway) -> None:
-        """Prove the credentials; a cloud that does not answer is waited for, one that refuses ends the process."""
-        delay = 1.0
-        while True:
-            try:
-                await gateway.call("cloud.start", gateway.cloud.start)
-                break
-            except Unauthorized as error:
-                raise StartError(
-                    f"the cloud refuses the credentials of {self.options.cloud_config or 'the provider'}: {error}"
-                ) from None
-            except ConfigError as error:
-                raise StartError(config_problems(self.options, error)) from None
-            except CloudError as error:
-                self.cloud_ready = str(error)
-                wait = max(delay, error.retry_after or 0.0)
-                log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
-                await asyncio.sleep(wait)
-                delay = min(30.0, delay * 2)
-        self.cloud_ready = ""
-        log.info("the cloud accepts the credentials")
 
     async def run_controllers(self, controllers: list[Controller]) -> None:
         """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
@@ -245,35 +226,10 @@ class Recorders:
             task.cancel()
 
 
-def create_cloud(options: Options) -> Cloud:
-    """The provider, from its configuration file. Raises StartError."""
-    text = ""
-    if options.cloud_config:
-        try:
-            text = Path(options.cloud_config).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise StartError(f"--cloud-config {options.cloud_config} cannot be read: {reason}") from None
-    try:
-        cloud = registry.create(
-            options.cloud_provider, ProviderConfig(text, options.cloud_config or "(no --cloud-config)")
-        )
-    except ConfigError as error:
-        raise StartError(config_problems(options, error)) from None
-    if not cloud.has_cluster_id:
-        if not options.allow_untagged_cloud:
-            raise StartError(
-                f"provider {options.cloud_provider!r} cannot tell this cluster's things from others': configure its "
-                "cluster id, or accept the risk with --allow-untagged-cloud"
-            )
-        log.warning(
-            "the provider has no cluster id (--allow-untagged-cloud): things of other clusters may be taken for ours"
-        )
-    return cloud
-
-
-def config_problems(options: Options, error: ConfigError) -> str:
-    return "\n  - ".join([f"provider {options.cloud_provider!r} cannot be used:", *error.problems])
+def lease_of(options: Options) -> ObjectRef:
+    """What Events about the process as a whole are about."""
+    name, namespace = options.leader_elect_resource_name, options.leader_elect_resource_namespace
+    return ObjectRef("coordination.k8s.io/v1", "Lease", name, namespace)
 
 
 def create_client(options: Options) -> KubeClient:

@@ -108,6 +108,11 @@ class InstanceDirectory:
         """Whether the providerID is one of this provider's."""
         return bool(provider_id) and self._instances.owns(provider_id)
 
+    def replace(self, instances: Instances) -> None:
+        """From now on ask these; what the former ones told is forgotten, since it may be about another project."""
+        self._instances = instances
+        self._snapshot = None
+
     def expect(self) -> None:
         """More questions are on their way (a new node was just seen): let the batch wait for them."""
         self._expected_at = self._clock()
@@ -202,6 +207,7 @@ class InstanceDirectory:
 
     async def _list(self) -> Snapshot:
         """Read all pages; each is one call through the gateway."""
+        source = self._instances
         began = self._last_listing = self._clock()
         found: list[Instance] = []
         asked: list[str | None] = []
@@ -209,6 +215,8 @@ class InstanceDirectory:
         while not asked or token is not None:
             asked.append(token)
             page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
+            if self._instances is not source:
+                raise Transient("instances.list: the cloud was replaced while its instances were read")
             token = page.next
             if token is not None and token in asked:
                 raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")

@@ -5,22 +5,28 @@ Every call passes `Gateway.call`, which makes sure that it waits its turn (token
 asked for), ends (deadline), is not made while the cloud is known to be down (circuit breaker), and is counted. Whatever
 goes wrong leaves it as a `CloudError`. Questions about instances go through `Gateway.instances`, which answers many of
 them with one listing (`ccm.cloud.directory`).
+
+The cloud behind the door can be replaced by one with newer credentials (`Gateway.replace`). So nobody keeps one of its
+capabilities: they are read from `Gateway.cloud` whenever one is used.
 """
 
 from __future__ import annotations
 
 import asyncio
 import datetime
+import logging
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from .contract import Cloud
+from .contract import Cloud, LoadBalancer, Route
 from .directory import InstanceDirectory
-from .errors import CloudError, RateLimited, Transient, Unauthorized
+from .errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -39,6 +45,9 @@ WAITING = Histogram(
 BREAKER_OPEN = Gauge(
     "ccm_cloud_breaker_open", "1 while calls of this group are held back because the cloud fails.", ["group"]
 )
+ABANDONED = Counter(
+    "ccm_cloud_calls_abandoned", "Calls that did not end when they were cancelled, and were left behind.", ["operation"]
+)
 LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered.")
 
 #: Consecutive failures of one group after which its calls are held back.
@@ -47,6 +56,13 @@ BREAKER_THRESHOLD = 5
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
 #: The pause after a 429 that names no time, in seconds.
 DEFAULT_PAUSE = 5.0
+#: How long a call may take to end once it is cancelled, and a cloud to close, in seconds. Then it is left behind.
+GRACE = 1.0
+#: What a provider may switch on and off by its configuration, as attributes of `Cloud`.
+CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
+#: Operation -> what answers it, or what its answer is a sequence of. `ccm.cloud.directory` checks instances itself.
+_ONE: dict[str, type] = {f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")}
+_MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
 
 
 class TokenBucket:
@@ -113,18 +129,48 @@ class Breaker:
             BREAKER_OPEN.labels(self.group).set(1)
 
 
+@dataclass
+class _Connection:
+    """One cloud, and what was learnt about it alone."""
+
+    cloud: Cloud
+    bucket: TokenBucket
+    slots: asyncio.Semaphore
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    under_way: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:
+        limits = cloud.limits
+        bucket = TokenBucket(limits.calls_per_second, limits.burst, clock)
+        return cls(cloud, bucket, asyncio.Semaphore(limits.concurrency))
+
+    def breaker(self, group: str) -> Breaker:
+        return self.breakers.setdefault(group, Breaker(group))
+
+
 class Gateway:
-    """All calls to one cloud. Create it inside the running event loop."""
+    """All calls to one cloud. Create it inside the running event loop.
+
+    `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
+    None while it answers; `last_error` in words. `under_way`: operations of the calls that have not ended.
+    """
 
     def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.cloud = cloud
         self._clock = clock
-        self._bucket = TokenBucket(cloud.limits.calls_per_second, cloud.limits.burst, clock)
-        self._slots = asyncio.Semaphore(cloud.limits.concurrency)
-        self._breakers: dict[str, Breaker] = {}
+        self._current = _Connection.to(cloud, clock)
+        self._retiring: set[asyncio.Task[None]] = set()
         self.last_success: datetime.datetime | None = None
+        self.failing_since: float | None = None
         self.last_error: str = ""
+        self.under_way: list[str] = []
         self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
+
+    @property
+    def cloud(self) -> Cloud:
+        """The present one; do not keep it, or anything of it, across an await."""
+        return self._current.cloud
 
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
         """Make one call. `operation` is `group.verb`, e.g. `instances.list`; groups have a breaker each.
@@ -133,70 +179,190 @@ class Gateway:
         refused credentials count against it.
         """
         group = operation.partition(".")[0]
-        breaker = self._breakers.setdefault(group, Breaker(group))
         asked = self._clock()
-        probe = breaker.check(asked)
-        try:
-            if (wait := self._bucket.reserve()) > 0:
-                await asyncio.sleep(wait)
-            async with self._slots:
-                # While we waited, a 429 may have come in, or the cloud have been found to be down.
-                while (wait := self._bucket.paused_for) > 0:
+        while True:
+            connection = self._current
+            breaker = connection.breaker(group)
+            probe = breaker.check(self._clock())
+            try:
+                if (wait := connection.bucket.reserve()) > 0:
                     await asyncio.sleep(wait)
-                WAITING.observe(self._clock() - asked)
-                probe = probe or breaker.check(self._clock())
-                return await self._judged(operation, function, breaker, probe)
-        finally:
-            if probe:  # also when it was cancelled and told nothing
-                breaker.probing = False
+                async with connection.slots:
+                    # While we waited, a 429 may have come in, or the cloud have been found to be down, or replaced.
+                    while (wait := connection.bucket.paused_for) > 0:
+                        await asyncio.sleep(wait)
+                    if connection is not self._current:
+                        continue
+                    WAITING.observe(self._clock() - asked)
+                    probe = probe or breaker.check(self._clock())
+                    return await self._judged(operation, function, connection, breaker, probe)
+            finally:
+                if probe:  # also when it was cancelled and told nothing
+                    breaker.probing = False
 
-    async def _judged(self, operation: str, function: Callable[[], Awaitable[T]], breaker: Breaker, probe: bool) -> T:
-        """Make the call and draw the conclusions from its outcome."""
+    async def replace(self, cloud: Cloud) -> None:
+        """Start `cloud` and let it take the present one's place, which is closed when its calls have ended.
+
+        Raises CloudError when it does not start or lacks what the present one has; then it is closed, and nothing
+        changed.
+        """
+        connection = _Connection.to(cloud, self._clock)
         try:
-            result = await self._timed(operation, function)
-        except RateLimited as error:
-            self._bucket.pause(error.retry_after or DEFAULT_PAUSE)
-            self.last_error = str(error)
-            breaker.succeeded()  # it is up, but this was no answer
+            lacking = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
+            if lacking:
+                raise ConfigError(
+                    [f"it offers no {name.replace('_', ' ')} any more: restart to go on without" for name in lacking]
+                )
+            await self._timed("cloud.start", cloud.start, connection)
+        except BaseException:
+            await _close(cloud)
             raise
-        except (Transient, Unauthorized) as error:
-            self.last_error = str(error)
-            breaker.failed(error, self._clock(), probe=probe)
+        old, self._current = self._current, connection
+        for group in old.breakers:
+            BREAKER_OPEN.labels(group).set(0)
+        if self.instances is not None and cloud.instances is not None:
+            self.instances.replace(cloud.instances)
+        task = asyncio.create_task(self._retire(old), name="retire the old cloud")
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        self._answered(connection.breaker("cloud"))
+
+    async def close(self) -> None:
+        """End what is under way and close the cloud."""
+        if self.instances is not None:
+            await self.instances.close()
+        for task in list(self._retiring):
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await _close(self.cloud)
+
+    async def _retire(self, connection: _Connection) -> None:
+        try:
+            while connection.under_way:
+                connection.idle.clear()
+                await connection.idle.wait()
+        finally:
+            await _close(connection.cloud)
+
+    async def _judged(
+        self,
+        operation: str,
+        function: Callable[[], Awaitable[T]],
+        connection: _Connection,
+        breaker: Breaker,
+        probe: bool,
+    ) -> T:
+        """Make the call and draw the conclusions from its outcome; those from a cloud just replaced count no more."""
+        try:
+            result = await self._timed(operation, function, connection)
+        except CloudError as error:
+            if connection is self._current:
+                self._conclude(error, connection, breaker, probe)
             raise
-        except CloudError:
+        if connection is self._current:
             self._answered(breaker)
-            raise
-        self._answered(breaker)
         return result
 
-    async def _timed(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
+    def _conclude(self, error: CloudError, connection: _Connection, breaker: Breaker, probe: bool) -> None:
+        if isinstance(error, RateLimited):
+            connection.bucket.pause(error.retry_after or DEFAULT_PAUSE)
+            self.last_error = str(error)
+            breaker.succeeded()  # it is up, but this was no answer
+        elif isinstance(error, (Transient, Unauthorized)):
+            self.last_error = str(error)
+            self.failing_since = self._clock() if self.failing_since is None else self.failing_since
+            breaker.failed(error, self._clock(), probe=probe)
+        else:
+            self._answered(breaker)
+
+    async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
         started, outcome = self._clock(), "cancelled"
+        connection.under_way += 1
+        self.under_way.append(operation)
         try:
-            async with asyncio.timeout(self.cloud.limits.deadline):
-                result = await function()
+            result = await self._bounded(operation, function, connection.cloud.limits.deadline)
+            _check(operation, result)
             outcome = "success"
             return result
         except TimeoutError:
             outcome = "timeout"
-            raise Transient(f"{operation}: no answer within {self.cloud.limits.deadline:g} s") from None
+            raise Transient(f"{operation}: no answer within {connection.cloud.limits.deadline:g} s") from None
         except CloudError as error:
             outcome = type(error).__name__
             raise
         except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is None or task.cancelling():
-                raise
-            outcome = "bug"  # nobody cancelled us: it is some inner task's, and would end our caller silently
-            raise Transient(f"{operation}: provider {self.cloud.name!r} cancelled its own call") from None
-        except Exception as error:
+            raise
+        except BaseException as error:  # a provider's bug, be it a SystemExit
             outcome = "bug"
-            raise Transient(
-                f"{operation}: provider {self.cloud.name!r} raised {type(error).__name__}: {error}"
-            ) from error
+            what = (
+                "cancelled its own call" if isinstance(error, _Cancelled) else f"raised {type(error).__name__}: {error}"
+            )
+            raise Transient(f"{operation}: provider {connection.cloud.name!r} {what}") from error
         finally:
             REQUESTS.labels(operation, outcome).inc()
             DURATION.labels(operation).observe(self._clock() - started)
+            self.under_way.remove(operation)
+            connection.under_way -= 1
+            connection.idle.set()
+
+    async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """The result, or TimeoutError after `deadline` seconds, whatever the provider does with a cancellation."""
+
+        async def call() -> T:
+            try:
+                return await function()
+            except (SystemExit, KeyboardInterrupt) as error:  # as these leave a task, they end the event loop
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+        task = asyncio.create_task(call(), name=f"cloud: {operation}")
+        try:
+            await asyncio.wait({task}, timeout=deadline)
+        except asyncio.CancelledError:
+            await _end(task, operation)
+            raise
+        if not task.done():
+            await _end(task, operation)
+            raise TimeoutError
+        if task.cancelled():  # nobody cancelled us: it is some inner task's, and would end our caller silently
+            raise _Cancelled
+        return task.result()
 
     def _answered(self, breaker: Breaker) -> None:
         breaker.succeeded()
+        self.failing_since = None
         self.last_success = datetime.datetime.now(datetime.UTC)
         LAST_SUCCESS.set(self.last_success.timestamp())
+
+
+class _Cancelled(Exception):
+    """The provider cancelled its own call."""
+
+
+async def _end(task: asyncio.Task[Any], operation: str) -> None:
+    """Cancel; a call that does not heed that is left behind, since it would hold up its caller for ever."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+    if task.done():
+        _ = task.cancelled() or task.exception()
+        return
+    ABANDONED.labels(operation).inc()
+    log.error("%s does not end although it was cancelled, and is left behind: a bug of the provider", operation)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+
+async def _close(cloud: Cloud) -> None:
+    try:
+        async with asyncio.timeout(GRACE):
+            await cloud.close()
+    except Exception:
+        log.exception("provider %r could not be closed in order", cloud.name)
+
+
+def _check(operation: str, result: Any) -> None:
+    """Raises TypeError when the provider answered something else than the contract says."""
+    if (kind := _ONE.get(operation)) is not None and not isinstance(result, kind):
+        raise TypeError(f"expected {kind.__name__}, got {type(result).__name__}")
+    if (kind := _MANY.get(operation)) is None:
+        return
+    if not isinstance(result, Sequence) or not all(isinstance(item, kind) for item in result):
+        raise TypeError(f"expected a sequence of {kind.__name__}")

@@ -394,6 +394,11 @@ class Server:
         """Every access token that was issued is refused from now on."""
         self._issued = {token: (project, 0.0) for token, (project, _) in self._issued.items()}
 
+    def rotate_token(self, project: str, token: str) -> None:
+        """`token` is the project's from now on: the former one and every access token are refused."""
+        self._static = {known: name for known, name in self._static.items() if name != project} | {token: project}
+        self.expire_tokens()
+
     async def _expire_tokens(self, _: web.Request) -> web.Response:
         self.expire_tokens()
         return Answer(204).response()

@@ -88,6 +88,10 @@ class Simulator:
         """Every access token is refused from now on; project tokens stay good."""
         self.server.expire_tokens()
 
+    def rotate_token(self, token: str, project: str | None = None) -> None:
+        """Only `token` opens the project from now on; a running provider is locked out until it learns it."""
+        self.server.rotate_token(self.project(project).name, token)
+
     def forwards(self, protocol: str, address: str, port: int) -> bool:
         """Whether a load balancer's port is open (with `fabric`)."""
         return (protocol, address, port) in self.fabric.ports

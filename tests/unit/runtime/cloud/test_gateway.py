@@ -9,19 +9,34 @@ import pytest
 
 from ccm.cloud import (
     CloudError,
+    ConfigError,
     Conflict,
+    InstanceRef,
     Invalid,
     Limits,
+    LoadBalancer,
     NotFound,
+    Page,
     QuotaExceeded,
     RateLimited,
     RetryAfter,
+    Route,
     Transient,
     Unauthorized,
 )
-from ccm.cloud.gateway import BREAKER_OPEN, LAST_SUCCESS, REQUESTS, WAITING, Gateway, TokenBucket
+from ccm.cloud.gateway import (
+    ABANDONED,
+    BREAKER_FIRST,
+    BREAKER_OPEN,
+    GRACE,
+    LAST_SUCCESS,
+    REQUESTS,
+    WAITING,
+    Gateway,
+    TokenBucket,
+)
 
-from .fake import FakeCloud
+from .fake import FakeCloud, FakeInstances, machine
 from .virtual import in_virtual_time, now
 
 DOWN = Transient("503 from the cloud")
@@ -411,3 +426,214 @@ async def test_what_counts_as_a_failure(error):
 @in_virtual_time
 async def test_a_cloud_without_instances_has_no_directory():
     assert gateway().instances is None
+
+
+# --- a provider that does what it should not (W24) ------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_W24_a_call_that_heeds_no_cancellation_is_left_behind():
+    gate, ended = gateway(deadline=2.0), asyncio.Event()
+
+    async def deaf():
+        while not ended.is_set():
+            try:
+                await ended.wait()
+            except asyncio.CancelledError:
+                continue
+
+    before = ABANDONED.labels("deaf.x")._value.get()
+    with pytest.raises(Transient, match="no answer within 2 s"):
+        await gate.call("deaf.x", deaf)
+    assert now() == 1000.0 + 2.0 + GRACE
+    assert ABANDONED.labels("deaf.x")._value.get() == before + 1
+    assert await gate.call("deaf.x", answer("next")) == "next"  # its slot is free
+    ended.set()
+
+
+class Odd(BaseException):
+    pass
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit(3),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        Odd("x"),
+        StopAsyncIteration(),
+        ExceptionGroup("g", [OSError()]),
+    ],
+)
+async def test_W24_whatever_a_provider_raises_is_transient(error):
+    gate = gateway()
+    with pytest.raises(Transient, match=type(error).__name__):
+        await gate.call("a.x", answer(error))
+    assert await gate.call("a.x", answer("next")) == "next"
+
+
+@in_virtual_time
+async def test_W24_a_provider_that_raises_before_it_is_awaited():
+    def function():
+        raise KeyError("token")
+
+    with pytest.raises(Transient, match="raised KeyError"):
+        await gateway().call("a.x", function)
+    with pytest.raises(Transient, match="raised TypeError"):
+        await gateway().call("a.x", lambda: "no awaitable")
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("operation", "junk"),
+    [
+        ("load_balancers.get", None),
+        ("load_balancers.ensure", {"name": "x"}),
+        ("load_balancers.update_backends", "ready"),
+        ("load_balancers.list", None),
+        ("load_balancers.list", [None]),
+        ("load_balancers.list", {}),
+        ("routes.list", ["10.0.0.0/8"]),
+        ("routes.list", (Route("10.0.0.0/8", "x") for _ in range(2))),
+    ],
+)
+async def test_W24_junk_is_no_answer(operation, junk):
+    gate = gateway()
+    with pytest.raises(Transient, match="raised TypeError: expected"):
+        await gate.call(operation, answer(junk))
+    assert gate.last_success is None
+
+
+@in_virtual_time
+async def test_answers_as_agreed_pass():
+    gate, balancer = gateway(), LoadBalancer("uid", "lb")
+    assert await gate.call("load_balancers.ensure", answer(balancer)) is balancer
+    assert await gate.call("load_balancers.list", answer([balancer])) == [balancer]
+    assert await gate.call("routes.list", answer(())) == ()
+
+
+@in_virtual_time
+async def test_W24_one_probe_among_many_askers():
+    """Half open: a hundred that ask at once cost one call while it is under way, and all may go when it succeeded."""
+    gate, calls = gateway(), []
+    await fail(gate, 5)
+    await asyncio.sleep(BREAKER_FIRST)
+    asked = [gate.call("a.x", answer("up", after=1.0, calls=calls)) for _ in range(100)]
+    outcomes = await asyncio.gather(*map(outcome, asked))
+    assert len(calls) == 1 and outcomes.count("up") == 1 and outcomes.count(Transient) == 99
+    assert await asyncio.gather(*(gate.call("a.x", answer("up")) for _ in range(100))) == ["up"] * 100
+
+
+@in_virtual_time
+async def test_since_when_it_fails():
+    gate = gateway()
+    assert gate.failing_since is None
+    await fail(gate, 1)
+    await asyncio.sleep(7)
+    await fail(gate, 1)
+    assert gate.failing_since == 1000.0
+    assert await outcome(gate.call("a.x", answer(NotFound("no such thing")))) is NotFound
+    assert gate.failing_since is None
+
+
+# --- replacing the cloud (W27) --------------------------------------------------------------------------------------
+
+
+class Replacement(FakeCloud):
+    def __init__(self, instances=None, limits=None, *, refuses=None):
+        super().__init__(instances, limits)
+        self.refuses, self.closed = refuses, None
+
+    async def start(self):
+        if self.refuses:
+            raise self.refuses
+
+    async def close(self):
+        assert self.closed is None, "closed twice"
+        self.closed = now()
+
+
+@in_virtual_time
+async def test_W27_a_replaced_cloud_is_closed_when_its_calls_have_ended():
+    old, new = Replacement(), Replacement()
+    gate = Gateway(old, clock=now)
+    running = asyncio.create_task(gate.call("a.x", answer("from the old one", after=3.0)))
+    await asyncio.sleep(1.0)
+    await gate.replace(new)
+    await asyncio.sleep(1.0)
+    assert (gate.cloud, old.closed) == (new, None)
+    assert await running == "from the old one"
+    await asyncio.sleep(0.1)
+    assert (old.closed, new.closed) == (1003.0, None)
+    await gate.close()
+    assert new.closed == now()
+
+
+@in_virtual_time
+async def test_W27_those_who_wait_for_their_turn_go_to_the_new_one():
+    old = Replacement(limits=Limits(calls_per_second=1.0, burst=1, concurrency=1))
+    gate = Gateway(old, clock=now)
+
+    async def whose():
+        return gate.cloud
+
+    first = asyncio.create_task(gate.call("a.x", answer(1, after=5.0)))
+    waiting = [asyncio.create_task(gate.call("a.x", whose)) for _ in range(2)]
+    await asyncio.sleep(0.5)
+    new = Replacement(limits=Limits(calls_per_second=1e6, burst=10**6))
+    await gate.replace(new)
+    assert await asyncio.gather(*waiting) == [new, new]
+    await first
+
+
+@in_virtual_time
+@pytest.mark.parametrize("error", [Unauthorized("no"), DOWN, ValueError("bug")])
+async def test_W27_a_cloud_that_does_not_start_changes_nothing(error):
+    old, new = Replacement(), Replacement(refuses=error)
+    gate = Gateway(old, clock=now)
+    with pytest.raises((Unauthorized, Transient)):
+        await gate.replace(new)
+    assert (gate.cloud, old.closed, new.closed) == (old, None, 1000.0)
+    assert await gate.call("a.x", answer("still there")) == "still there"
+
+
+@in_virtual_time
+async def test_W27_a_cloud_that_lacks_what_is_in_use_is_refused():
+    old, new = Replacement(FakeInstances(machine("n"))), Replacement()
+    gate = Gateway(old, clock=now)
+    with pytest.raises(ConfigError, match="offers no instances any more"):
+        await gate.replace(new)
+    assert gate.cloud is old and new.closed is not None
+
+
+@in_virtual_time
+async def test_W27_what_was_learnt_about_the_old_one_is_forgotten():
+    """Breaker, pause and instances: new credentials may be good, and may be those of another project."""
+    gate = Gateway(Replacement(FakeInstances(machine("old"))), clock=now)
+    ref = InstanceRef("old", "fake://old")
+    await gate.instances.list(not_before=now())
+    late = asyncio.create_task(outcome(gate.call("b.x", answer(DOWN, after=9.0))))
+    await fail(gate, 5)
+    await outcome(gate.call("a.x", answer(RateLimited("slow", retry_after=60.0))))
+    assert BREAKER_OPEN.labels("a")._value.get() == 1
+    await gate.replace(Replacement(FakeInstances(machine("new"))))
+    assert BREAKER_OPEN.labels("a")._value.get() == 0
+    assert await gate.call("a.x", answer("at once")) == "at once" and now() == 1000.0
+    with pytest.raises(NotFound):
+        await gate.instances.lookup(ref, not_before=0.0)
+    await late
+    assert gate.failing_since is None  # the old one's failure says nothing about the new one
+
+
+@in_virtual_time
+async def test_W27_a_listing_is_not_made_of_two_projects():
+    pages = FakeInstances(machine("a"), latency=1.0)
+    pages.pages = {None: Page([machine("a")], next="2"), "2": Page([machine("b")])}
+    gate = Gateway(Replacement(pages), clock=now)
+    listing = asyncio.create_task(outcome(gate.instances.list(not_before=now())))
+    await asyncio.sleep(0.5)
+    await gate.replace(Replacement(FakeInstances(machine("c"), machine("d"))))
+    assert await listing is Transient
+    assert set((await gate.instances.list(not_before=now())).by_id) == {"fake://c", "fake://d"}

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""W27: a changed --cloud-config is taken into use without a restart, unless it cannot be used."""
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from prometheus_client import REGISTRY
+
+from ccm.app import clouds
+from ccm.app.clouds import Keeper, build
+from ccm.app.errors import StartError
+from ccm.app.options import parse
+from ccm.cloud import Cloud, ConfigError, Transient, Unauthorized, registry
+
+
+class Scripted(Cloud):
+    """Its configuration is what it does: "good", "bad", "refused" or "down"; a word behind tells them apart."""
+
+    name = "scripted"
+    started = 0
+    has_cluster_id = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.kind = config.text.split()[0]
+        if self.kind == "bad":
+            raise ConfigError(["line 1: is bad", "line 2: is no better"])
+        if self.kind == "untagged":
+            self.has_cluster_id = False
+
+    async def start(self):
+        Scripted.started += 1
+        if self.kind == "refused":
+            raise Unauthorized("the token is not known")
+        if self.kind == "down":
+            raise Transient("connection refused")
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch):
+    monkeypatch.setattr(registry, "names", lambda: ["scripted"])
+    monkeypatch.setattr(registry, "load", lambda name: Scripted)
+    Scripted.started = 0
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "cloud.conf"
+    path.write_text("good 1")
+    return path
+
+
+def options(file, *more):
+    return parse(["--cloud-provider=scripted", f"--cloud-config={file}", *more])
+
+
+class Told(list):
+    def __call__(self, type, reason, message):
+        self.append((type, reason, message))
+
+
+@contextlib.asynccontextmanager
+async def watching(file, told=None):
+    keeper = Keeper(options(file), notice=Told() if told is None else told, every=0.01)
+    await keeper.start()
+    task = asyncio.create_task(keeper.watch())
+    try:
+        yield keeper
+    finally:
+        task.cancel()
+        await keeper.gateway.close()
+
+
+async def until(condition, what):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+def count(result):
+    return REGISTRY.get_sample_value("ccm_cloud_config_reloads_total", {"result": result})
+
+
+async def test_a_changed_file_is_taken_into_use(file):
+    told, before = Told(), count("success")
+    async with watching(file, told) as keeper:
+        old = keeper.gateway.cloud
+        file.write_text("good 2")
+        await until(lambda: keeper.gateway.cloud is not old, "replaced")
+        assert keeper.gateway.cloud.config.text == "good 2"
+    assert count("success") == before + 1
+    assert [(type, reason) for type, reason, _ in told] == [("Normal", "CloudConfigReloaded")]
+
+
+async def test_a_secrets_volume_swaps_links(tmp_path):
+    """The kubelet's way: the file is a link through ..data, which is replaced by a rename."""
+    for number in (1, 2):
+        (tmp_path / f"..{number}").mkdir()
+        (tmp_path / f"..{number}" / "cloud.conf").write_text(f"good {number}")
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "cloud.conf").symlink_to("..data/cloud.conf")
+    async with watching(tmp_path / "cloud.conf") as keeper:
+        (tmp_path / "..new").symlink_to("..2")
+        (tmp_path / "..new").rename(tmp_path / "..data")
+        await until(lambda: keeper.gateway.cloud.config.text == "good 2", "replaced")
+
+
+async def test_a_file_that_is_only_touched_changes_nothing(file):
+    async with watching(file) as keeper:
+        old = keeper.gateway.cloud
+        for _ in range(3):
+            file.write_text("good 1")
+            await asyncio.sleep(0.03)
+        assert keeper.gateway.cloud is old and Scripted.started == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "result", "message"),
+    [
+        ("bad", "invalid", "line 1: is bad; line 2: is no better"),
+        ("refused", "refused", "the token is not known"),
+        ("untagged", "invalid", "--allow-untagged-cloud"),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_told_once_and_kept_out(file, text, result, message):
+    told, before = Told(), count(result)
+    async with watching(file, told) as keeper:
+        old = keeper.gateway.cloud
+        file.write_text(text)
+        await until(lambda: told, "told")
+        await asyncio.sleep(0.1)
+        assert keeper.gateway.cloud is old
+        assert keeper.not_ready() is None
+        assert count(result) == before + 1
+        [(type, reason, said)] = told
+        assert (type, reason) == ("Warning", "CloudConfigRefused") and message in said
+        file.write_text("good 2")
+        await until(lambda: keeper.gateway.cloud is not old, "the corrected one is taken")
+
+
+async def test_a_file_that_vanishes_for_a_while(file):
+    told, before = Told(), count("unreadable")
+    async with watching(file, told) as keeper:
+        file.unlink()
+        await until(lambda: told, "told")
+        await asyncio.sleep(0.05)
+        assert count("unreadable") == before + 1
+        file.write_text("good 2")
+        await until(lambda: keeper.gateway.cloud.config.text == "good 2", "replaced")
+
+
+async def test_a_cloud_that_is_down_is_asked_again_with_the_new_file(file, monkeypatch):
+    before = count("unavailable")
+    async with watching(file) as keeper:
+        file.write_text("down")
+        await until(lambda: count("unavailable") >= before + 2, "tried twice")
+        assert keeper.gateway.cloud.config.text == "good 1"
+        monkeypatch.setattr(Scripted, "start", Cloud.start)
+        await until(lambda: keeper.gateway.cloud.config.text == "down", "replaced")
+
+
+async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
+    file.write_text("down")
+    keeper = Keeper(options(file), every=0.01)
+    starting = asyncio.create_task(keeper.start())
+    await until(lambda: Scripted.started, "tried")
+    await asyncio.sleep(0)
+    assert "connection refused" in keeper.not_ready()
+    file.write_text("good")
+    await asyncio.wait_for(starting, 5)
+    assert keeper.not_ready() is None
+    await keeper.gateway.close()
+
+
+async def test_a_refusal_at_start_ends_it(file):
+    file.write_text("refused")
+    keeper = Keeper(options(file))
+    with pytest.raises(StartError, match=r"refuses the credentials of .*cloud\.conf: the token is not known"):
+        await keeper.start()
+
+
+async def test_all_problems_at_start(file):
+    file.write_text("bad")
+    with pytest.raises(StartError, match="line 1: is bad\n  - line 2: is no better"):
+        Keeper(options(file))
+    with pytest.raises(ConfigError, match="--allow-untagged-cloud"):
+        build(options(file), "untagged")
+    assert build(options(file, "--allow-untagged-cloud"), "untagged").kind == "untagged"
+
+
+async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
+    """Upstream's checks always pass. A short failure is no reason: another process would have the same cloud."""
+    monkeypatch.setattr(clouds, "SILENT_AFTER", 0.05)
+    async with watching(file) as keeper:
+
+        async def down():
+            raise Transient("503")
+
+        with pytest.raises(Transient):
+            await keeper.gateway.call("a.x", down)
+        assert keeper.not_ready() is None
+        await until(keeper.not_ready, "unready")
+        assert "503" in keeper.not_ready()
+        await keeper.gateway.call("a.x", lambda: asyncio.sleep(0))
+        assert keeper.not_ready() is None
