@@ -136,8 +136,8 @@ class KubeClient:
         """All items, and the resourceVersion at which they were all true; fit to begin a watch.
 
         Read in pages. When the continue token expires on the way, everything is read once more, unpaged, as client-go
-        does: that cannot expire. `timeout` is for each page. `unreadable` gets the JSON of each item that is no `type`, and
-        the others are returned; without it, such an item fails the list.
+        does: that cannot expire. `timeout` is for each page. An item that is no `type` fails the list, unless
+        `unreadable` takes its JSON.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable)
