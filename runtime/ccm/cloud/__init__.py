@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a provider needs to know: the contract and its errors. Providers import this and nothing else of `ccm`."""
 
+from .blocking import BlockingCalls
 from .contract import (
     Address,
     AddressType,
@@ -43,6 +44,7 @@ __all__ = [
     "Address",
     "AddressType",
     "Backend",
+    "BlockingCalls",
     "Cloud",
     "CloudError",
     "ConfigError",

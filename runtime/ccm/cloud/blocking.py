@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Client libraries that block (boto3, hcloud, openstacksdk, ...), off the event loop.
+
+calls = BlockingCalls("acme", threads=10, deadline=30, translate=_cloud_error)
+servers = await calls.run(client.list_servers, project, page=2)
+
+A thread cannot be ended from outside. So a call that outlives its deadline, or whose asker was cancelled, is *left
+behind*: its thread goes on by itself and is replaced, and its result is dropped. How many may hang like this is
+limited; beyond it calls fail at once, since a library that never returns would otherwise eat the process.
+
+A call left behind may still take effect in the cloud. That is nothing new for a provider: an answer may be lost on the
+network just as well, so `ensure` and `create` have to be idempotent anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+from prometheus_client import Counter, Gauge
+
+from .errors import CloudError, Transient
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LEFT_BEHIND = Counter(
+    "ccm_blocking_calls_left_behind", "Calls whose thread was left behind when they outlived their asker.", ["pool"]
+)
+HUNG = Gauge("ccm_blocking_calls_hung", "Threads left behind that have not come back yet.", ["pool"])
+THREADS = Gauge("ccm_blocking_threads", "Threads that take calls, idle or at work; those left behind not.", ["pool"])
+
+
+class BlockingCalls:
+    """A pool of at most `threads` threads for one provider. Use it from one event loop.
+
+    `deadline`: seconds for one call, waiting for a thread included. Keep it below `Limits.deadline`, and the library's
+    own time-outs below it: then threads come back. `hung_limit`: how many may be left behind before all calls fail at
+    once; default as many as `threads`. `translate` makes a CloudError of what the library raises.
+
+    A client object is shared by all threads; where the library's is not made for that, keep one per thread
+    (`threading.local`) or say `threads=1`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        threads: int = 10,
+        deadline: float = 25.0,
+        hung_limit: int | None = None,
+        translate: Callable[[Exception], CloudError] | None = None,
+    ) -> None:
+        self.name = name
+        self._threads = threads
+        self._deadline = deadline
+        self._hung_limit = threads if hung_limit is None else hung_limit
+        self._translate = translate
+        self._slots = asyncio.Semaphore(threads)
+        self._idle: list[_Worker] = []
+        self._closed = False
+        self.hung = 0
+
+    async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The function's result, from a thread.
+
+        Raises Transient after the deadline, when too many calls hang, and when closed; CloudErrors as they are raised;
+        other exceptions as `translate` makes them. A result that would block when it is used, an iterator, is a
+        TypeError: collect it inside of `function`.
+        """
+        if self._closed:
+            raise Transient(f"{self.name}: no more calls are made, the provider is closed")
+        if self.hung >= self._hung_limit:
+            raise Transient(
+                f"{self.name}: not asked: {self.hung} earlier calls hang in the client library and have not come back"
+            )
+        job: _Job | None = None
+        try:
+            async with asyncio.timeout(self._deadline), self._slots:
+                job = self._start(functools.partial(function, *args, **kwargs))
+                try:
+                    outcome = await job.outcome
+                finally:
+                    self._leave(job)
+        except TimeoutError:
+            raise Transient(self._too_late(job)) from None
+        result: T = self._result(outcome)
+        return result
+
+    def close(self) -> None:
+        """Let idle threads end, and those at work when they come back."""
+        self._closed = True
+        for worker in self._idle:
+            self._dismiss(worker)
+        self._idle.clear()
+
+    def _start(self, function: Callable[[], Any]) -> _Job:
+        if self._idle:
+            worker = self._idle.pop()
+        else:
+            worker = _Worker(f"{self.name}-blocking")
+            worker.start()
+            THREADS.labels(self.name).inc()
+        job = _Job(function, worker, self._came_back)
+        worker.jobs.put(job)
+        return job
+
+    def _leave(self, job: _Job) -> None:
+        """The asker goes; a thread that is still at work is no longer one of the pool's."""
+        if job.ended:
+            return
+        job.left_behind = True
+        self.hung += 1
+        LEFT_BEHIND.labels(self.name).inc()
+        HUNG.labels(self.name).inc()
+        self._dismiss(job.worker)
+
+    def _came_back(self, job: _Job) -> None:
+        job.ended = True
+        if job.left_behind:
+            self.hung -= 1
+            HUNG.labels(self.name).dec()
+        elif self._closed:
+            self._dismiss(job.worker)
+        else:
+            self._idle.append(job.worker)
+
+    def _dismiss(self, worker: _Worker) -> None:
+        worker.jobs.put(None)
+        THREADS.labels(self.name).dec()
+
+    def _too_late(self, job: _Job | None) -> str:
+        if job is None:
+            return f"{self.name}: none of {self._threads} threads came free within {self._deadline:g} s"
+        return f"{self.name}: no answer within {self._deadline:g} s; the call is left behind ({self.hung} hang)"
+
+    def _result(self, outcome: tuple[bool, Any]) -> Any:
+        succeeded, value = outcome
+        if not succeeded:
+            if self._translate is None or isinstance(value, CloudError) or not isinstance(value, Exception):
+                raise value
+            raise self._translate(value) from value
+        if isinstance(value, Iterator):
+            raise TypeError(f"{self.name}: a {type(value).__name__} would block when it is read: return a list instead")
+        return value
+
+
+class _Job:
+    """One call. `outcome` is (True, result) or (False, exception): a future cannot hold every exception."""
+
+    def __init__(self, function: Callable[[], Any], worker: _Worker, came_back: Callable[[_Job], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._function = function
+        self._context = contextvars.copy_context()
+        self._came_back = came_back
+        self.worker = worker
+        self.outcome: asyncio.Future[tuple[bool, Any]] = self._loop.create_future()
+        self.ended = False
+        self.left_behind = False
+
+    def run(self) -> None:
+        """In the thread."""
+        try:
+            outcome = True, self._context.run(self._function)
+        except (SystemExit, KeyboardInterrupt) as error:  # as these leave a coroutine, they end the event loop
+            outcome = False, RuntimeError(f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            outcome = False, error
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody asks any more
+            self._loop.call_soon_threadsafe(self._settle, outcome)
+
+    def _settle(self, outcome: tuple[bool, Any]) -> None:
+        self._came_back(self)
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class _Worker(threading.Thread):
+    """A daemon: the process ends without waiting for a call that hangs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            job.run()
+            del job  # with its function's arguments, while idle
