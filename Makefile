@@ -63,7 +63,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 
 .PHONY: unit
 unit: setup ## pure logic, in seconds
-	@pytest -q tests/unit tests/bed/tests
+	@pytest -q tests/unit tests/bed/tests tests/bench
 
 .PHONY: integration
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
@@ -72,6 +72,10 @@ integration: setup binaries ## the runtime against a real etcd and kube-apiserve
 .PHONY: molecule
 molecule: setup images ## the collection on a real cluster
 	@molecule test --scenario-name default
+
+.PHONY: bench
+bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
+	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
 
 .PHONY: collection
 collection: setup ## build/outoftree-ccm-*.tar.gz, for ansible-galaxy collection install

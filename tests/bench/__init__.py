@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmarks against the upstream framework: `make bench` (docs/performance.md). Timing is measured here, never in tests."""

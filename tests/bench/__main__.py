@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make bench`, `make bench BENCH="nodes handover"`: run, print the table, write the page."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from bed.progress import Progress
+from tests.integration.cluster import ApiServer, MissingBinaries
+
+from . import page, sides, table
+from .cluster import Cluster
+from .scenarios import BENCHES, Bench
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("bench", nargs="*", help=f"of {', '.join(BENCHES)}; all by default")
+    parser.add_argument("--page", action="store_true", help="only write docs/performance.md from what is there")
+    options = parser.parse_args()
+    if unknown := [name for name in options.bench if name not in BENCHES]:
+        parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(BENCHES)}")
+    try:
+        if not options.page:
+            asyncio.run(run(options.bench or list(BENCHES)))
+    except (sides.BenchError, MissingBinaries) as error:
+        print(f"make bench: {error}", file=sys.stderr)
+        return 1
+    page.write()
+    return 0
+
+
+async def run(wanted: list[str]) -> None:
+    """Run benches; each leaves its raw figures at once, so that one that fails costs only itself."""
+    began = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{datetime.datetime.now():%H:%M:%S} {text}", flush=True)
+
+    progress = Progress()
+    with tempfile.TemporaryDirectory(prefix="ccm-bench-api-") as folder:
+        peer, ours = sides.peer(progress), sides.ours()
+        server = ApiServer(Path(folder))
+        cluster = Cluster(server)
+        try:
+            bench = Bench(cluster, peer, ours, say)
+            machine = {**sides.machine(), "Kubernetes": await cluster.kubernetes()}
+            results: dict[str, list[dict[str, Any]]] = {}
+            for name in wanted:
+                say(f"{name}: {(BENCHES[name].__doc__ or '').splitlines()[0]}")
+                results[name] = [found async for found in BENCHES[name](bench)]
+                page.keep(name, results[name], machine)
+        finally:
+            await cluster.close()
+            server.close()
+    print()
+    print(table.plain(table.rows(results)))
+    print(f"\n{time.monotonic() - began:.0f} s in all; raw figures in build/bench/")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a process cost, from /proc, and what an API server wrote, from its metrics. Parsing is pure."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+TICKS = os.sysconf("SC_CLK_TCK")
+MIB = 1024.0
+
+_SAMPLE = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>\S+)$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+WRITES = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
+RESOURCES = ("nodes", "services", "events")
+
+
+@dataclass(frozen=True)
+class Usage:
+    """`cpu`: seconds of user and system time so far; `peak`: the most memory it ever had resident, in MiB."""
+
+    cpu: float
+    peak: float
+
+
+def usage(pid: int) -> Usage:
+    folder = Path("/proc") / str(pid)
+    return Usage(cpu_seconds((folder / "stat").read_text()), peak_mib((folder / "status").read_text()))
+
+
+def cpu_seconds(stat: str) -> float:
+    """Of /proc/PID/stat; the name in parentheses may hold anything."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def peak_mib(status: str) -> float:
+    """VmHWM of /proc/PID/status."""
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) / MIB if found else 0.0
+
+
+def api_writes(metrics: str) -> dict[str, int]:
+    """Writes that an API server has answered so far, of the resources that matter here: {"PATCH nodes": 2000}."""
+    found: dict[str, int] = {}
+    for sample in _SAMPLE.finditer(metrics):
+        labels = dict(_LABEL.findall(sample["labels"]))
+        if labels.get("verb") in WRITES and labels.get("resource") in RESOURCES:
+            key = " ".join(filter(None, (labels["verb"], labels["resource"], labels.get("subresource"))))
+            found[key] = found.get(key, 0) + round(float(sample["value"]))
+    return found
+
+
+def difference(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
+    return {key: count - before.get(key, 0) for key, count in sorted(after.items()) if count > before.get(key, 0)}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw figures as JSON, and docs/performance.md, which is made of them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from . import table
+from .sides import REPOSITORY
+
+DOCS = REPOSITORY / "docs"
+FIGURES = DOCS / "performance"
+RAW = REPOSITORY / "build" / "bench"
+PAGE = DOCS / "performance.md"
+
+Results = Mapping[str, Mapping[str, Any]]
+
+
+def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: Mapping[str, str]) -> None:
+    """Write the figures of one bench, for a closer look and for the page."""
+    taken = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    data = msgspec.json.format(msgspec.json.encode({"bench": name, "taken": taken, "machine": machine, "runs": runs}))
+    for folder in (RAW, FIGURES):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.json").write_bytes(data + b"\n")
+
+
+def read() -> dict[str, dict[str, Any]]:
+    """The figures behind the page, by bench."""
+    return {file.stem: msgspec.json.decode(file.read_bytes()) for file in sorted(FIGURES.glob("*.json"))}
+
+
+def write() -> None:
+    """The page and its plots."""
+    from . import plots
+
+    results = read()
+    plots.draw(results, FIGURES)
+    PAGE.write_text(render(results))
+
+
+def render(results: Results) -> str:
+    """The page. Pure."""
+    runs = {name: result["runs"] for name, result in results.items()}
+    judged = table.rows(runs)
+    missed = [row for row in judged if not row.met]
+    machine = next(iter(results.values()))["machine"] if results else {}
+    taken = sorted(result["taken"] for result in results.values())
+    return PAGE_TEXT.format(
+        verdict=f"{len(judged) - len(missed)} of {len(judged)} targets are met.",
+        table=table.markdown(judged),
+        machine="\n".join(f"| {name} | {value} |" for name, value in machine.items()),
+        taken=f"{taken[0]} to {taken[-1]}" if taken else "never",
+        growth=growth(runs["growth"]) if "growth" in runs else "",
+        generator=generator(runs["nodes"]) if "nodes" in runs else "",
+    )
+
+
+def growth(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Both sides at each size, tuned."""
+    header = ("Nodes", "side", "seconds", "from leading", "cloud calls", "CPU s", "peak MiB", "API server CPU s")
+    lines = [header, ("---:",) + ("---",) + ("---:",) * 6]
+    lines += [
+        (
+            f"{run['size']:,}",
+            run["side"],
+            f"{run['seconds']:.1f}",
+            f"{run['seconds_leading']:.1f}",
+            str(run["cloud_calls"]),
+            f"{run['cpu']:.1f}",
+            f"{run['peak']:.0f}",
+            f"{run['api_cpu']:.1f}",
+        )
+        for run in sorted(runs, key=lambda run: (run["size"], run["side"] == "ours"))
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def generator(runs: Sequence[Mapping[str, Any]]) -> str:
+    """What the API server takes at each concurrency."""
+    found = [run for run in runs if run["side"] == "generator"]
+    return ", ".join(f"{run['tuning']} {run['seconds']:.2f} s" for run in found)
+
+
+PAGE_TEXT = """\
+# Performance
+
+<!-- Made by `make bench` from docs/performance/*.json; do not edit. -->
+
+The runtime against a peer: the upstream Go framework (`k8s.io/cloud-provider` v0.36.3) with a thin provider of the
+simulated cloud, [tests/bench/peer](../tests/bench/peer), which makes one call per question about an instance as
+upstream providers do. {verdict}
+
+{table}
+
+"1,000 Nodes" are tainted Nodes that exist before the process starts. The time runs from the start of the process until
+the last Node has its addresses and no `uninitialized` taint; where a row says "from leading", from the moment its Lease
+names it.
+
+## How cost grows
+
+Both sides with `--concurrent-node-syncs=30 --kube-api-qps=10000 --kube-api-burst=10000`.
+
+![Seconds, CPU, memory and cloud calls from 100 to 5,000 Nodes, both sides](performance/growth.svg)
+
+{growth}
+
+CPU and memory are the process's, until all Events are written too; memory is the peak of its resident set, after a
+refresh of all addresses at 5,000. The last column is kube-apiserver and etcd together.
+
+![Each bench, peer against ours](performance/bars.svg)
+
+## How it is measured
+
+`make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
+growth, restart, services, join, routes and handover. Each bench gives both sides the same API server (etcd and
+kube-apiserver with their default flags, nothing else in the cluster), the same Nodes (7 KB, as a kubelet reports
+them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its own. The sides run one
+after the other, never together. Done is seen by a watch in the side's own encoding, so that looking costs the API
+server almost nothing. Cloud calls are counted by the simulator's journal.
+
+- *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a bench,
+  `--concurrent-service-syncs=50`.
+- *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours is told nothing of it but its defaults.
+- *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
+  {generator}. Its best is the API server's own limit here.
+- *Restart*: settled when the work queue has finished every Service and is empty, by the metric that both have. The
+  peer's provider writes what it is asked to ensure without comparing first; one that compares would read instead.
+- *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled. All else
+  in the table was run whole.
+- *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
+- *Routes*: 101 calls, of which 40 at once.
+
+API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what counts.
+Taken {taken}:
+
+| | |
+|---|---|
+{machine}
+
+Raw figures: [nodes](performance/nodes.json), [limited](performance/limited.json), [growth](performance/growth.json),
+[restart](performance/restart.json), [services](performance/services.json), [join](performance/join.json),
+[routes](performance/routes.json), [handover](performance/handover.json).
+"""

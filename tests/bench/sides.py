@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two programs that are compared, as processes with the same surroundings."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bed import golang, locks, paths
+from bed.progress import Progress
+
+from . import measure
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PEER_SOURCES = Path(__file__).parent / "peer"
+
+#: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
+OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
+
+
+class BenchError(Exception):
+    """The benchmark cannot be made; the message says why."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """`wire`: the encoding in which it watches the API server; whoever watches beside it asks for the same one, which
+    the API server then encodes only once."""
+
+    name: str
+    command: tuple[str, ...]
+    wire: str
+    environment: Mapping[str, str]
+
+
+def ours() -> Side:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    environment |= OURS_ENVIRONMENT
+    command = (sys.executable, "-m", "ccm.cli")
+    subprocess.run([*command, "--help"], env=environment, stdout=subprocess.DEVNULL, check=True)  # compiles
+    return Side("ours", command, "application/json", environment)
+
+
+def peer(progress: Progress) -> Side:
+    """Built into the cache, which knows it by its sources."""
+    binary = paths.cache() / "bench" / f"peer-{digest(PEER_SOURCES)}"
+    with locks.held("bench-peer"):
+        if not os.access(binary, os.X_OK):
+            go = golang.ensure(progress)
+            binary.parent.mkdir(parents=True, exist_ok=True)
+            partial = binary.with_suffix(".tmp")
+            with progress.step("Build of the peer (the upstream framework): minutes the first time"):
+                command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(partial)]
+                done = subprocess.run(
+                    [*command, "."],
+                    cwd=PEER_SOURCES,
+                    env={**os.environ, "CGO_ENABLED": "0"},
+                    capture_output=True,
+                    text=True,
+                )
+                if done.returncode:
+                    raise BenchError(f"the peer cannot be built:\n{done.stderr.strip()}")
+            partial.replace(binary)
+    return Side("peer", (str(binary),), "application/vnd.kubernetes.protobuf", dict(os.environ))
+
+
+def digest(folder: Path) -> str:
+    """Of the names and contents of all files in a folder."""
+    hashed = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
+    return hashed.hexdigest()[:16]
+
+
+class Process:
+    """A running program. `started` is monotonic seconds."""
+
+    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.log = log
+        with log.open("wb") as output:
+            self.started = time.monotonic()
+            self._popen = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def usage(self) -> measure.Usage:
+        self.check()
+        return measure.usage(self.pid)
+
+    def check(self) -> None:
+        """Raises BenchError when it has ended."""
+        if self._popen.poll() is not None:
+            tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+            raise BenchError(f"{self.log.stem} ended with {self._popen.returncode}; its last lines:\n{tail}")
+
+    def terminate(self) -> None:
+        self._popen.terminate()
+
+    async def stop(self) -> None:
+        """End it, hard when it does not end by itself."""
+        if self._popen.poll() is None:
+            self._popen.terminate()
+            try:
+                await asyncio.to_thread(self._popen.wait, 10)
+            except subprocess.TimeoutExpired:
+                self._popen.kill()
+                await asyncio.to_thread(self._popen.wait)
+
+
+def flags(values: Mapping[str, Any]) -> list[str]:
+    """{"secure_port": 1, "leader_elect": True} as a command line."""
+    return [f"--{name.replace('_', '-')}={_text(value)}" for name, value in values.items()]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on; nothing that names the machine."""
+    versions = {name: _version(name) for name in ("aiohttp", "msgspec", "uvloop")}
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cores": str(os.cpu_count()),
+        "memory": f"{memory:.0f} GiB",
+        "processor": _processor(),
+        "Python": platform.python_version(),
+        **{name: version for name, version in versions.items() if version},
+    }
+
+
+def _version(package: str) -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.machine()
