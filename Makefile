@@ -69,6 +69,10 @@ unit: setup ## pure logic, in seconds
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
 	@pytest -q tests/integration
 
+.PHONY: parity
+parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
+	@python tests/parity/collector.py
+
 .PHONY: molecule
 molecule: setup images ## the collection on a real cluster
 	@molecule test --scenario-name default
