@@ -19,6 +19,7 @@ MANAGED_FLAGS = (
     "external-cloud-volume-plugin",
     "enable-admission-plugins",
     "disable-admission-plugins",
+    "feature-gates",
 )
 
 

@@ -11,11 +11,12 @@ is plain data that preflight prints, check mode shows and the roles carry out st
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _kubeadm, _kubelet, _manifest, _versions
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import apply_spans, render
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import flags_after
+from ansible_collections.outoftree.ccm.plugins.module_utils._unit import Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, load
 
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
@@ -178,14 +179,10 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
                   cluster_version: Tuple[int, int]) -> None:
     kubelet = facts["kubelet"]
     version = _versions.parse(kubelet["version"]) or cluster_version
-    texts = {path: _text(facts["files"][path]) for path in kubelet["unit_files"] + kubelet["environment_files"]
-             if facts["files"][path]["exists"]}
-    unit = _kubelet.parse_unit([(path, texts.get(path, "")) for path in kubelet["unit_files"]])
-    line = _kubelet.command_line(unit, [(path, texts[path]) for path in kubelet["environment_files"] if path in texts])
-    line = line._replace(unit=unit._replace(environment_files=tuple(kubelet["environment_files"])))
+    sources = _sources(facts, kubelet)
     try:
-        edit = _kubelet.plan(line, texts)
-    except _kubelet.KubeletRefused as exc:
+        edit = _kubelet.plan(sources, version)
+    except UnitRefused as exc:
         plan["problems"].append("{0}: the kubelet's flags cannot be changed: {1}".format(host, exc))
         return
     for item in kubelet["unread_files"]:
@@ -202,12 +199,21 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
               " ".join(wanted), "its files say so, but it was not restarted since", RISKS["kubelet"])
     if not edit.changes and not restart:
         return
-    files = []
-    for path, spans in sorted(edit.spans.items()):
-        content = apply_spans(texts.get(path, ""), spans)
-        files.append({"path": path, "content": _encode(content), "sha256": facts["files"][path]["sha256"]})
+    files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
     steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": kubelet["flags"],
                         "restart": restart}
+
+
+def _sources(facts: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
+    """Return what makes a unit's command line, from what was detected of it."""
+    paths = unit["unit_files"] + unit["environment_files"]
+    texts = {path: _text(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
+    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
+
+
+def _unit_files(facts: Dict[str, Any], edited: Sources, paths: Iterable[str]) -> List[Dict[str, str]]:
+    return [{"path": path, "content": _encode(edited.texts[path] or ""), "sha256": facts["files"][path]["sha256"]}
+            for path in sorted(paths)]
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------

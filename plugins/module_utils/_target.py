@@ -17,6 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, 
 
 EXTERNAL = "external"
 REMOVED_PLUGIN = "PersistentVolumeLabel"
+ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
 
 
 class Change(NamedTuple):
@@ -33,30 +34,50 @@ class Change(NamedTuple):
         return None if self.flag is None else self.flag.value
 
 
-def _why(component: str, name: str, version: Tuple[int, int], value: Optional[str] = None) -> str:
-    text = _versions.reason(component, name, value)
-    fatal = _versions.risk_of_keeping(component, name, version, value)
-    return "{0}; {1}".format(text, fatal) if text and fatal else text or fatal
-
-
 def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return what to change in the flags of kube-apiserver or kube-controller-manager, in their order."""
+    """Return what to change in the flags of kube-apiserver or kube-controller-manager, in their order.
+
+    A flag that is new comes last. From a list only items go; the flag goes with its last item, since the empty list is what
+    the component has without the flag.
+    """
+    changes = gate_changes(component, flags, version)
     if component == "kube-apiserver":
-        return _apiserver(flags, version)
-    if component == "kube-controller-manager":
-        return _controller_manager(flags, version)
-    return []
+        changes += _apiserver(flags, version)
+    elif component == "kube-controller-manager":
+        changes += _controller_manager(flags, version)
+    new = [change for change in changes if change.flag is None]
+    return sorted((change for change in changes if change.flag is not None), key=lambda change: change.flag.index) + new
+
+
+def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    """Return what to take off --feature-gates: gates about clouds that are fatal now or at the next release."""
+    changes = []
+    for flag in flags:
+        dead = _versions.dead_gates(component, flag.value, version) if flag.name == "feature-gates" else []
+        if dead:
+            then = without_list_items(flag.value, [item for item, unused in dead])
+            why = " and ".join("{0}: {1}".format(item.strip(), _versions.why(component, flag.name, version, fact.value))
+                               for item, fact in dead)
+            changes.append(Change(flag.name, flag, then or None, why, ""))
+    return changes
+
+
+def about_value(value: str, why: str) -> str:
+    """Add to a reason what became of the in-tree provider that a flag names."""
+    about = _versions.about_provider(value)
+    return "{0}; {1}".format(why, about) if about else why
 
 
 def _apiserver(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
     changes = []
     for flag in flags:
         if flag.name in ("cloud-provider", "cloud-config"):
-            changes.append(Change(flag.name, flag, None, _why("kube-apiserver", flag.name, version), ""))
-        elif flag.name in ("enable-admission-plugins", "disable-admission-plugins"):
-            then = without_list_items(flag.value, (REMOVED_PLUGIN,))
-            if then != flag.value and REMOVED_PLUGIN in flag.value:
-                why = _why("kube-apiserver", flag.name, version, REMOVED_PLUGIN)
+            why = _versions.why("kube-apiserver", flag.name, version)
+            changes.append(Change(flag.name, flag, None, about_value(flag.value, why), ""))
+        elif flag.name in ADMISSION_LISTS:
+            if REMOVED_PLUGIN in [item.strip() for item in flag.value.split(",")]:
+                then = without_list_items(flag.value, (REMOVED_PLUGIN,))
+                why = _versions.why("kube-apiserver", flag.name, version, REMOVED_PLUGIN)
                 changes.append(Change(flag.name, flag, then or None, why, ""))
     return changes
 
@@ -67,14 +88,15 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
     providers = [flag for flag in flags if flag.name == "cloud-provider"]
     for flag in flags:
         if flag.name in ("cloud-config", "external-cloud-volume-plugin"):
-            why = _why(component, flag.name, version) or "the external controller reads the cloud's configuration now"
+            why = _versions.reason(component, flag.name) if version >= _versions.IN_TREE_GONE else \
+                "the external controller reads the cloud's configuration now"
             changes.append(Change(flag.name, flag, None, why, ""))
     if version >= _versions.IN_TREE_GONE:
         for flag in providers:
             if flag.value != EXTERNAL:
-                why = _why(component, "cloud-provider", version, "in-tree") if flag.value else \
+                why = _versions.why(component, "cloud-provider", version, "in-tree") if flag.value else \
                     "an empty value says nothing, in-tree providers are gone (KEP-2395)"
-                changes.append(Change("cloud-provider", flag, None, why, ""))
+                changes.append(Change("cloud-provider", flag, None, about_value(flag.value, why), ""))
         return changes
     why = "the in-tree cloud loops must stop before the external controller runs them"
     if not providers:
@@ -82,7 +104,8 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
     elif any(flag.value != EXTERNAL for flag in providers):
         changes += [Change("cloud-provider", flag, None, "the last flag counts", "") for flag in providers[:-1]]
         if providers[-1].value != EXTERNAL:
-            changes.append(Change("cloud-provider", providers[-1], EXTERNAL, why, ""))
+            last = providers[-1]
+            changes.append(Change("cloud-provider", last, EXTERNAL, about_value(last.value, why), ""))
     return changes
 
 

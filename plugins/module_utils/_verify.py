@@ -27,10 +27,8 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
                     if edit["component"] != "node" and edit["host"] != "(cluster)"],
           "no file sets a flag that should not be there")
-    check("kubelets", ["{0}: runs with {1}".format(host, " ".join(facts["kubelet"].get("flags", [])) or "no cloud flag")
-                       for host, facts in sorted(detected.items())
-                       if facts["kubelet"].get("flags") != ["--cloud-provider=external"]
-                       and set(facts["kubelet"].get("flags", [])) != {"--cloud-provider=external"}],
+    check("kubelets", ["{0}: runs with {1}".format(host, " ".join(_cloud_flags(facts)) or "no cloud flag")
+                       for host, facts in sorted(detected.items()) if set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
           "every running kubelet has --cloud-provider=external")
     check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
           "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "not there (no kubeadm)")
@@ -49,6 +47,10 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
              for item in checks]
     failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
     return {"ok": not failures, "checks": checks, "failures": failures, "lines": lines}
+
+
+def _cloud_flags(facts: Dict[str, Any]) -> List[str]:
+    return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:

@@ -2,9 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Kubernetes release accepts which cloud flag: the one table of version facts.
+"""Which Kubernetes release accepts which cloud flag, and what became of the in-tree providers: the one table of facts.
 
-Preflight, planner, verification and documentation read it. Pure and stdlib-only.
+Preflight, planner, verification and documentation (docs/reference/kubernetes-versions.md is made from it) read it. Pure and
+stdlib-only.
 """
 
 from __future__ import annotations
@@ -20,37 +21,104 @@ SUPPORTED: Tuple[Version, Version] = ((1, 29), (1, 36))
 #: Every in-tree provider is gone from this release on, so there is nothing left to migrate *from*.
 IN_TREE_GONE: Version = (1, 31)
 
+#: Kinds of things a fact is about.
+FLAG, VALUE, PLUGIN, GATE, FIELD = "flag", "value", "admission plugin", "feature gate", "configuration"
+
 
 class Fact(NamedTuple):
-    """What becomes of one flag of one component; C(value) narrows it to a list item. None: does not happen."""
+    """What becomes of one flag of one component; C(value) narrows it to a value or to an item of a list.
+
+    None: does not happen. C(no_effect_in): accepted, but nothing reads it. C(fatal_in): the component does not start with
+    it. C(gone_in): the release does not know it any more; a value can be fatal before its flag or gate is gone.
+    """
 
     component: str
     flag: str
     value: Optional[str]
+    kind: str
     deprecated_in: Optional[Version]
+    no_effect_in: Optional[Version]
     fatal_in: Optional[Version]
+    gone_in: Optional[Version]
     reason: str
 
 
+_APISERVER = "kube-apiserver lost its cloud code (kubernetes/kubernetes#130162)"
+_PLUGIN = "the PersistentVolumeLabel plugin needs an in-tree provider (kubernetes/kubernetes#124505)"
+_IN_TREE = "only '' and 'external' are accepted, in-tree providers are gone (KEP-2395)"
+_NOBODY = "nothing reads it any more, in-tree providers are gone (KEP-2395)"
+_LOCKED = "the gate is locked to true, in-tree providers are gone (KEP-2395)"
+_UNREGISTER = "the gate went with the in-tree volume plugins it switched off (KEP-625)"
+
+#: Which gates are locked or gone, for every component that takes --feature-gates. The value false of a locked gate is fatal.
+_GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
+    ("DisableCloudProviders", (1, 31), (1, 33), _LOCKED),
+    ("DisableKubeletCloudCredentialProviders", (1, 31), (1, 33), _LOCKED),
+    ("CloudDualStackNodeIPs", (1, 30), (1, 32), "dual-stack --node-ip with an external cloud needs no gate any more (KEP-3705)"),
+    ("CSIMigrationAzureFile", (1, 27), (1, 30), "in-tree volumes are always served by their CSI driver (KEP-625)"),
+    ("InTreePluginAWSUnregister", None, (1, 31), _UNREGISTER),
+    ("InTreePluginAzureDiskUnregister", None, (1, 31), _UNREGISTER),
+    ("InTreePluginAzureFileUnregister", None, (1, 31), _UNREGISTER),
+    ("InTreePluginGCEUnregister", None, (1, 31), _UNREGISTER),
+    ("InTreePluginOpenStackUnregister", None, (1, 31), _UNREGISTER),
+    ("InTreePluginvSphereUnregister", None, (1, 31), _UNREGISTER),
+)
+
+GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kubelet")
+
+
+def _gate_facts() -> Tuple[Fact, ...]:
+    facts: List[Fact] = []
+    for component in GATED_COMPONENTS:
+        for gate, locked, gone, why in _GATES:
+            if locked is not None:
+                facts.append(Fact(component, "feature-gates", gate + "=false", GATE, None, None, locked, gone, why))
+            facts.append(Fact(component, "feature-gates", gate, GATE, locked, locked, gone, gone, why))
+    return tuple(facts)
+
+
 FACTS: Tuple[Fact, ...] = (
-    Fact("kube-apiserver", "cloud-provider", None, (1, 29), (1, 33),
-         "kube-apiserver lost its cloud code (kubernetes/kubernetes#130162)"),
-    Fact("kube-apiserver", "cloud-config", None, (1, 29), (1, 33),
-         "kube-apiserver lost its cloud code (kubernetes/kubernetes#130162)"),
-    Fact("kube-apiserver", "enable-admission-plugins", "PersistentVolumeLabel", (1, 29), (1, 31),
-         "the PersistentVolumeLabel plugin needs an in-tree provider (kubernetes/kubernetes#124505)"),
-    Fact("kube-apiserver", "disable-admission-plugins", "PersistentVolumeLabel", (1, 29), (1, 31),
+    Fact("kube-apiserver", "cloud-provider", None, FLAG, (1, 29), None, (1, 33), (1, 33), _APISERVER),
+    Fact("kube-apiserver", "cloud-config", None, FLAG, (1, 29), None, (1, 33), (1, 33), _APISERVER),
+    Fact("kube-apiserver", "enable-admission-plugins", "PersistentVolumeLabel", PLUGIN, (1, 29), None, (1, 31), (1, 31), _PLUGIN),
+    Fact("kube-apiserver", "disable-admission-plugins", "PersistentVolumeLabel", PLUGIN, (1, 29), None, (1, 31), (1, 31),
          "the name of the removed PersistentVolumeLabel plugin is unknown (kubernetes/kubernetes#124505)"),
-    Fact("kube-controller-manager", "cloud-provider", "in-tree", (1, 29), (1, 31),
-         "only '' and 'external' are accepted, in-tree providers are gone (KEP-2395)"),
-    Fact("kube-controller-manager", "cloud-config", None, (1, 31), None,
-         "nothing reads it any more, in-tree providers are gone (KEP-2395)"),
-    Fact("kube-controller-manager", "external-cloud-volume-plugin", None, (1, 31), None,
-         "nothing reads it any more, in-tree providers are gone (KEP-2395)"),
-    Fact("kubelet", "cloud-provider", "in-tree", (1, 29), (1, 31),
-         "only '' and 'external' are accepted, in-tree providers are gone (KEP-2395)"),
-    Fact("kubelet", "cloud-config", None, (1, 29), (1, 34),
+    Fact("kube-controller-manager", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
+    Fact("kube-controller-manager", "cloud-provider", "external", VALUE, None, (1, 31), None, None,
+         "kube-controller-manager has no cloud loops to switch off any more (KEP-2395)"),
+    Fact("kube-controller-manager", "cloud-config", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
+    Fact("kube-controller-manager", "external-cloud-volume-plugin", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
+    Fact("kubelet", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
+    Fact("kubelet", "cloud-config", None, FLAG, (1, 29), None, (1, 34), (1, 34),
          "kubelet lost the flag (kubernetes/kubernetes#130161)"),
+    Fact("kubeadm", "apiVersion", "kubeadm.k8s.io/v1beta3", FIELD, (1, 31), None, (1, 37), (1, 37),
+         "kubeadm reads v1beta4 only (kubernetes/kubernetes#136016): 'kubeadm config migrate' of 1.35 or 1.36 converts it"),
+) + _gate_facts()
+
+
+class InTreeProvider(NamedTuple):
+    """A cloud that Kubernetes once had built in. C(successor) is '' when there is none."""
+
+    name: str
+    gone_in: Version
+    successor: str
+    provider_id: str
+
+    @property
+    def scheme(self) -> str:
+        return self.provider_id.split("://")[0] + "://"
+
+
+IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
+    InTreeProvider("aws", (1, 27), "kubernetes/cloud-provider-aws", "aws:///<zone>/<instance id>"),
+    InTreeProvider("azure", (1, 31), "kubernetes-sigs/cloud-provider-azure",
+                   "azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>"),
+    InTreeProvider("cloudstack", (1, 16), "apache/cloudstack-kubernetes-provider", "external-cloudstack://<instance id>"),
+    InTreeProvider("gce", (1, 31), "kubernetes/cloud-provider-gcp", "gce://<project>/<zone>/<name>"),
+    InTreeProvider("openstack", (1, 26), "kubernetes/cloud-provider-openstack", "openstack:///<server id>"),
+    InTreeProvider("ovirt", (1, 16), "", "ovirt://<vm id>"),
+    InTreeProvider("photon", (1, 16), "", "photon://<vm id>"),
+    InTreeProvider("vsphere", (1, 31), "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>"),
 )
 
 
@@ -80,7 +148,8 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
             continue
         if version >= fact.fatal_in:
             return "{0} {1} does not start with it".format(component, show(version))
-        return "{0} does not start with it from {1} on".format(component, show(fact.fatal_in))
+        following = ", the next release," if fact.fatal_in == (version[0], version[1] + 1) else ""
+        return "{0} does not start with it from {1}{2} on".format(component, show(fact.fatal_in), following)
     return ""
 
 
@@ -88,3 +157,40 @@ def reason(component: str, flag: str, value: Optional[str] = None) -> str:
     for fact in facts(component, flag, value):
         return fact.reason
     return ""
+
+
+def why(component: str, flag: str, version: Version, value: Optional[str] = None) -> str:
+    """Return reason and risk in one clause; '' when the table has nothing about it."""
+    return "; ".join(part for part in (reason(component, flag, value), risk_of_keeping(component, flag, version, value)) if part)
+
+
+def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, Fact]]:
+    """Return the items of a --feature-gates list that are about clouds and fatal at this release or at the next, with the fact.
+
+    Items that nobody reads any more but everybody accepts stay: they are no concern of a migration.
+    """
+    found = []
+    for item in gates.split(","):
+        name, unused, value = (part.strip() for part in item.partition("="))
+        about = facts(component, "feature-gates", name)
+        if value.lower() == "false":
+            about = facts(component, "feature-gates", name + "=false") + about
+        for fact in about:
+            if fact.fatal_in is not None and (version[0], version[1] + 1) >= fact.fatal_in:
+                found.append((item, fact))
+                break
+    return found
+
+
+def in_tree_provider(name: str) -> Optional[InTreeProvider]:
+    return next((provider for provider in IN_TREE_PROVIDERS if provider.name == name), None)
+
+
+def about_provider(name: str) -> str:
+    """Say in one clause what became of an in-tree provider; '' for a name that never was one."""
+    provider = in_tree_provider(name)
+    if provider is None:
+        return ""
+    successor = "its successor is {0}, with providerIDs {1}".format(provider.successor, provider.provider_id) \
+        if provider.successor else "it has no successor"
+    return "in-tree {0} went with {1}, {2}".format(name, show(provider.gone_in), successor)

@@ -145,7 +145,7 @@ import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _unit
 
 POLL = 0.5
 #: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
@@ -239,7 +239,7 @@ class Component:
         raise Failed("after {0} s: {1}".format(self.timeout, lacks))
 
     def _flags(self, process):
-        return ["--{0}={1}".format(name, value) for name, value in _kubelet.managed_flags(process.argv)]
+        return ["--{0}={1}".format(name, value) for name, value in _unit.managed_flags(process.argv)]
 
     def _health(self, process):
         if self.name == "kubelet":

@@ -123,7 +123,7 @@ import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host, _journal, _kubelet
+from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host, _journal, _unit
 
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
@@ -184,7 +184,7 @@ def detect_kubelet(result):
     kubelet["unit_files"] = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
     for path in kubelet["unit_files"]:
         result["files"][path] = read_file(path)
-    parsed = _kubelet.parse_unit([(path, text_of(result["files"][path]) or "") for path in kubelet["unit_files"]])
+    parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in kubelet["unit_files"]])
     for pattern in parsed.environment_files:
         kubelet["environment_files"] += sorted(glob.glob(pattern)) if re.search(r"[*?\[]", pattern) else [pattern]
     for path in kubelet["environment_files"]:
@@ -194,7 +194,7 @@ def detect_kubelet(result):
                         "kubespray" if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"] else "systemd")
     for path in WELL_KNOWN:
         if path not in kubelet["environment_files"] and os.path.exists(path):
-            for value in _kubelet.parse_environment_file(path, text_of(read_file(path)) or "").values():
+            for value in _unit.parse_environment_file(path, text_of(read_file(path)) or "").values():
                 words = [word.value for word in _flags.split_words(value.chars)]
                 kubelet["unread_files"] += [{"path": path, "flag": _flags.render(flag.name, flag.value)}
                                             for flag in _flags.find_flags(words)]
@@ -202,7 +202,7 @@ def detect_kubelet(result):
         result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
         return
     kubelet["pid"] = running[0].pid
-    kubelet["flags"] = [_flags.render(name, value) for name, value in _kubelet.managed_flags(argv)]
+    kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     version = _host.run(["/proc/{0}/exe".format(running[0].pid), "--version"], timeout=20).stdout
     match = re.search(r"v\d+\.\d+\.\S+", version)
     kubelet["version"] = match.group(0) if match else ""
@@ -253,7 +253,7 @@ def check_writable(result, directory):
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
         result["problems"].append("less than 16 MiB are free for backups in {0}".format(directory))
     places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
-                         if entry["exists"] and not path.startswith(_kubelet.PACKAGE_DIRECTORIES)}
+                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)}
     for place in sorted(places):
         if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
             result["problems"].append("cannot write to {0}: the file system is read-only".format(place))

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils import _kubelet
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import apply_spans
+from ansible_collections.outoftree.ccm.plugins.module_utils import _kubelet, _unit
 
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
 DEFAULT = "/etc/default/kubelet"
@@ -19,19 +18,16 @@ def kubeadm(fixture_text: Any) -> Any:
     units = [("/usr/lib/systemd/system/kubelet.service", fixture_text("kubelet/kubelet.service")),
              ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", fixture_text("kubelet/10-kubeadm.conf"))]
 
-    def run(**files: str) -> tuple[_kubelet.Edit, dict[str, str], list[str]]:
+    def run(version: tuple[int, int] = (1, 36), **files: str) -> tuple[_kubelet.Edit, dict[str, str], list[str]]:
         paths = {"flags": FLAGS_ENV, "default": DEFAULT}
-        texts = {paths[name]: text for name, text in files.items()}
-
-        def line(contents: dict[str, str]) -> _kubelet.CommandLine:
-            return _kubelet.command_line(_kubelet.parse_unit(units), [(p, contents[p]) for p in (FLAGS_ENV, DEFAULT) if p in contents])
-
-        edit = _kubelet.plan(line(texts), {**dict(units), **texts})
-        after = {path: apply_spans(texts.get(path, ""), spans) for path, spans in edit.spans.items()}
-        argv = [argument.value for argument in line({**texts, **after}).arguments]
-        again = _kubelet.plan(line({**texts, **after}), {**dict(units), **texts, **after})
-        assert again.spans == {}, "a second run must have nothing to do"
-        return edit, after, argv
+        texts = {**dict(units), **{paths[name]: text for name, text in files.items()}}
+        sources = _unit.Sources(tuple(path for path, unused in units), (FLAGS_ENV, DEFAULT), texts)
+        edit = _kubelet.plan(sources, version)
+        edited = sources.edited(edit.spans)
+        assert _kubelet.plan(edited, version).spans == {}, "a second run must have nothing to do"
+        argv = [argument.value for argument in edited.command_line().arguments]
+        assert edit.after == _unit.managed_flags(argv)
+        return edit, {path: edited.texts[path] for path in edit.spans}, argv
 
     return run
 
@@ -54,13 +50,13 @@ def kubeadm(fixture_text: Any) -> Any:
 def test_kubeadm_flags_env_gets_the_flag_and_keeps_the_rest(kubeadm: Any, before: str, after: str) -> None:
     unused, texts, argv = kubeadm(flags=before)
     assert texts[FLAGS_ENV] == after
-    assert _kubelet.managed_flags(argv) == [("cloud-provider", "external")]
+    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [("cloud-provider", "external")]
 
 
 def test_a_flag_in_the_wrong_file_that_would_win_is_removed_and_both_files_are_named(kubeadm: Any) -> None:
     edit, texts, argv = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default="# mine\nKUBELET_EXTRA_ARGS=--cloud-provider= --feature=x\n")
     assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n', DEFAULT: "# mine\nKUBELET_EXTRA_ARGS=--feature=x\n"}
-    assert _kubelet.managed_flags(argv) == [("cloud-provider", "external")]
+    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [("cloud-provider", "external")]
     both, unused, unused2 = kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=\n")
     assert [change.path for change in both.changes] == [DEFAULT]
     assert FLAGS_ENV in both.changes[0].why and DEFAULT in both.changes[0].why and "last one counts" in both.changes[0].why
@@ -73,20 +69,19 @@ def test_settled_files_are_left_alone_wherever_the_flag_is(kubeadm: Any) -> None
 
 def test_a_missing_flags_file_is_created(kubeadm: Any) -> None:
     edit, texts, unused = kubeadm(default="KUBELET_EXTRA_ARGS=\n")
-    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'} and edit.created == FLAGS_ENV
+    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'}
 
 
 def test_two_different_in_tree_providers_are_refused_with_both_places(kubeadm: Any) -> None:
-    with pytest.raises(_kubelet.KubeletRefused) as refused:
+    with pytest.raises(_unit.UnitRefused) as refused:
         kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=openstack\n")
     assert FLAGS_ENV in str(refused.value) and DEFAULT in str(refused.value)
 
 
-def plan_unit(*units: tuple[str, str], **environment: str) -> tuple[_kubelet.Edit, dict[str, str]]:
-    texts = dict(units)
-    line = _kubelet.command_line(_kubelet.parse_unit(units), list(environment.items()))
-    edit = _kubelet.plan(line, {**texts, **environment})
-    return edit, {path: apply_spans({**texts, **environment}.get(path, ""), spans) for path, spans in edit.spans.items()}
+def plan_unit(*units: tuple[str, str], **environment: str) -> tuple[_kubelet.Edit, dict[str, str | None]]:
+    sources = _unit.Sources(tuple(path for path, unused in units), tuple(environment), {**dict(units), **environment})
+    edit = _kubelet.plan(sources, (1, 36))
+    return edit, {path: sources.edited(edit.spans).texts[path] for path in edit.spans}
 
 
 def test_plain_units_are_edited_in_their_exec_line() -> None:
@@ -111,12 +106,24 @@ def test_environment_lines_of_a_drop_in_are_edited() -> None:
     ],
 )
 def test_unknown_layouts_are_refused_with_a_way_out(text: str, words: str) -> None:
-    with pytest.raises(_kubelet.KubeletRefused, match=words):
+    with pytest.raises(_unit.UnitRefused, match=words):
         plan_unit(("/lib/systemd/system/kubelet.service", text))
 
 
 def test_later_files_override_variables_of_earlier_ones() -> None:
-    unit = _kubelet.parse_unit([("/u", "[Service]\nEnvironment=A=1 B=2\nEnvironmentFile=-/e\nExecStart=/k ${A} $B $C\n[Install]\nExecStart=/no\n")])
-    line = _kubelet.command_line(unit, [("/e", "B='x y'\n#C=5\n")])
+    unit = _unit.parse_unit([("/u", "[Service]\nEnvironment=A=1 B=2\nEnvironmentFile=-/e\nExecStart=/k ${A} $B $C\n[Install]\nExecStart=/no\n")])
+    line = _unit.command_line(unit, [("/e", "B='x y'\n#C=5\n")])
     assert [argument.value for argument in line.arguments] == ["/k", "1", "x", "y"]
     assert line.unset == ("C",)
+
+
+def test_dead_feature_gates_go_and_others_stay(kubeadm: Any) -> None:
+    before = 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'
+    gates = "KUBELET_EXTRA_ARGS=--feature-gates=DisableCloudProviders=false,GracefulNodeShutdown=true --v=2\n"
+    edit, texts, argv = kubeadm(flags=before, default=gates)
+    assert texts == {DEFAULT: "KUBELET_EXTRA_ARGS=--feature-gates=GracefulNodeShutdown=true --v=2\n"}
+    assert edit.after == [("cloud-provider", "external"), ("feature-gates", "GracefulNodeShutdown=true")]
+    assert "kubelet 1.36 does not start with it" in edit.changes[0].why
+    edit, texts, argv = kubeadm(flags=before, default=gates.replace(",GracefulNodeShutdown=true", ""), version=(1, 32))
+    assert texts == {DEFAULT: "KUBELET_EXTRA_ARGS=--v=2\n"} and "1.32 does not start" in edit.changes[0].why
+    assert kubeadm(flags=before, default=gates, version=(1, 29))[1] == {}, "its default may be overruled until 1.30"

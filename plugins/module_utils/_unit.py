@@ -1,0 +1,331 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A component's command line as its systemd unit makes it, with the place in a file that each argument comes from.
+
+Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, spans out. A unit's ExecStart names
+variables, Environment= and environment files set them, later ones override earlier ones, and of a flag given twice the
+last one counts. That is why the files cannot be judged one at a time. It knows systemd, but no component.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
+    MANAGED_FLAGS,
+    Char,
+    Flag,
+    Span,
+    Word,
+    apply_spans,
+    render,
+    split_words,
+)
+
+#: Where distributions' packages put unit files: an edit there is lost at the next package upgrade.
+PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
+
+
+class UnitRefused(ValueError):
+    """A component's arguments are laid out in a way that cannot be changed safely; the message says why and what to do."""
+
+
+class Value(NamedTuple):
+    """A variable's (or ExecStart's) text in a file: decoded characters and where a further argument would go."""
+
+    path: str
+    chars: Tuple[Char, ...]
+    insert_at: int
+    quoted: bool
+
+
+class Argument(NamedTuple):
+    """One argument of the kubelet and where it is written; C(variable) is '' for a word of ExecStart itself."""
+
+    value: str
+    path: str
+    start: int
+    end: int
+    variable: str
+
+
+class Occurrence(NamedTuple):
+    """A managed flag among the arguments: C(parts) are its one or two arguments."""
+
+    name: str
+    value: str
+    parts: Tuple[Argument, ...]
+
+    @property
+    def path(self) -> str:
+        return self.parts[0].path
+
+
+# -- systemd's file formats ------------------------------------------------------------------------------------------
+
+
+def logical_lines(text: str) -> List[Tuple[int, int]]:
+    """Return (start, end) of each line, where a backslash before the line end joins it with the next."""
+    lines = []
+    start = position = 0
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        body = text[start:end].rstrip("\r")
+        comment = text[start:end].lstrip()[:1] in ("#", ";")
+        if body.endswith("\\") and not comment and end < len(text):
+            position = end + 1
+            continue
+        lines.append((start, end))
+        start = position = end + 1
+    if start < len(text):
+        lines.append((start, len(text)))
+    return lines
+
+
+def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
+    """Return the variables of an EnvironmentFile; of a variable set twice the last one counts."""
+    values = {}
+    for start, end in logical_lines(text):
+        line = text[start:end]
+        stripped = line.lstrip()
+        if not stripped or stripped[0] in "#;" or "=" not in line:
+            continue
+        name = line.split("=", 1)[0].strip()
+        begin = start + line.index("=") + 1
+        values[name] = _decode(path, text, begin, end)
+    return values
+
+
+def _decode(path: str, text: str, begin: int, end: int) -> Value:
+    """Decode the value in text[begin:end] as systemd does: outer quotes vanish, a backslash escapes the next character."""
+    while end > begin and text[end - 1] in " \t\r":
+        end -= 1
+    chars: List[Char] = []
+    quote = ""
+    opened: Optional[int] = None
+    closed: Optional[int] = None
+    position = begin
+    while position < end:
+        char = text[position]
+        if char == "\\" and quote != "'" and position + 1 < end:
+            following = text[position + 1]
+            if following in "\r\n":
+                skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+                chars.append(Char(position, position + skip, " "))
+                position += skip
+                continue
+            if not quote or following in "\"\\`$":
+                chars.append(Char(position, position + 2, following))
+                position += 2
+                continue
+        if char in "\"'" and not quote and (opened is None or closed is not None):
+            if position == begin or not chars:
+                quote, opened, closed = char, position, None
+                position += 1
+                continue
+        if quote and char == quote:
+            closed, quote = position, ""
+            position += 1
+            continue
+        chars.append(Char(position, position + 1, char))
+        position += 1
+    insert_at = closed if closed is not None else end
+    return Value(path, tuple(chars), insert_at, closed is not None)
+
+
+class Unit(NamedTuple):
+    """What matters of a service unit: ExecStart's words, Environment= and the environment files in order."""
+
+    exec_words: Tuple[Word, ...]
+    exec_path: str
+    environment: Dict[str, Value]
+    environment_files: Tuple[str, ...]
+
+
+def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
+    """Merge a unit file and its drop-ins (path, text), given in systemd's order."""
+    exec_words: Tuple[Word, ...] = ()
+    exec_path = ""
+    environment: Dict[str, Value] = {}
+    environment_files: List[str] = []
+    for path, text in files:
+        section = ""
+        for start, end in logical_lines(text):
+            line = text[start:end].strip()
+            if line.startswith("["):
+                section = line.strip("[]")
+            if section != "Service" or not line or line[0] in "#;" or "=" not in line:
+                continue
+            key = line.split("=", 1)[0].strip()
+            begin = start + text[start:end].index("=") + 1
+            words = split_words(_unit_chars(text, begin, end))
+            if key == "ExecStart":
+                exec_words, exec_path = (tuple(words), path) if words else ((), "")
+            elif key == "Environment":
+                if not words:
+                    environment = {}
+                for word in words:
+                    environment.update(_assignment(path, text, word))
+            elif key == "EnvironmentFile":
+                if not words:
+                    environment_files = []
+                environment_files += [word.value.lstrip("-") for word in words]
+    return Unit(exec_words, exec_path, environment, tuple(environment_files))
+
+
+def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
+    chars = []
+    position = begin
+    while position < end:
+        if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
+            skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+            chars.append(Char(position, position + skip, " "))
+            position += skip
+            continue
+        chars.append(Char(position, position + 1, text[position]))
+        position += 1
+    return chars
+
+
+def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
+    """Return the variable that one word of Environment= sets: NAME=value, in quotes or not."""
+    begin, end = word.start, word.end
+    quoted = text[begin] in "\"'" and text[end - 1] == text[begin]
+    if quoted:
+        begin, end = begin + 1, end - 1
+    equals = text.find("=", begin, end)
+    if equals < 0:
+        return {}
+    chars = tuple(Char(i, i + 1, text[i]) for i in range(equals + 1, end))
+    return {text[begin:equals]: Value(path, chars, end, quoted)}
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+
+
+class CommandLine(NamedTuple):
+    """The kubelet's arguments in order, and the variables among them in order of use."""
+
+    arguments: Tuple[Argument, ...]
+    variables: Dict[str, Value]
+    unset: Tuple[str, ...]
+    unit: Unit
+
+
+def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> CommandLine:
+    """Expand ExecStart with the environment; C(environment_files) are (path, text) in the unit's order."""
+    environment = dict(unit.environment)
+    for path, text in environment_files:
+        environment.update(parse_environment_file(path, text))
+    arguments: List[Argument] = []
+    variables: Dict[str, Value] = {}
+    unset = []
+    for word in unit.exec_words:
+        name = word.value[1:].strip("{}") if word.value.startswith("$") else ""
+        if not name:
+            arguments.append(Argument(word.value, unit.exec_path, word.start, word.end, ""))
+        elif name in environment:
+            value = environment[name]
+            variables[name] = value
+            arguments += [Argument(w.value, value.path, w.start, w.end, name) for w in split_words(value.chars)]
+        else:
+            unset.append(name)
+    return CommandLine(tuple(arguments), variables, tuple(unset), unit)
+
+
+def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Occurrence]:
+    """Return the managed flags among the arguments, in order."""
+    wanted = set(names)
+    found = []
+    index = 0
+    while index < len(line.arguments):
+        argument = line.arguments[index]
+        width = 1
+        if argument.value.startswith("--"):
+            name, equals, value = argument.value[2:].partition("=")
+            if name in wanted:
+                parts: Tuple[Argument, ...] = (argument,)
+                if not equals and index + 1 < len(line.arguments):
+                    following = line.arguments[index + 1]
+                    parts, value, width = (argument, following), following.value, 2
+                found.append(Occurrence(name, value, parts))
+        index += width
+    return found
+
+
+def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
+    """Return (name, value) of the managed flags of a running kubelet's argument list."""
+    words = tuple(Argument(arg, "", 0, 0, "") for arg in argv)
+    line = CommandLine(words, {}, (), Unit((), "", {}, ()))
+    return [(item.name, item.value) for item in occurrences(line)]
+
+
+# -- edits -----------------------------------------------------------------------------------------------------------
+
+
+class Sources(NamedTuple):
+    """All that makes a unit's command line: its files in systemd's order and their texts (None: does not exist)."""
+
+    unit_files: Tuple[str, ...]
+    environment_files: Tuple[str, ...]
+    texts: Dict[str, Optional[str]]
+
+    def command_line(self) -> CommandLine:
+        unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files])
+        found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
+        return command_line(unit._replace(environment_files=self.environment_files), found)
+
+    def edited(self, spans: Dict[str, List[Span]]) -> "Sources":
+        texts = dict(self.texts)
+        texts.update({path: apply_spans(self.texts.get(path) or "", edits) for path, edits in spans.items()})
+        return self._replace(texts=texts)
+
+
+def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
+    """Return the managed flags among the arguments, numbered as C(occurrences) lists them."""
+    return [Flag(item.name, item.value, index, 1) for index, item in enumerate(occurrences(line, names))]
+
+
+def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
+    """Take a flag out of the file that sets it, with the white space before or after it."""
+    for part in item.parts:
+        text = texts[part.path] or ""
+        first = 0 if part.variable == "" else line.variables[part.variable].chars[0].start
+        start, end = part.start, part.end
+        if start > first:
+            while start > first and text[start - 1] in " \t":
+                start -= 1
+        else:
+            while text[end:end + 1] in (" ", "\t"):
+                end += 1
+        spans.setdefault(part.path, []).append(Span(start, end, ""))
+
+
+def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
+    """Give a flag another value where it is set."""
+    last = item.parts[-1]
+    new = value if len(item.parts) == 2 else render(item.name, value)
+    spans.setdefault(last.path, []).append(Span(last.start, last.end, new))
+
+
+def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
+    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file."""
+    if variable == "":
+        path, at = line.unit.exec_path, line.unit.exec_words[-1].end
+        spans.setdefault(path, []).append(Span(at, at, " " + flag))
+        return path
+    value = line.variables[variable]
+    removed = spans.get(value.path, [])
+    left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
+    text = (" " if left and not left[-1].char.isspace() else "") + flag
+    if not value.quoted and not value.chars:
+        text = '"{0}"'.format(flag)
+    spans.setdefault(value.path, []).append(Span(value.insert_at, value.insert_at, text))
+    return value.path
+
+
+def of_a_package(item: Occurrence) -> bool:
+    return any(part.path.startswith(PACKAGE_DIRECTORIES) for part in item.parts)
