@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import datetime
 import ipaddress
@@ -27,9 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yarl import URL
 
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import KubeConfigError, UnavailableError
+from .objects import parse_time
 
 logger = logging.getLogger(__name__)
 
@@ -52,12 +53,13 @@ class FileText:
         self._read_at = 0.0
 
     def get(self) -> str:
-        """The present text, stripped; the last one while the file is briefly missing. Raises OSError without one."""
+        """The present text, stripped; the last one while the file is briefly missing. Raises OSError or
+        UnicodeDecodeError without one."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
                 self._text, self._seen, self._read_at = self.path.read_text().strip(), seen, self._clock.monotonic()
-        except OSError:
+        except (OSError, UnicodeDecodeError):
             if not self._text:
                 raise
         return self._text
@@ -103,7 +105,7 @@ class ExecPlugin:
             if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
                 self._status = await self._run()
                 stamp = self._status.get("expirationTimestamp")
-                self._expires = datetime.datetime.fromisoformat(stamp) if stamp else None
+                self._expires = parse_time(stamp) if stamp else None
             return self._status
 
     def invalidate(self) -> None:
@@ -123,9 +125,9 @@ class ExecPlugin:
                 stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": info},
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument
             hint = f". {self.install_hint}" if self.install_hint else ""
-            raise self._failed(f"cannot be started: {error.strerror}{hint}") from None
+            raise self._failed(f"cannot be started: {getattr(error, 'strerror', None) or error}{hint}") from None
         try:
             async with asyncio.timeout(EXEC_TIMEOUT):
                 out, err = await process.communicate()
@@ -138,6 +140,10 @@ class ExecPlugin:
         if process.returncode:
             lines = err.decode("utf-8", "replace").strip().splitlines()
             raise self._failed(f"exited with {process.returncode}: {lines[-1][:300] if lines else '(no message)'}")
+        return self.parse(out)
+
+    def parse(self, out: bytes) -> dict[str, Any]:
+        """The `status` of what the plugin printed. Raises UnavailableError."""
         try:
             answer = json.loads(out)
             status: dict[str, Any] = answer["status"]
@@ -145,9 +151,14 @@ class ExecPlugin:
                 status.get("token") or (status.get("clientCertificateData") and status.get("clientKeyData"))
             ):
                 raise ValueError
-            if status.get("expirationTimestamp"):
-                datetime.datetime.fromisoformat(status["expirationTimestamp"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+            for name in ("token", "clientCertificateData", "clientKeyData"):
+                if not isinstance(status.get(name) or "", str):
+                    raise ValueError
+            if not _is_header(status.get("token") or ""):
+                raise ValueError
+            if status.get("expirationTimestamp") and parse_time(status["expirationTimestamp"]).tzinfo is None:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise self._failed(
                 f"did not print an ExecCredential of {self.api_version} with a token or a client certificate"
             ) from None
@@ -181,8 +192,11 @@ class Access:
         if self.token_file is not None:
             try:
                 token = self.token_file.get()
-            except OSError as error:
-                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: {error.strerror}") from None
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is no text"
+                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: {reason}") from None
+            if not _is_header(token):
+                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: it is no token")
         elif self.exec is not None:
             token = str((await self.exec.credentials()).get("token") or "")
         return ([("Authorization", f"Bearer {token}")] if token else []) + self.impersonate
@@ -339,8 +353,9 @@ class _Fields:
         try:
             with path.open("rb"):
                 return path
-        except OSError as error:
-            raise self.error(name, f"names {path}, which cannot be read: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            reason = getattr(error, "strerror", None) or error
+            raise self.error(name, f"names {str(path)!r}, which cannot be read: {reason}") from None
 
     def pem(self, name: str) -> Pem | None:
         """`<name>-data` in base64 or, less strong, the file `<name>`."""
@@ -348,7 +363,7 @@ class _Fields:
         if data:
             try:
                 return Pem(base64.b64decode(data, validate=True))
-            except binascii.Error:
+            except ValueError:  # binascii.Error, or letters beyond ASCII
                 raise self.error(f"{name}-data", "is not base64") from None
         path = self.path(name)
         return Pem(file=path) if path else None
@@ -373,6 +388,8 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
         raise KubeConfigError(
             f"kubeconfig {path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
+    except RecursionError:
+        raise KubeConfigError(f"kubeconfig {path} is nested too deeply") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
@@ -404,6 +421,8 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     )
     if (access.cert is None) != (access.key is None):
         raise user.error("", "needs both client-certificate and client-key (or their -data), but has only one")
+    if not _is_header(access.token):
+        raise user.error("token", "contains characters that no token has")
     token_file = user.path("tokenFile")
     if token_file:
         access.token_file = FileText(token_file, clock)
@@ -423,15 +442,31 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
 
 
 def _checked_server(url: str, where: str) -> str:
-    parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}" if url else "")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    parts = _url(url if "://" in url else f"http://{url}" if url else "")
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         raise KubeConfigError(f"{where}: {url!r} is not the URL of an API server, such as https://10.0.0.1:6443")
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
+def _url(text: str) -> urllib.parse.SplitResult | None:
+    """The parts of a URL whose host and port could be connected to; None when it is no such URL."""
+    try:
+        URL(text)  # as aiohttp will read it
+        parts = urllib.parse.urlsplit(text)
+        return parts if parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def _is_header(text: str) -> bool:
+    """Whether it may be in an HTTP header: without control characters and lone surrogates."""
+    return not any(character < " " or character == "\x7f" or "\ud800" <= character < "\ue000" for character in text)
+
+
 def _checked_proxy(cluster: _Fields) -> str | None:
     url = cluster.text("proxy-url")
-    if url and urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+    parts = _url(url)
+    if url and (parts is None or parts.scheme not in ("http", "https") or not parts.hostname):
         raise cluster.error("proxy-url", f"is {url!r}: only http:// and https:// proxies are supported")
     return url or None
 
@@ -441,6 +476,9 @@ def _impersonation(user: _Fields) -> list[tuple[str, str]]:
         raise user.error("as-user-extra", "is not supported: give the identity rights of its own")
     headers = [("Impersonate-User", user.text("as")), ("Impersonate-Uid", user.text("as-uid"))]
     headers += [("Impersonate-Group", group) for group in user.strings("as-groups")]
+    for name, value in headers:
+        if not _is_header(value):
+            raise user.error("as, as-uid, as-groups", f"cannot be sent as {name}: {value!r}")
     return [(name, value) for name, value in headers if value]
 
 
@@ -453,7 +491,7 @@ def _exec_plugin(user: _Fields, cluster: _Fields, clock: Clock) -> ExecPlugin:
         raise plugin.error("interactiveMode", "is Always, but a controller has no terminal: use another user")
     if os.sep in command:
         command = str(user.file.parent / command)
-    if not shutil.which(command):
+    if "\0" in command or not shutil.which(command):
         hint = plugin.text("installHint")
         raise plugin.error("command", f"is {command!r}, which is not an executable here{'. ' + hint if hint else ''}")
     env = {}

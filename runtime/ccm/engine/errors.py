@@ -7,6 +7,8 @@ Only a `Status` of the API server itself can say that an object does not exist: 
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from .objects import UNREADABLE, Status, decoder
@@ -84,10 +86,14 @@ def from_status(status: Status, context: str) -> ApiError:
     return kind(status.code, status.reason, message, retry_after=after or None)
 
 
+#: Retry-After in seconds; the form with a date is of no use to us. Longer ones are no promise that anybody keeps.
+_SECONDS = re.compile(r"[0-9]{1,9}")
+
+
 def from_response(code: int, content_type: str, body: bytes, retry_after: str | None, context: str) -> ApiError:
     """The error for an HTTP answer that is not a success. Pure."""
     status = _status_of(content_type, body)
-    seconds = float(retry_after) if retry_after and retry_after.isdigit() else None
+    seconds = float(retry_after) if retry_after and _SECONDS.fullmatch(retry_after) else None
     if status is not None:
         error = from_status(msgspec.structs.replace(status, code=code), context)
         error.retry_after = seconds if seconds is not None else error.retry_after

@@ -114,7 +114,7 @@ class ServiceSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     load_balancer_source_ranges: list[str] = []
     external_ips: list[str] = field(default_factory=list, name="externalIPs")
     session_affinity: str = "None"
-    session_affinity_config: dict[str, Any] | None = None
+    session_affinity_config: dict[str, dict[str, int | None] | None] | None = None
     external_traffic_policy: str = ""
     internal_traffic_policy: str = ""
     health_check_node_port: int = 0

@@ -86,7 +86,7 @@ class Client:
         await self._pass("patched")  # where the answer may get lost
         return answer
 
-    async def list(self, path, type, *, page, params):
+    async def list(self, path, type, *, page, params, unreadable=None):
         assert (path, params) == (PATH, {"fieldSelector": "metadata.name=ccm"})
         await self._pass("list")
         items = [decoder(Lease).decode(json.dumps(self.api.lease))] if self.api.lease else []
