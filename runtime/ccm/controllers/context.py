@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import time
 from collections.abc import Callable
@@ -29,7 +30,7 @@ RUNNING = Gauge(
 
 @dataclass(frozen=True)
 class Context:
-    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds."""
+    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds, `now` aware."""
 
     client: KubeClient
     gateway: Gateway
@@ -38,6 +39,7 @@ class Context:
     recorder: Callable[[str], EventRecorder]
     cluster_name: str
     monotonic: Callable[[], float] = time.monotonic
+    now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 
 
 def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:

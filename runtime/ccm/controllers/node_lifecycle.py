@@ -1,36 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """cloud-node-lifecycle-controller: deletes Nodes whose instances are gone, taints those whose instances are shut down.
 
-It asks only about Nodes that are not Ready, all of them in one read, and about each less often while its instance
-keeps existing. What it may delete is decided in `node_lifecycle_rules`.
+It asks only about Nodes that are not Ready, all of them in one read, and about each less often while nothing changes.
+What it may delete is decided in `node_lifecycle_rules`. The read upon which a Node is deleted is always a complete
+listing: a cloud that answers "not found" to a single question may only mean that it sees another project.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from prometheus_client import Counter, Gauge
 
-from ccm.cloud import CloudError, InstanceState, NotFound
-from ccm.engine.client import ApiError, ConflictError, NotFoundError
+from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
+from ccm.cloud.directory import InstanceDirectory
+from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
 from . import node_rules
 from .context import Context
-from .node import age_seconds
-from .node_lifecycle_rules import Missing, Safety, Verdict, Window, decide
+from .event_budget import EventBudget
+from .node import JITTER, PATCHES, age_seconds
+from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, decide
 
 log = logging.getLogger(__name__)
 
 DELETED = Counter("ccm_node_deletions", "Nodes deleted because their instance is gone.")
-HELD = Counter("ccm_node_deletions_held", "Passes in which a NotReady Node was not deleted, by reason.", ["reason"])
-MISSING = Gauge("ccm_nodes_missing", "Nodes whose instance the cloud reports gone and that still exist.")
+FAILED = Counter("ccm_node_deletion_failures", "Deletions of Nodes that the API server did not carry out.")
+HELD = Counter(
+    "ccm_node_deletions_held",
+    "Looks at a NotReady Node after which it was not deleted, by reason: Unconfirmed, TooYoung, TooManyMissing, "
+    "NoProviderID, CloudUnknown (the cloud could not say whether the instance exists).",
+    ["reason"],
+)
+MISSING = Gauge("ccm_nodes_missing", "NotReady Nodes whose instance the cloud reports gone and that still exist.")
 
-#: Longest time between two questions about a NotReady Node whose instance exists, in seconds.
+#: Longest time between two questions about a Node about which nothing changes, in seconds.
 ASK_AGAIN_MAX = 60.0
+#: Key and effect of the taint of a Node whose instance is shut down.
+SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
+#: Nodes written (deleted, tainted) at a time.
+WRITERS = 10
+
+Answer = Instance | CloudError
 
 
 @dataclass(frozen=True)
@@ -43,152 +60,296 @@ class LifecycleOptions:
 
 @dataclass
 class _Patience:
-    """When to ask about an existing instance again (monotonic seconds)."""
+    """When to ask about a Node again (monotonic seconds)."""
 
+    uid: str
     interval: float
     due: float
+
+
+_Fact = TypeVar("_Fact", Missing, _Patience)
+
+
+@dataclass(frozen=True)
+class _Situation:
+    """What counts for the cap: Nodes of ours, those whose instance is missing, those deleted within the window."""
+
+    nodes: int
+    candidates: int
+    recently: int
 
 
 class NodeLifecycleController:
     name: ClassVar[str] = "cloud-node-lifecycle-controller"
 
     def __init__(self, context: Context, options: LifecycleOptions) -> None:
-        directory = context.gateway.instances
-        if directory is None:
+        if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
-        self._directory = directory
+        self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._options = options
         self._events = context.recorder("cloud-node-lifecycle-controller")
+        self._warnings = EventBudget(self._events, context.monotonic)
         self._missing: dict[str, Missing] = {}
         self._patience: dict[str, _Patience] = {}
         self._window = Window(options.safety.window)
+        #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
+        self._arrived: dict[str, float] = {}
+        self._watching = False
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
+        self._context.nodes.add_handler(self._on_node)
+        self._watching = True
         while True:
-            await self._pass()
-            await asyncio.sleep(self._options.period)
+            try:
+                await self._pass()
+            except Exception:  # a bug; but the other Nodes, and the other controllers, must not suffer from it
+                log.exception("a pass over the Nodes failed; the next one comes in time")
+            await asyncio.sleep(self._options.period * random.uniform(1.0, 1.0 + JITTER))
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._arrived.pop(old.metadata.uid, None)
+        if new is not None and self._watching and (old is None or new.metadata.uid != old.metadata.uid):
+            self._arrived[new.metadata.uid] = self._context.monotonic()
 
     async def _pass(self) -> None:
+        now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
-        for known in (self._missing, self._patience):
-            for name in known.keys() - nodes.keys():
-                del known[name]
-        asked = []
-        for name, node in nodes.items():
+        self._forget(nodes)
+        asked, well = [], []
+        for node in nodes.values():
             if node_rules.is_ready(node):
-                self._missing.pop(name, None)
-                self._patience.pop(name, None)
-                await self._set_shutdown_taint(node, False)
-            elif self._is_ours(node) and self._is_due(name):
+                if node_rules.has_taint(node.spec.taints, *SHUTDOWN):
+                    well.append(node)
+            elif self._is_ours(node) and self._is_due(node, now):
                 asked.append(node)
+        # Without a cloud call, and first: a Node that is back must not wait for a slow cloud.
+        await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if asked:
-            now = self._context.monotonic()
-            await asyncio.gather(*(self._examine(node, now) for node in asked))
+            answers, absent = await self._ask(asked, list(nodes.values()), now)
+            gone, there = [], []
+            for node, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, NotFound):
+                    self._is_missing(node, now)
+                    gone.append(node)
+                elif isinstance(answer, CloudError):
+                    self._is_unknown(node, answer)
+                else:
+                    self._missing.pop(node.metadata.name, None)
+                    self._be_patient(node)
+                    if answer.state is InstanceState.SHUTDOWN:
+                        there.append(node)
+            await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
+            situation = self._situation(nodes, absent, now)
+            await self._in_parallel(gone, lambda node: self._settle(node, situation))
         MISSING.set(len(self._missing))
-        for name in list(self._missing):
-            await self._settle(name)
+
+    def _forget(self, nodes: dict[str, Node]) -> None:
+        """Nothing that was learnt about a Node holds for its successor, or once it is Ready or on its way out."""
+        self._missing = _still_true(self._missing, nodes)
+        self._patience = _still_true(self._patience, nodes)
 
     def _is_ours(self, node: Node) -> bool:
         """A Node of another cloud is never looked at; one that waits for its initialisation is the node controller's.
         One without a providerID that does not wait is looked at, to be able to say why it is held."""
+        if node.metadata.deletion_timestamp:
+            return False
         if not node.spec.provider_id:
             return not node_rules.is_uninitialized(node)
         return self._directory.owns(node.spec.provider_id)
 
-    def _is_due(self, name: str) -> bool:
-        patience = self._patience.get(name)
-        return patience is None or self._context.monotonic() >= patience.due
+    def _is_due(self, node: Node, now: float) -> bool:
+        patience = self._patience.get(node.metadata.name)
+        return patience is None or now >= patience.due
 
-    async def _examine(self, node: Node, now: float) -> None:
-        """Ask the cloud about one NotReady Node (the directory makes one read of all these questions)."""
-        name = node.metadata.name
-        try:
-            instance = await self._directory.lookup(node_rules.instance_ref(node), not_before=now)
-        except NotFound:
-            missing = self._missing.get(name)
-            if missing is None or missing.uid != node.metadata.uid:
-                missing = self._missing[name] = Missing(node.metadata.uid, node.spec.provider_id)
-            missing.provider_id = node.spec.provider_id
-            missing.confirm(self._context.monotonic(), self._options.safety.interval)
-            self._patience.pop(name, None)
-        except CloudError as error:
-            # Unknown. What was confirmed before no longer counts: confirmations must come without a doubt in between.
-            self._missing.pop(name, None)
-            HELD.labels("CloudUnknown").inc()
-            self._events.event(
-                node,
-                "Warning",
-                "DeletionHeld",
-                f"the Node is not Ready and the cloud could not say whether its instance exists; it is kept: {error}",
+    async def _ask(self, asked: Sequence[Node], nodes: Sequence[Node], now: float) -> tuple[list[Answer], set[str]]:
+        """What the cloud says about each of `asked`, in a read that began now.
+
+        With a listing, also the UIDs of all Nodes, Ready ones too, whose instance is not in it: when the cloud shows
+        us something else than our project, that shows. A Ready Node whose name is listed with another instance is not
+        counted: its machine was replaced.
+        """
+        if not any(self._may_be_the_last_look(node) for node in asked):
+            # Not a request each: the directory makes one read of them all.
+            found = await asyncio.gather(
+                *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
+                return_exceptions=True,
             )
-            self._be_patient(name)
-        else:
-            self._missing.pop(name, None)
-            await self._set_shutdown_taint(node, instance.state is InstanceState.SHUTDOWN)
-            self._be_patient(name)
+            return [_answer(each) for each in found], set()
+        try:
+            snapshot = await self._directory.list(not_before=now)
+        except CloudError as error:
+            return [error] * len(asked), set()
 
-    def _be_patient(self, name: str) -> None:
-        before = self._patience.get(name)
-        interval = min(ASK_AGAIN_MAX, before.interval * 2 if before else self._options.period)
-        self._patience[name] = _Patience(interval, self._context.monotonic() + interval)
+        def find(node: Node) -> Answer:
+            try:
+                return snapshot.find(node_rules.instance_ref(node))
+            except CloudError as error:
+                return error
 
-    async def _settle(self, name: str) -> None:
-        """Delete or hold one Node whose instance was reported gone, as it is in the cache now."""
-        node, missing = self._context.nodes.get(name), self._missing[name]
-        if node is None or node.metadata.uid != missing.uid or node_rules.is_ready(node):
-            del self._missing[name]
+        absent = {
+            node.metadata.uid
+            for node in nodes
+            if self._directory.owns(node.spec.provider_id)
+            and isinstance(find(node), NotFound)
+            and not (node_rules.is_ready(node) and node.metadata.name in snapshot.by_name)
+        }
+        return [find(node) for node in asked], absent
+
+    def _may_be_the_last_look(self, node: Node) -> bool:
+        missing = self._missing.get(node.metadata.name)
+        confirmed = missing.confirmed if missing and missing.provider_id == node.spec.provider_id else 0
+        return bool(node.spec.provider_id) and confirmed + 1 >= self._options.safety.confirmations
+
+    def _is_missing(self, node: Node, now: float) -> None:
+        name = node.metadata.name
+        missing = self._missing.get(name)
+        if missing is None or (missing.uid, missing.provider_id) != (node.metadata.uid, node.spec.provider_id):
+            missing = self._missing[name] = Missing(node.metadata.uid, node.spec.provider_id)
+        missing.confirm(now, self._options.safety.interval)
+
+    def _is_unknown(self, node: Node, error: CloudError) -> None:
+        """What was confirmed before no longer counts: confirmations must come without a doubt in between."""
+        self._missing.pop(node.metadata.name, None)
+        HELD.labels("CloudUnknown").inc()
+        self._warnings.event(
+            node,
+            "Warning",
+            "DeletionHeld",
+            f"the Node is not Ready and the cloud could not say whether its instance exists; it is kept: {error}",
+            topic="CloudUnknown",
+        )
+        self._be_patient(node, at_least=error.retry_after or 0.0)
+
+    def _be_patient(self, node: Node, *, at_least: float = 0.0) -> None:
+        before = self._patience.get(node.metadata.name)
+        doubled = min(ASK_AGAIN_MAX, before.interval * 2) if before else self._options.period
+        interval = max(doubled, min(at_least, ASK_AGAIN_MAX))
+        due = self._context.monotonic() + interval
+        self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
+
+    def _situation(self, nodes: dict[str, Node], absent: set[str], now: float) -> _Situation:
+        candidates = absent | {missing.uid for missing in self._missing.values() if missing.provider_id}
+        return _Situation(
+            nodes=sum(1 for node in nodes.values() if self._is_ours(node)),
+            candidates=len(candidates),
+            recently=self._window.count(now, without=candidates),
+        )
+
+    async def _settle(self, node: Node, situation: _Situation) -> None:
+        """Delete or hold one Node whose instance was reported gone by the read just made, as it is in the cache now."""
+        name, missing = node.metadata.name, self._missing[node.metadata.name]
+        current = self._context.nodes.get(name)
+        if current is None or current.metadata.uid != missing.uid or not _is_candidate(current):
+            self._missing.pop(name)
             return
-        now = self._context.monotonic()
-        recently = self._window.count(now)
+        age = self._age(current)
         decision = decide(
             missing,
-            age=age_seconds(node),
-            candidates=sum(1 for other in self._missing.values() if other.provider_id),
-            recently=recently,
-            nodes=sum(1 for other in self._context.nodes.items() if self._is_ours(other)),
+            age=age,
+            candidates=situation.candidates,
+            recently=situation.recently,
+            nodes=situation.nodes,
             safety=self._options.safety,
         )
         if decision.verdict is Verdict.DELETE:
-            await self._delete(node)
-            return
+            await self._delete(current)
+        else:
+            self._hold(current, decision, age)
+
+    def _hold(self, node: Node, decision: Decision, age: float) -> None:
+        name = node.metadata.name
         HELD.labels(decision.reason).inc()
         if decision.verdict is Verdict.HOLD:
-            self._events.event(node, "Warning", "DeletionHeld", decision.message)
-        else:
-            log.info("node %s: instance %s is missing; waiting: %s", name, missing.provider_id, decision.message)
+            self._warnings.event(node, "Warning", "DeletionHeld", decision.message, topic=decision.reason)
+            self._be_patient(node)
+            return
+        log.info("node %s: instance %s is missing; waiting: %s", name, node.spec.provider_id, decision.message)
+        self._patience.pop(name, None)
+        if decision.reason == "TooYoung":
+            self._be_patient(node, at_least=self._options.safety.min_age - age)
+
+    def _age(self, node: Node) -> float:
+        arrived = self._arrived.get(node.metadata.uid)
+        watched_for = None if arrived is None else self._context.monotonic() - arrived
+        return certain_age(age_seconds(node, self._context.now()), watched_for)
 
     async def _delete(self, node: Node) -> None:
-        name = node.metadata.name
+        """Delete exactly the Node that was decided upon: not its successor, and not if anything about it changed."""
+        name, uid = node.metadata.name, node.metadata.uid
         self._events.event(
             node, "Normal", "DeletingNode", f"Deleting node {name} because its instance {node.spec.provider_id} is gone"
         )
+        # Counted before it is sent: a request without an answer may have been carried out.
+        self._window.add(uid, self._context.monotonic())
         try:
-            await self._context.client.delete(f"/api/v1/nodes/{name}", uid=node.metadata.uid)
-        except (NotFoundError, ConflictError):
-            del self._missing[name]  # gone already, or another Node under the same name
+            await self._context.client.delete(
+                f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version
+            )
+        except (NotFoundError, ConflictError) as error:
+            self._window.remove(uid)
+            log.info("node %s is not deleted, it is another one or changed just now: %s", name, error)
         except ApiError as error:
-            self._events.event(node, "Warning", "DeletingNodeFailed", f"Node {name} could not be deleted: {error}")
+            if not isinstance(error, UnavailableError):
+                self._window.remove(uid)
+            FAILED.inc()
+            self._warnings.event(node, "Warning", "DeletingNodeFailed", f"Node {name} could not be deleted: {error}")
+            log.warning("node %s could not be deleted, it is tried again: %s", name, error)
         else:
-            del self._missing[name]
-            self._window.times.append(self._context.monotonic())
+            self._missing.pop(name, None)
             DELETED.inc()
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
 
     async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
         """Add or remove the shutdown taint, decided from the cache; a lost race is settled in the next pass."""
-        key, effect = node_rules.SHUTDOWN_TAINT, "NoSchedule"
-        present = any(taint.key == key and taint.effect == effect for taint in node.spec.taints)
-        if present == wanted:
+        if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
             return
-        taints = node_rules.taints_without(node.spec.taints, key, effect) or []
+        taints = node_rules.taints_without(node.spec.taints, *SHUTDOWN) or []
         if wanted:
-            taints.append({"key": key, "effect": effect})
+            taints.append(dict(zip(("key", "effect"), SHUTDOWN, strict=True)))
         patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": {"taints": taints or None}}
         try:
             await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}", patch)
-        except (ConflictError, NotFoundError):
-            pass
+            PATCHES.labels("shutdown-taint").inc()
         except ApiError as error:
-            log.warning("shutdown taint of node %s: %s", node.metadata.name, error)
+            self._patience.pop(node.metadata.name, None)
+            if not isinstance(error, (ConflictError, NotFoundError)):
+                log.warning("shutdown taint of node %s: %s", node.metadata.name, error)
+
+    async def _in_parallel(self, nodes: Iterable[Node], work: Callable[[Node], Awaitable[None]]) -> None:
+        """Work on all, WRITERS at a time; a bug that shows at one Node does not keep the others."""
+        todo = iter(nodes)
+
+        async def worker() -> None:
+            for node in todo:
+                try:
+                    await work(node)
+                except Exception:
+                    log.exception("node %s: unexpected failure, the others go on", node.metadata.name)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(worker())
+
+
+def _still_true(known: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _Fact]:
+    """The facts about Nodes that exist, are the same, and could be deleted."""
+    return {
+        name: fact
+        for name, fact in known.items()
+        if (node := nodes.get(name)) is not None and node.metadata.uid == fact.uid and _is_candidate(node)
+    }
+
+
+def _is_candidate(node: Node) -> bool:
+    """Whether it could be deleted at all as it is now."""
+    return not node_rules.is_ready(node) and not node.metadata.deletion_timestamp
+
+
+def _answer(found: Instance | BaseException) -> Answer:
+    """What one question came to; what is neither an answer nor an error of the contract says nothing."""
+    if isinstance(found, (Instance, CloudError)):
+        return found
+    return Transient(f"unexpected {type(found).__name__} while the cloud was asked: {found}")

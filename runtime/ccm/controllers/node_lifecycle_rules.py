@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 
@@ -27,7 +28,8 @@ class Safety:
     `min_age`: a younger Node is never deleted, since clouds list new instances late (kubernetes issue 58334).
     `confirmations`: fresh reads that must report the instance gone, at least `interval` apart.
     `cap_share`, `cap_min`: Nodes that may go within `window`: the larger of the share of all Nodes and the minimum.
-    When more are missing than that, something else is wrong and none goes.
+    When more are missing than that, something else is wrong and none goes. A share of 0 and a minimum of 0 turn
+    deletion off.
     """
 
     min_age: float = 300.0
@@ -67,21 +69,38 @@ class Decision:
 
 @dataclass
 class Window:
-    """The deletions of the last `length` seconds."""
+    """The deletions of the last `length` seconds, by the Nodes' UIDs: one that was sent twice is one."""
 
     length: float
-    times: list[float] = field(default_factory=list)
+    times: dict[str, float] = field(default_factory=dict)
 
-    def count(self, now: float) -> int:
-        self.times = [time for time in self.times if now - time < self.length]
-        return len(self.times)
+    def add(self, uid: str, now: float) -> None:
+        self.times[uid] = now
+
+    def remove(self, uid: str) -> None:
+        """It was not deleted after all."""
+        self.times.pop(uid, None)
+
+    def count(self, now: float, *, without: Collection[str] = ()) -> int:
+        """How many there were; those in `without` are not counted."""
+        self.times = {uid: time for uid, time in self.times.items() if now - time < self.length}
+        return sum(1 for uid in self.times if uid not in without)
+
+
+def certain_age(by_creation: float, watched_for: float | None) -> float:
+    """The age of a Node in seconds that can be relied upon.
+
+    `by_creation`: by its creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`: how
+    long this process has known it, by the monotonic clock; None when it was there before this process watched.
+    """
+    return by_creation if watched_for is None else min(by_creation, watched_for)
 
 
 def decide(missing: Missing, *, age: float, candidates: int, recently: int, nodes: int, safety: Safety) -> Decision:
     """May this Node be deleted now?
 
-    `age`: of the Node in seconds; `candidates`: Nodes that are missing at this moment, this one included; `recently`:
-    deletions within the window; `nodes`: all Nodes of ours, those deleted recently not counted.
+    `age`: of the Node in seconds; `candidates`: Nodes whose instance is missing at this moment, Ready ones and this one
+    included; `recently`: deletions within the window; `nodes`: all Nodes of ours, those deleted recently not counted.
     """
     if not missing.provider_id:
         return Decision(

@@ -2,6 +2,7 @@
 """What a Node should look like, given its instance: pure decisions, no I/O.
 
 Rules and IDs: reference "Upstream cloud-controller-manager", sections 2.2-2.5 (N1-N38, A1-A18, T1-T10).
+Labels come in two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is written, too.
 """
 
 from __future__ import annotations
@@ -22,13 +23,18 @@ SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 #: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
-#: Deprecated label -> its successor; both are written at initialisation, the deprecated one leads afterwards.
+#: Deprecated label -> its successor; both are written, and between refreshes the deprecated one leads, as upstream.
 LABEL_PAIRS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
 }
 _RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
+#: What the API server accepts (k8s.io/apimachinery `util/validation`); one label it refuses costs the whole patch.
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
+_LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
+_LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<name>{_NAME})")
 
 
 class NodeRuleError(RuleError):
@@ -38,6 +44,17 @@ class NodeRuleError(RuleError):
 def is_uninitialized(node: Node) -> bool:
     """The taint counts by its key alone; value and effect do not matter."""
     return any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
+
+
+def asks_anew(old: Node, new: Node) -> bool:
+    """Whether a tainted Node may be initialised now although it could not be before: it is another one, was tainted
+    just now, or what it says of itself changed."""
+    return (
+        old.metadata.uid != new.metadata.uid
+        or not is_uninitialized(old)
+        or old.spec.provider_id != new.spec.provider_id
+        or old.metadata.annotations.get(PROVIDED_NODE_IP) != new.metadata.annotations.get(PROVIDED_NODE_IP)
+    )
 
 
 def is_ready(node: Node) -> bool:
@@ -52,13 +69,15 @@ def instance_ref(node: Node) -> InstanceRef:
 def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     """The addresses the Node shall have, in order; [] means: leave those it has (the cloud named none).
 
-    The cloud's order is kept. The kubelet's Hostname is kept where the cloud names none. With `provided-node-ip`, the
-    addresses of that IP come first and replace all others of the types they have.
+    The cloud's order is kept, repetitions are not (the API server refuses them). The kubelet's Hostname is kept where
+    the cloud names none. With `provided-node-ip`, the addresses of that IP come first and replace all others of the
+    types they have.
     Raises NodeRuleError when the annotation is malformed or names an IP that the cloud does not know.
     """
     wanted = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
     if wanted and not any(address.type == AddressType.HOSTNAME for address in wanted):
         wanted += [address for address in node.status.addresses if address.type == AddressType.HOSTNAME]
+    wanted = list(dict.fromkeys(wanted))
     provided = node.metadata.annotations.get(PROVIDED_NODE_IP)
     if provided is None:
         return wanted
@@ -102,25 +121,52 @@ def _same_ip(text: str, ip: str) -> bool:
         return False
 
 
-def cloud_labels(instance: Instance, present: Mapping[str, str]) -> dict[str, str]:
+def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
     """The labels to set: only those that are missing or differ.
 
     Zone, region and type overwrite. Additional labels of the provider never do, and may not be in the domains of
-    Kubernetes itself.
+    Kubernetes itself. What the API server would refuse is left out (see `unusable_labels`): a Node without a label is
+    better than no Node.
     """
-    values = (instance.zone, instance.region, instance.type)
-    wanted: dict[str, str] = {}
-    for (deprecated, current), value in zip(LABEL_PAIRS.items(), values, strict=True):
-        if value:
-            wanted[deprecated] = wanted[current] = value
+    wanted = _topology(instance, legacy=legacy)
     for key, value in instance.labels.items():
         if not _RESERVED_PREFIX.search(key) and key not in present:
             wanted[key] = value
-    return {key: value for key, value in wanted.items() if present.get(key) != value}
+    return {key: value for key, value in wanted.items() if present.get(key) != value and _is_label(key, value)}
 
 
-def reconciled_labels(present: Mapping[str, str]) -> dict[str, str]:
-    """For an initialised Node: successors of deprecated labels that are missing or differ (N23-N25)."""
+def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
+    """Zone, region and type, as far as the cloud names them."""
+    wanted: dict[str, str] = {}
+    for (deprecated, current), value in zip(
+        LABEL_PAIRS.items(), (instance.zone, instance.region, instance.type), strict=True
+    ):
+        if value:
+            wanted |= {deprecated: value, current: value} if legacy else {current: value}
+    return wanted
+
+
+def _is_label(key: str, value: str) -> bool:
+    """Whether the API server accepts it: parts of 63 characters at most, a DNS prefix of 253."""
+    match = _LABEL_KEY.fullmatch(key)
+    if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
+        return False
+    return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def unusable_labels(instance: Instance) -> list[str]:
+    """Labels of the instance, as `key=value`, that cannot be labels of a Node."""
+    labels = {**_topology(instance, legacy=False), **instance.labels}
+    return [f"{key}={value!r}" for key, value in labels.items() if not _is_label(key, value)]
+
+
+def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
+    """For an initialised Node: successors of deprecated labels that are missing or differ (N23-N25).
+
+    Without `legacy` nobody keeps the deprecated ones true, so they lead nothing.
+    """
+    if not legacy:
+        return {}
     return {
         current: present[deprecated]
         for deprecated, current in LABEL_PAIRS.items()
@@ -129,15 +175,20 @@ def reconciled_labels(present: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Initialisation:
-    """The two patches of an initialisation, in this order: addresses first, so that no Pod is ever scheduled to a node
-    whose addresses are not the cloud's. `status` is None when the addresses are right already."""
+class Plan:
+    """The patches of one Node, in this order: addresses first, so that no Pod is ever scheduled to a node whose
+    addresses are not the cloud's. None: nothing to write. `problem`: why the addresses stay as they are."""
 
-    status: dict[str, Any] | None
-    node: dict[str, Any]
+    status: dict[str, Any] | None = None
+    node: dict[str, Any] | None = None
+    problem: str = ""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.status is None and self.node is None
 
 
-def plan_initialisation(node: Node, instance: Instance) -> Initialisation:
+def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) -> Plan:
     """What to write to a tainted Node. Raises NodeRuleError when it must stay tainted."""
     provider_id = node.spec.provider_id or instance.provider_id
     if not provider_id:
@@ -146,9 +197,29 @@ def plan_initialisation(node: Node, instance: Instance) -> Initialisation:
     if not node.spec.provider_id:
         spec["providerID"] = provider_id
     patch: dict[str, Any] = {"spec": spec}
-    if labels := cloud_labels(instance, node.metadata.labels):
+    if labels := cloud_labels(instance, node.metadata.labels, legacy=legacy):
         patch["metadata"] = {"labels": labels}
-    return Initialisation(status_patch(node, instance), patch)
+    return Plan(status_patch(node, instance), patch)
+
+
+def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True) -> Plan:
+    """What to write to an initialised Node: addresses and labels that are not (any more) its instance's.
+
+    Without an instance, or with another one than the Node's, only the two spellings of labels are made to agree.
+    Differs from upstream, which never looks at labels again (reference W12).
+    """
+    if is_uninitialized(node):
+        return Plan()
+    labels = reconciled_labels(node.metadata.labels, legacy=legacy)
+    status, problem = None, ""
+    if instance is not None and instance.provider_id == node.spec.provider_id:
+        labels |= cloud_labels(instance, {**node.metadata.labels, **labels}, legacy=legacy)
+        try:
+            status = status_patch(node, instance)
+        except NodeRuleError as error:
+            problem = str(error)
+    labels = {key: value for key, value in labels.items() if node.metadata.labels.get(key) != value}
+    return Plan(status, {"metadata": {"labels": labels}} if labels else None, problem)
 
 
 def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
@@ -157,6 +228,11 @@ def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
     if not wanted or wanted == list(node.status.addresses):
         return None
     return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in wanted]}}
+
+
+def has_taint(taints: Iterable[Taint], key: str, effect: str) -> bool:
+    """Taints are told apart by key and effect; the value does not matter."""
+    return any(taint.key == key and taint.effect == effect for taint in taints)
 
 
 def taints_without(taints: Iterable[Taint], key: str, effect: str | None = None) -> list[dict[str, Any]] | None:

@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from ccm.controllers.node_lifecycle_rules import Missing, Safety, Verdict, Window, decide
+from ccm.controllers.node_lifecycle_rules import Missing, Safety, Verdict, Window, certain_age, decide
 
 SAFETY = Safety(min_age=300, confirmations=2, interval=5, cap_share=0.10, cap_min=2, window=600)
 
@@ -124,6 +124,30 @@ def test_every_combination_tells_the_first_reason(broken):
 
 
 def test_window_forgets():
-    window = Window(600.0, [0.0, 10.0, 599.0])
+    window = Window(600.0, {"a": 0.0, "b": 10.0, "c": 599.0})
     assert [window.count(now) for now in (599.0, 600.0, 610.0, 1198.9, 1199.0)] == [3, 2, 1, 1, 0]
-    assert window.times == []
+    assert window.times == {}
+
+
+def test_window_counts_a_node_once_and_not_what_failed():
+    window = Window(600.0)
+    for now in (1.0, 2.0):
+        window.add("a", now)
+    window.add("b", 3.0)
+    assert window.count(4.0) == 2
+    assert window.count(4.0, without={"a"}) == 1
+    window.remove("b")
+    assert window.count(4.0) == 1
+
+
+@pytest.mark.parametrize(
+    ("by_creation", "watched_for", "age"),
+    [
+        pytest.param(900.0, None, 900.0, id="there-before-us"),
+        pytest.param(10.0, 10.0, 10.0, id="clocks-agree"),
+        pytest.param(3610.0, 10.0, 10.0, id="the-api-server's-clock-was-an-hour-late"),
+        pytest.param(0.0, 400.0, 0.0, id="our-clock-jumped-back"),
+    ],
+)
+def test_the_age_that_can_be_relied_upon(by_creation, watched_for, age):
+    assert certain_age(by_creation, watched_for) == age

@@ -350,13 +350,18 @@ def test_bad_node_ip(node_ip, listed, message):
 @pytest.mark.parametrize(
     ("present", "listed", "expected"),
     [
-        pytest.param([KUBELET], [], [], id="A15-cloud-names-none"),
-        pytest.param([], [V4], [V4], id="A16-no-hostname-anywhere"),
-        pytest.param([KUBELET, OUT], [V4], [V4, KUBELET], id="A17-only-the-hostname-is-carried-over"),
-        pytest.param([KUBELET], [V4, HOST], [V4, HOST], id="A18-cloud-hostname-replaces"),
+        # Upstream's helper merges two lists; here the cloud's list is merged with the kubelet's Hostname.
+        pytest.param([V4, HOST], [V4, HOST], [V4, HOST], id="A15-nothing-to-add"),
+        pytest.param([], [V4, OUT], [V4, OUT], id="A16-to-an-empty-list"),
+        pytest.param([], [V4, OUT, V4, OUT], [V4, OUT], id="A17-what-comes-twice-is-there-once"),
+        pytest.param([V4], [V4, V4B, V4], [V4, V4B], id="A18-one-new-and-one-there-already"),
+        pytest.param([KUBELET, KUBELET], [V4], [V4, KUBELET], id="the-hostname-once"),
+        pytest.param([KUBELET], [], [], id="cloud-names-none"),
+        pytest.param([KUBELET, OUT], [V4], [V4, KUBELET], id="only-the-hostname-is-carried-over"),
+        pytest.param([KUBELET], [V4, HOST], [V4, HOST], id="the-clouds-hostname-replaces"),
     ],
 )
-def test_what_is_taken_over_from_the_node(present, listed, expected):
+def test_what_is_taken_over_and_nothing_twice(present, listed, expected):
     assert pairs(rules.node_addresses(node(addresses=present), cloud(*listed))) == expected
 
 
@@ -378,7 +383,7 @@ def test_addresses_are_the_clouds_and_settle(present, listed, node_ip):
     asked = [] if node_ip is None else [canonical(ip) for ip in node_ip.split(",")]
     has_hostname = any(kind == "Hostname" for kind, _ in listed)
     carried = [a for a in present if a[0] == "Hostname"] if listed and not has_hostname else []
-    source = listed + carried
+    source = list(dict.fromkeys(listed + carried))
     try:
         found = pairs(rules.node_addresses(before, cloud(*listed)))
     except rules.NodeRuleError:
@@ -386,6 +391,7 @@ def test_addresses_are_the_clouds_and_settle(present, listed, node_ip):
         return
     claimed = {kind for kind, text in source if canonical(text) in asked}
     leading = [a for ip in asked for a in source if canonical(a[1]) == ip]
+    assert len(set(found)) == len(found)  # the API server refuses repetitions
     # Claimed types keep the asked IPs alone, in the asked order; everything else stays, in the cloud's order.
     assert found == leading + [a for a in source if a[0] not in claimed]
     # A Node that has them needs no patch, and the same question again gives the same answer.
@@ -400,11 +406,23 @@ OTHER_KEY, OTHER_EFFECT = {"key": "other", "effect": "NoSchedule"}, {"key": KEY,
 
 
 @pytest.mark.parametrize(
+    ("taints", "expected"),
+    [
+        pytest.param([{"key": KEY, "effect": "NoSchedule"}], True, id="T1"),
+        pytest.param([OTHER_KEY], False, id="T2"),
+        pytest.param([OTHER_EFFECT], False, id="T3"),
+    ],
+)
+def test_has_taint(taints, expected):
+    assert rules.has_taint(node(taints=taints).spec.taints, KEY, "NoSchedule") is expected
+
+
+@pytest.mark.parametrize(
     ("taints", "kept"),
     [
-        pytest.param([MATCH], None, id="T1-T5-T9-present"),
-        pytest.param([OTHER_KEY], [OTHER_KEY], id="T2-T4-T7-other-key"),
-        pytest.param([OTHER_EFFECT], [OTHER_EFFECT], id="T3-T8-other-effect"),
+        pytest.param([MATCH], None, id="T5-T9-present"),
+        pytest.param([OTHER_KEY], [OTHER_KEY], id="T4-T7-other-key"),
+        pytest.param([OTHER_EFFECT], [OTHER_EFFECT], id="T8-other-effect"),
         pytest.param([OTHER_KEY, MATCH, OTHER_EFFECT], [OTHER_KEY, OTHER_EFFECT], id="T9-among-others"),
         pytest.param([], None, id="T6-T10-none"),
     ],
@@ -415,3 +433,156 @@ def test_taints_without(taints, kept):
 
 def test_a_kept_taint_keeps_all_its_fields():
     assert rules.taints_without(node(taints=[MATCH]).spec.taints, "other") == [MATCH]
+
+
+TAINTS = st.lists(
+    st.fixed_dictionaries(
+        {"key": st.sampled_from([KEY, rules.UNINITIALIZED_TAINT, "other"])},
+        optional={
+            "value": st.sampled_from(["", "v"]),
+            "effect": st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"]),
+            "timeAdded": st.just("2026-01-01T00:00:00Z"),
+        },
+    ),
+    max_size=6,
+)
+
+
+@given(taints=TAINTS, effect=st.sampled_from([None, "NoSchedule", "NoExecute"]))
+def test_exactly_the_asked_taints_go_and_the_others_stay_as_they_are(taints, effect):
+    def goes(taint):
+        return taint["key"] == KEY and effect in (None, taint.get("effect", ""))
+
+    kept = [{name: value for name, value in taint.items() if value} for taint in taints if not goes(taint)]
+    assert rules.taints_without(node(taints=taints).spec.taints, KEY, effect) == (kept or None)
+
+
+# --- labels ---------------------------------------------------------------------------------------------------------
+
+LEGACY = list(rules.LABEL_PAIRS)
+CURRENT = list(rules.LABEL_PAIRS.values())
+OURS = {"provider_id": "fake://12345", "taints": ()}
+
+
+def zoned(**fields):
+    return instance(**{"zone": "z1", "region": "r", "type": "t", **fields})
+
+
+BOTH = dict(zip([*LEGACY, *CURRENT], ["z1", "r", "t"] * 2, strict=True))
+GA = dict(zip(CURRENT, ["z1", "r", "t"], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("labels", "machine", "legacy", "changes"),
+    [
+        pytest.param(BOTH, zoned(), True, None, id="nothing-differs"),
+        pytest.param(BOTH | {ZONE: "z9", BETA: "z9"}, zoned(), True, {ZONE: "z1", BETA: "z1"}, id="W12-drifted-zone"),
+        pytest.param(BOTH | {BETA: "z9"}, zoned(), True, {BETA: "z1"}, id="W12-the-cloud-leads-not-the-deprecated"),
+        pytest.param(GA, zoned(), True, dict(zip(LEGACY, ["z1", "r", "t"], strict=True)), id="W12-GA-only-node"),
+        pytest.param(GA, zoned(), False, None, id="W12-GA-only-node-stays-so-without-legacy"),
+        pytest.param(GA | {BETA: "z9"}, zoned(), False, None, id="W12-without-legacy-deprecated-ones-are-left-alone"),
+        pytest.param(BOTH, zoned(zone=""), True, None, id="a-zone-the-cloud-does-not-name-stays"),
+        pytest.param(BOTH, zoned(labels={"rack/row": "4"}), True, {"rack/row": "4"}, id="W12-providers-label-missing"),
+        pytest.param(BOTH | {"rack/row": "5"}, zoned(labels={"rack/row": "4"}), True, None, id="but-never-overwritten"),
+        pytest.param({BETA: "foo"}, None, True, {ZONE: "foo"}, id="N23-without-an-instance"),
+        pytest.param(
+            {BETA: "foo"}, zoned(provider_id="fake://another"), True, {ZONE: "foo"}, id="another-instance-says-nothing"
+        ),
+    ],
+)
+def test_repair_of_labels(labels, machine, legacy, changes):
+    plan = rules.plan_repair(node(labels=labels, addresses=[INTERNAL, EXTERNAL], **OURS), machine, legacy=legacy)
+    assert plan == rules.Plan(node={"metadata": {"labels": changes}} if changes else None)
+
+
+def test_repair_of_addresses_goes_with_the_labels():
+    plan = rules.plan_repair(node(addresses=[KUBELET], **OURS), zoned())
+    assert plan.status == {"status": {"addresses": wire([INTERNAL, EXTERNAL, KUBELET])}}
+    assert plan.node == {"metadata": {"labels": BOTH}}
+
+
+def test_addresses_that_contradict_the_node_do_not_keep_its_labels_from_repair():
+    plan = rules.plan_repair(node(addresses=[KUBELET], node_ip="10.9.9.9", **OURS), zoned())
+    assert (plan.status, plan.node) == (None, {"metadata": {"labels": BOTH}})
+    assert "--node-ip 10.9.9.9 is not among" in plan.problem
+
+
+def test_N31_N32_a_tainted_node_is_never_repaired():
+    """Upstream's two tests, of its two interfaces, are one here."""
+    tainted = node(addresses=[KUBELET], provider_id="fake://12345", labels={BETA: "foo"})
+    assert rules.plan_repair(tainted, zoned()).is_empty
+
+
+@pytest.mark.parametrize("legacy", [True, False])
+def test_legacy_labels_at_initialisation(legacy):
+    plan = rules.plan_initialisation(node(), zoned(), legacy=legacy)
+    assert plan.node["metadata"]["labels"] == (BOTH if legacy else GA)
+
+
+@pytest.mark.parametrize(
+    ("label", "usable"),
+    [
+        (("rack.example.com/row", "4"), True),
+        (("row", ""), True),
+        (("row", "x" * 63), True),
+        (("row", "x" * 64), False),
+        (("row", "a b"), False),
+        (("row", "-a"), False),
+        (("row", "a\n"), False),
+        (("x" * 64, "a"), False),
+        (("", "a"), False),
+        (("/row", "a"), False),
+        (("a/b/c", "a"), False),
+        (("Rack.example.com/row", "a"), False),
+        (("x" * 254 + "/row", "a"), False),
+    ],
+    ids=str,
+)
+def test_labels_that_the_api_server_would_refuse_are_left_out_and_told(label, usable):
+    key, value = label
+    machine = zoned(labels={key: value, "fine": "yes"})
+    assert rules.cloud_labels(machine, {}) == BOTH | {"fine": "yes"} | ({key: value} if usable else {})
+    assert rules.unusable_labels(machine) == ([] if usable else [f"{key}={value!r}"])
+
+
+def test_a_zone_that_cannot_be_a_label_is_left_out_and_told():
+    machine = zoned(type="m1 (large)")
+    assert rules.cloud_labels(machine, {}) == {key: value for key, value in BOTH.items() if value != "t"}
+    assert rules.unusable_labels(machine) == ["node.kubernetes.io/instance-type='m1 (large)'"]
+
+
+KEYS = st.sampled_from([*LEGACY, *CURRENT, "rack/row", "kubernetes.io/x", "not a key", "x.k8s.io/y"])
+LABELS = st.dictionaries(KEYS, st.sampled_from(["z1", "z2", "", "not a value"]), max_size=6)
+
+
+@given(present=LABELS, named=LABELS, zone=st.sampled_from(["", "z1", "z2", "no zone"]), legacy=st.booleans())
+def test_repaired_labels_settle(present, named, zone, legacy):
+    machine = instance(zone=zone, labels=named)
+    before = node(labels=present, addresses=[INTERNAL, EXTERNAL], **OURS)
+    plan = rules.plan_repair(before, machine, legacy=legacy)
+    changes = plan.node["metadata"]["labels"] if plan.node else {}
+    after = present | changes
+    assert rules.plan_repair(
+        node(labels=after, addresses=[INTERNAL, EXTERNAL], **OURS), machine, legacy=legacy
+    ).is_empty
+    if zone in ("z1", "z2"):
+        assert after[ZONE] == zone
+    if not legacy:
+        assert not set(changes) & set(LEGACY)
+    # What the provider adds never replaces, never comes from Kubernetes' own domains, never is refused.
+    assert not set(changes) & {"kubernetes.io/x", "x.k8s.io/y", "not a key"}
+    assert "rack/row" not in changes or "rack/row" not in present
+
+
+PROVIDER_IDS = st.sampled_from(["", "fake://1", "FAKE://1", "fake://2", "garbage", "://", "fake://1\n"])
+
+
+@given(preset=PROVIDER_IDS, named=PROVIDER_IDS, node_ip=NODE_IPS, listed=ADDRESSES)
+def test_no_node_is_let_in_without_a_provider_id_and_none_is_changed(preset, named, node_ip, listed):
+    before = node(provider_id=preset, node_ip=node_ip)
+    try:
+        plan = rules.plan_initialisation(before, instance(named, addresses=listed))
+    except rules.NodeRuleError:
+        return
+    assert plan.node["spec"].get("providerID", preset) == (preset or named) != ""
+    assert ("providerID" in plan.node["spec"]) is (not preset)

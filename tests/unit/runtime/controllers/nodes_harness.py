@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node controllers with the real engine and gateway, in virtual time: only the API server and the cloud are small.
+
+`Api` stands where a KubeClient stands and keeps Nodes as JSON, with what controllers rely upon: resourceVersions,
+preconditions, the status subresource, merge patches, an immutable providerID, live watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import datetime
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
+from ccm.cloud.gateway import Gateway
+from ccm.controllers.context import Context
+from ccm.controllers.node import NodeController, NodeOptions
+from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
+from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.engine.clock import SystemClock
+from ccm.engine.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from ccm.engine.events import EventRecorder
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, ObjectMeta, Service
+
+from ..cloud.virtual import now
+
+TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+NODE_IP = "alpha.kubernetes.io/provided-node-ip"
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class LoopClock(SystemClock):
+    """The loop's virtual time; `skew` is how far the wall clock is off."""
+
+    skew = 0.0
+
+    def monotonic(self) -> float:
+        return now()
+
+    def now(self) -> datetime.datetime:
+        return START + datetime.timedelta(seconds=now() - 1000.0 + self.skew)
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+class Api:
+    """`requests`: (verb, path) of all writes and reads of controllers. `fault` is asked before each and may give an
+    error to raise, `after` is called when one was carried out. Each takes `latency`; `most` is how many there were at a
+    time."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self.events: list[dict[str, Any]] = []
+        self.requests: list[tuple[str, str]] = []
+        self.fault: Callable[[str, str], Exception | None] = lambda verb, path: None
+        self.before: Callable[[str, str], None] = lambda verb, path: None
+        self.after: Callable[[str, str], Exception | None] = lambda verb, path: None
+        self.latency = 0.01
+        self.most = self._under_way = 0
+        self._version = 100
+        self._watchers: list[asyncio.Queue[bytes]] = []
+
+    # What others do to the cluster.
+
+    def add(
+        self,
+        name: str,
+        *,
+        tainted: bool = True,
+        ready: str | None = None,
+        age: float = 3600.0,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        addresses: tuple[tuple[str, str], ...] = (),
+        taints: tuple[dict[str, str], ...] = (),
+        **spec: Any,
+    ) -> dict[str, Any]:
+        """`age`: seconds, by the API server's clock; `ready`: the condition's status, None for no condition."""
+        created = START + datetime.timedelta(seconds=now() - 1000.0 - age)
+        self._version += 1
+        node = {
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{self._version}",
+                "creationTimestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "labels": labels or {},
+                "annotations": annotations or {},
+            },
+            "spec": {**spec, "taints": [*taints, *([TAINT] if tainted else [])]},
+            "status": {
+                "addresses": [{"type": kind, "address": address} for kind, address in addresses],
+                "conditions": [] if ready is None else [{"type": "Ready", "status": ready}],
+            },
+        }
+        self._store(node, "ADDED")
+        return node
+
+    def change(self, name: str, patch: dict[str, Any]) -> None:
+        self._store(merge(self.nodes[name], patch), "MODIFIED")
+
+    def set_ready(self, name: str, status: str) -> None:
+        self.change(name, {"status": {"conditions": [{"type": "Ready", "status": status}]}})
+
+    def remove(self, name: str) -> None:
+        node = self.nodes.pop(name)
+        self._version += 1
+        self._tell("DELETED", {**node, "metadata": {**node["metadata"], "resourceVersion": str(self._version)}})
+
+    def _store(self, node: dict[str, Any], how: str) -> None:
+        self._version += 1
+        node = {**node, "metadata": {**node["metadata"], "resourceVersion": str(self._version)}}
+        self.nodes[node["metadata"]["name"]] = node
+        self._tell(how, node)
+
+    def _tell(self, how: str, node: dict[str, Any]) -> None:
+        line = json.dumps({"type": how, "object": node}).encode()
+        for watcher in self._watchers:
+            watcher.put_nowait(line)
+
+    # What tests look at.
+
+    def count(self, verb: str, part: str = "/nodes/") -> int:
+        return sum(1 for found, path in self.requests if found == verb and part in path)
+
+    def tainted(self, name: str, key: str = TAINT["key"]) -> bool:
+        return any(taint["key"] == key for taint in self.nodes[name]["spec"].get("taints", []))
+
+    def addresses(self, name: str) -> list[tuple[str, str]]:
+        return [(a["type"], a["address"]) for a in self.nodes[name]["status"].get("addresses", [])]
+
+    def labels(self, name: str) -> dict[str, str]:
+        return self.nodes[name]["metadata"]["labels"]
+
+    def told(self, reason: str, name: str = "") -> list[str]:
+        """Messages of Events."""
+        return [
+            event["message"]
+            for event in self.events
+            if event["reason"] == reason and name in ("", event["involvedObject"]["name"])
+        ]
+
+    # A KubeClient.
+
+    async def _request(self, verb: str, path: str, work: Callable[[], Any]) -> Any:
+        self.requests.append((verb, path))
+        self.before(verb, path)
+        self._under_way += "/nodes/" in path
+        self.most = max(self.most, self._under_way)
+        try:
+            await asyncio.sleep(self.latency)
+            if (error := self.fault(verb, path)) is not None:
+                raise error
+            result = work()
+            if (error := self.after(verb, path)) is not None:
+                raise error
+            return result
+        finally:
+            self._under_way -= "/nodes/" in path
+
+    async def get(self, path: str, type: Any, **_: Any) -> Any:
+        return await self._request("GET", path, lambda: msgspec.convert(self._named(path), type))
+
+    async def list(self, path: str, type: Any, **_: Any) -> tuple[list[Any], str]:
+        return [msgspec.convert(node, type) for node in self.nodes.values()], str(self._version)
+
+    async def patch(self, path: str, patch: dict[str, Any], **_: Any) -> ObjectMeta:
+        return await self._request("PATCH", path, lambda: self._patch(path, copy.deepcopy(patch)))
+
+    async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
+        return await self._request("POST", path, lambda: self.events.append(body) or ObjectMeta())
+
+    async def delete(self, path: str, *, uid: str | None = None, resource_version: str | None = None) -> None:
+        def work() -> None:
+            meta = self._named(path)["metadata"]
+            if (uid or meta["uid"], resource_version or meta["resourceVersion"]) != (
+                meta["uid"],
+                meta["resourceVersion"],
+            ):
+                raise ConflictError(409, "Conflict", f"DELETE {path}: the precondition failed")
+            self.remove(meta["name"])
+
+        await self._request("DELETE", path, work)
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, params: Any, *, read_timeout: float) -> Any:
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._watchers.append(queue)
+
+        async def lines() -> Any:
+            while True:
+                yield await queue.get()
+
+        try:
+            yield lines()
+        finally:
+            self._watchers.remove(queue)
+
+    def _named(self, path: str) -> dict[str, Any]:
+        name = path.removeprefix("/api/v1/nodes/").removesuffix("/status")
+        if name not in self.nodes:
+            raise NotFoundError(404, "NotFound", f"nodes {name!r} not found")
+        return self.nodes[name]
+
+    def _patch(self, path: str, patch: dict[str, Any]) -> ObjectMeta:
+        if "/events" in path:
+            return ObjectMeta()
+        node = self._named(path)
+        version = patch.get("metadata", {}).pop("resourceVersion", None)
+        if version not in (None, node["metadata"]["resourceVersion"]):
+            raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
+        patch.pop("spec" if path.endswith("/status") else "status", None)
+        after = merge(node, patch)
+        if (before := node["spec"].get("providerID")) and after["spec"].get("providerID") != before:
+            raise InvalidError(422, "Invalid", "spec.providerID: Forbidden")
+        pairs = [tuple(each.values()) for each in after["status"].get("addresses", [])]
+        if len(set(pairs)) < len(pairs):
+            raise InvalidError(422, "Invalid", "status.addresses: Duplicate value")
+        if after != node:
+            self._store(after, "MODIFIED")
+        return msgspec.convert(self.nodes[node["metadata"]["name"]]["metadata"], ObjectMeta)
+
+
+def machine(name: str, ip: str = "10.0.0.1", provider_id: str = "", **fields: Any) -> Instance:
+    addresses = (Address(AddressType.INTERNAL_IP, ip),) if ip else ()
+    return Instance(provider_id or f"fake://{name}", name, addresses=addresses, **fields)
+
+
+class Machines:
+    """The instances of a cloud. `error`: raised by every call; `answer`: instead of the answer, given that; `calls`:
+    "list" or "get NAME"."""
+
+    def __init__(self, *machines: Any) -> None:
+        self.all: list[Any] = list(machines)
+        self.calls: list[str] = []
+        self.error: BaseException | None = None
+        self.answer: Callable[[Any], Any] = lambda found: found
+        self.latency = 0.05
+        self.page = 1000
+
+    def remove(self, name: str) -> None:
+        self.all = [machine for machine in self.all if machine.name != name]
+
+    def put(self, new: Instance) -> None:
+        self.remove(new.name)
+        self.all.append(new)
+
+    async def _answer(self, call: str, find: Callable[[], Any]) -> Any:
+        self.calls.append(call)
+        await asyncio.sleep(self.latency)
+        if self.error is not None:
+            raise self.error
+        return self.answer(find())
+
+    async def list_page(self, token: str | None) -> Page:
+        first = int(token or 0)
+        page, rest = self.all[first : first + self.page], len(self.all) > first + self.page
+        return await self._answer(
+            "list" if token is None else "page", lambda: Page(page, str(first + self.page) if rest else None)
+        )
+
+    async def get(self, ref: Any) -> Instance:
+        def find() -> Instance:
+            for each in self.all:
+                if isinstance(each, Instance) and (
+                    each.provider_id == ref.provider_id if ref.provider_id else each.name == ref.node_name
+                ):
+                    return each
+            raise NotFound(f"no instance {ref.provider_id or ref.node_name}")
+
+        return await self._answer(f"get {ref.provider_id or ref.node_name}", find)
+
+    def owns(self, provider_id: str) -> bool:
+        return provider_id.startswith("fake://")
+
+
+class FakeCloud(Cloud):
+    name = "fake"
+
+    def __init__(self, machines: Machines) -> None:
+        super().__init__(ProviderConfig())
+        self.instances = machines
+        self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=1000, deadline=10.0)
+
+
+class Cluster:
+    """An API server, a cloud, and the process between them. Use as a context manager."""
+
+    def __init__(self, *machines: Any) -> None:
+        self.api, self.cloud, self.clock = Api(), Machines(*machines), LoopClock()
+
+    async def __aenter__(self) -> Cluster:
+        self.gateway = Gateway(FakeCloud(self.cloud), clock=now)
+        self.nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", clock=self.clock)
+        services: Informer[Service] = Informer(self.api, "/api/v1/services", Service, name="services")
+        self._tasks = [asyncio.create_task(self.nodes.run())]
+        self._recorders: dict[str, EventRecorder] = {}
+        self.context = Context(
+            self.api,  # type: ignore[arg-type]
+            self.gateway,
+            self.nodes,
+            services,
+            self._recorder,
+            "kubernetes",
+            monotonic=now,
+            now=self.clock.now,
+        )
+        await self.nodes.wait_synced()
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.gateway.close()
+
+    def _recorder(self, component: str) -> EventRecorder:
+        if component not in self._recorders:
+            recorder = EventRecorder(self.api, component, host="test", clock=self.clock)  # type: ignore[arg-type]
+            self._recorders[component] = recorder
+            self._tasks.append(asyncio.create_task(recorder.run()))
+        return self._recorders[component]
+
+    def run(self, controller: NodeController | NodeLifecycleController) -> asyncio.Task[None]:
+        task = asyncio.create_task(controller.run())
+        self._tasks.append(task)
+        return task
+
+    def initialise_nodes(self, *, workers: int = 30, refresh: float = 300.0, legacy: bool = True) -> asyncio.Task[None]:
+        return self.run(NodeController(self.context, NodeOptions(workers, refresh, legacy)))
+
+    def watch_over_nodes(self, **safety: Any) -> asyncio.Task[None]:
+        return self.run(NodeLifecycleController(self.context, LifecycleOptions(5.0, Safety(**safety))))
+
+
+async def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
+    """Wait in virtual time, in steps that grow with the time waited."""
+    began = now()
+    while not condition():
+        assert now() < began + seconds, f"not within {seconds:g} s"
+        await asyncio.sleep(max(0.01, (now() - began) / 50))
+
+
+__all__ = ["NODE_IP", "SHUTDOWN", "TAINT", "Api", "ApiError", "Cluster", "LoopClock", "Machines", "machine", "until"]

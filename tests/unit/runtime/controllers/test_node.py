@@ -1,0 +1,506 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The node controller as it runs: what it asks, what it writes, and what nobody's mistake makes it do. Virtual time."""
+
+import asyncio
+import collections
+
+import pytest
+from prometheus_client import REGISTRY
+
+from ccm.cloud import (
+    Address,
+    AddressType,
+    Conflict,
+    Instance,
+    InstanceState,
+    NotImplementedByCloud,
+    Transient,
+    Unauthorized,
+)
+from ccm.engine.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+
+from ..cloud.virtual import in_virtual_time, now
+from .nodes_harness import NODE_IP, Cluster, machine, until
+
+
+def metric(name, **labels):
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+async def quiet(seconds=3.0):
+    await asyncio.sleep(seconds)
+
+
+# --- initialisation -------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_N33_a_node_without_provider_id_is_found_by_its_name():
+    async with Cluster(machine("n1", provider_id="fake://12345")) as c:
+        c.api.add("n1")
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.cloud.calls == ["get n1"]
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://12345"
+        assert c.api.addresses("n1") == [("InternalIP", "10.0.0.1")]
+        await until(lambda: c.api.told("Synced", "n1"))
+
+
+@in_virtual_time
+async def test_N35_N36_a_node_with_provider_id_is_found_by_it():
+    async with Cluster(machine("another-name", provider_id="fake://12345")) as c:
+        c.api.add("n1", providerID="fake://12345")
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.cloud.calls == ["get fake://12345"]
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://12345"
+
+
+@in_virtual_time
+async def test_N4_N14_a_node_without_the_taint_is_not_touched():
+    async with Cluster(machine("n1")) as c:
+        before = c.api.add("n1", tainted=False)["spec"]
+        c.initialise_nodes()
+        await quiet()
+        assert c.api.count("PATCH") == 0 and c.cloud.calls == []
+        assert c.api.nodes["n1"]["spec"] == before
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Transient("503 from the cloud"), id="N22-metadata-error"),
+        pytest.param(Unauthorized("token expired"), id="N22-unauthorised"),
+        # N34 and N12 differ: upstream lets the Node in without a providerID, with which nothing can be done later.
+        pytest.param(NotImplementedByCloud("no such thing"), id="N34-N12-not-implemented"),
+        pytest.param(Conflict("two instances of that name"), id="two-of-a-name"),
+        pytest.param(RuntimeError("a bug"), id="a-bug-of-the-provider"),
+        pytest.param(SystemExit(3), id="a-provider-that-exits"),
+        pytest.param(asyncio.CancelledError(), id="a-provider-that-cancels"),
+    ],
+)
+async def test_a_failing_cloud_leaves_the_node_as_it_is_until_it_recovers(error):
+    failed = metric("ccm_node_initialization_failures_total", reason="CloudNotAvailable")
+    async with Cluster(machine("n1")) as c:
+        before = c.api.add("n1")
+        c.cloud.error = error
+        c.initialise_nodes()
+        await until(lambda: c.api.told("CloudNotAvailable", "n1"))
+        await quiet()
+        assert c.api.nodes["n1"]["spec"] == before["spec"] and c.api.count("PATCH") == 0
+        assert metric("ccm_node_initialization_failures_total", reason="CloudNotAvailable") > failed
+        c.cloud.error = None
+        await until(lambda: not c.api.tainted("n1"), 120)
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "junk",
+    [
+        pytest.param(None, id="N7-W10-nothing"),
+        pytest.param("n1", id="W10-text"),
+        pytest.param(Instance("fake://n1", "n1", addresses=None), id="W10-no-addresses"),
+        pytest.param(Instance(["fake://n1"], "n1"), id="W10-an-unhashable-id"),
+        pytest.param(Instance("fake://n1", "n1", labels={"a": 1}), id="W10-a-label-that-is-no-text"),
+    ],
+)
+async def test_a_provider_that_answers_junk(junk):
+    """N7 differs: upstream does nothing until the Node changes again, and crashes over it in its periodic loop (W10).
+    Here an Event says so, and it is tried again."""
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1")
+        c.cloud.answer = lambda found: junk
+        controller = c.initialise_nodes()
+        await until(lambda: c.api.told("CloudNotAvailable", "n1"))
+        assert c.api.tainted("n1") and not controller.done()
+        c.cloud.answer = lambda found: found
+        await until(lambda: not c.api.tainted("n1"), 120)
+
+
+@in_virtual_time
+async def test_W10_one_unusable_entry_of_a_listing_delays_its_own_node_alone():
+    bad = Instance("fake://n2", "n2", zone=None)
+    async with Cluster(machine("n1"), bad, machine("n3")) as c:
+        for name in ("n1", "n2", "n3"):
+            c.api.add(name)
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1") and not c.api.tainted("n3"))
+        await until(lambda: c.api.told("CloudNotAvailable", "n2"))
+        assert "zone=None" in c.api.told("CloudNotAvailable", "n2")[0]
+        assert c.api.tainted("n2")
+
+
+@in_virtual_time
+async def test_a_provider_that_never_answers_holds_up_nothing_that_can_be_answered():
+    async with Cluster(machine("n1"), machine("n2")) as c:
+        c.api.add("n1")
+        c.cloud.latency = 1e9
+        c.initialise_nodes(workers=1)
+        await until(lambda: c.api.told("CloudNotAvailable", "n1"), 30)
+        assert "no answer within 10 s" in c.api.told("CloudNotAvailable", "n1")[0]
+        c.cloud.latency = 0.05
+        c.api.add("n2")
+        await until(lambda: not c.api.tainted("n2"), 120)
+        await until(lambda: not c.api.tainted("n1"), 120)
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("spec", "annotations", "reason", "message"),
+    [
+        ({"providerID": "other://1"}, {}, "ForeignProviderID", "'other://1'"),
+        ({"providerID": "garbage"}, {}, "ForeignProviderID", "'garbage'"),
+        ({"providerID": "://"}, {}, "ForeignProviderID", "'://'"),
+        ({"providerID": "fake://nobody"}, {}, "InstanceNotFound", "fake://nobody"),
+        ({"providerID": "FAKE://bad"}, {}, "ForeignProviderID", "'FAKE://bad'"),
+        ({"providerID": "fake://BAD"}, {}, "InstanceNotFound", "fake://BAD"),
+        ({}, {NODE_IP: "10.9.9.9"}, "InitializationFailed", "--node-ip 10.9.9.9 is not among"),
+        ({}, {NODE_IP: "1.2.3"}, "InitializationFailed", "'1.2.3' is not an IP"),
+    ],
+)
+async def test_a_node_that_cannot_be_initialised_says_why_and_the_others_go_on(spec, annotations, reason, message):
+    counted = metric("ccm_node_initialization_failures_total", reason=reason)
+    async with Cluster(machine("bad"), machine("n1"), machine("n2")) as c:
+        for name in ("n1", "n2"):
+            c.api.add(name)
+        before = c.api.add("bad", annotations=annotations, **spec)
+        c.initialise_nodes(workers=1)
+        await until(lambda: not c.api.tainted("n1") and not c.api.tainted("n2"))
+        await until(lambda: c.api.told(reason, "bad"))
+        assert message in c.api.told(reason, "bad")[0]
+        assert c.api.nodes["bad"]["spec"] == before["spec"]
+        assert metric("ccm_node_initialization_failures_total", reason=reason) > counted
+
+
+@in_virtual_time
+async def test_a_corrected_node_ip_is_taken_up_at_once():
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1", annotations={NODE_IP: "10.9.9.9"})
+        c.initialise_nodes()
+        await until(lambda: c.api.told("InitializationFailed", "n1"))
+        await asyncio.sleep(200)  # by now a minute passes between attempts
+        c.api.change("n1", {"metadata": {"annotations": {NODE_IP: "10.0.0.1"}}})
+        await until(lambda: not c.api.tainted("n1"), 1.0)
+
+
+@in_virtual_time
+async def test_a_write_that_the_api_server_refuses_is_told_and_holds_up_no_other_node():
+    async with Cluster(machine("n1"), machine("n2")) as c:
+        for name in ("n1", "n2"):
+            c.api.add(name)
+        refused = InvalidError(422, "Invalid", "a webhook does not like it")
+        c.api.fault = lambda verb, path: refused if verb == "PATCH" and path.endswith("/n1") else None
+        c.initialise_nodes(workers=1)
+        await until(lambda: not c.api.tainted("n2"))
+        await until(lambda: c.api.told("InitializationFailed", "n1"))
+        assert "a webhook does not like it" in c.api.told("InitializationFailed", "n1")[0]
+        assert metric("ccm_node_initialization_failures_total", reason="ApiServerRefused") > 0
+        c.api.fault = lambda verb, path: None
+        await until(lambda: not c.api.tainted("n1"), 120)
+
+
+@in_virtual_time
+async def test_labels_that_no_node_can_have_are_told_and_cost_the_node_nothing():
+    async with Cluster(machine("n1", type="m1 (large)", zone="z1")) as c:
+        c.api.add("n1")
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        assert "node.kubernetes.io/instance-type" not in c.api.labels("n1")
+        assert c.api.labels("n1")["topology.kubernetes.io/zone"] == "z1"
+        await until(lambda: c.api.told("LabelsNotUsable", "n1"))
+
+
+@in_virtual_time
+async def test_W8_a_lost_race_is_decided_again_from_the_same_answer_of_the_cloud():
+    async with Cluster(machine("n1", zone="z1")) as c:
+        c.api.add("n1")
+        races = iter(range(4))
+
+        def another_writer(verb, path):
+            if verb == "PATCH" and next(races, None) is not None:
+                c.api.change("n1", {"metadata": {"labels": {"other": f"{now()}"}}})
+
+        c.api.before = another_writer
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.labels("n1")["topology.kubernetes.io/zone"] == "z1" and "other" in c.api.labels("n1")
+        assert c.cloud.calls == ["get n1"]
+
+
+@in_virtual_time
+async def test_W11_addresses_are_written_before_the_taint_goes_and_a_failed_write_keeps_it():
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1", addresses=(("Hostname", "n1"),))
+        down = UnavailableError(503, "", "down")
+        c.api.fault = lambda verb, path: down if path.endswith("/n1/status") else None
+        c.initialise_nodes()
+        await until(lambda: c.api.count("PATCH", "/n1/status") >= 2)
+        assert c.api.tainted("n1")
+        c.api.fault = lambda verb, path: None
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.addresses("n1") == [("InternalIP", "10.0.0.1"), ("Hostname", "n1")]
+        assert c.cloud.calls == ["get n1"]  # what was learnt is kept over the retries
+
+
+@in_virtual_time
+async def test_a_node_that_goes_while_it_is_initialised_is_no_failure():
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1")
+        c.api.fault = lambda verb, path: NotFoundError(404, "NotFound", "") if verb == "PATCH" else None
+        c.initialise_nodes()
+        await quiet()
+        assert c.api.count("PATCH") == 1
+        assert not c.api.told("Synced")
+
+
+@in_virtual_time
+async def test_another_node_under_the_same_name_is_initialised_from_a_read_of_its_own():
+    async with Cluster(machine("n1", "10.0.0.1", "fake://old"), machine("n0")) as c:
+        c.api.add("n1")
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        c.api.remove("n1")
+        c.cloud.put(machine("n1", "10.0.0.2", "fake://new"))
+        c.api.add("n1")
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://new"
+        assert c.api.addresses("n1") == [("InternalIP", "10.0.0.2")]
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "moment", [0.12, 0.155, 0.165], ids=["while-the-cloud-is-asked", "at-the-first", "at-the-second"]
+)
+async def test_a_node_that_is_replaced_in_the_midst_gets_nothing_of_its_predecessors_instance(moment):
+    """The cloud answers after 0.15 s; each of the two patches takes 0.01 s more."""
+    async with Cluster(machine("n1", "10.0.0.1", "fake://old")) as c:
+        c.api.add("n1")
+        c.initialise_nodes()
+        written = []
+        c.api.after = lambda verb, path: written.append((c.api.nodes["n1"], now()))
+        await asyncio.sleep(moment)
+        c.api.remove("n1")
+        c.cloud.put(machine("n1", "10.0.0.2", "fake://new"))
+        uid = c.api.add("n1")["metadata"]["uid"]
+        await until(lambda: not c.api.tainted("n1"))
+        assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://new"
+        for node, _ in written:
+            if node["metadata"]["uid"] == uid:
+                assert "10.0.0.1" not in str(node) and "fake://old" not in str(node)
+
+
+# --- refresh --------------------------------------------------------------------------------------------------------
+
+
+def fleet(c, count, *, ip="10.1.0.0", **fields):
+    """Initialised Nodes and their instances, whose addresses and labels differ."""
+    for number in range(count):
+        name = f"n{number}"
+        c.api.add(name, tainted=False, providerID=f"fake://{name}", addresses=(("InternalIP", ip),), **fields)
+        c.cloud.put(machine(name, f"10.0.{number >> 8}.{number & 255}", zone="z1"))
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "workers", [pytest.param(w, id=f"N{39 + n}-workers-{w}") for n, w in enumerate((1, 5, 10, 30))]
+)
+async def test_100_nodes_are_refreshed_with_one_listing(workers):
+    """Differs: upstream makes 100 calls, one for each Node, whatever the number of workers (W2)."""
+    async with Cluster() as c:
+        fleet(c, 100)
+        c.initialise_nodes(workers=workers)
+        await until(lambda: all(c.api.addresses(f"n{n}") == [("InternalIP", f"10.0.0.{n}")] for n in range(100)))
+        assert c.cloud.calls == ["list"]
+        assert c.api.count("PATCH") == 200  # addresses and labels of each
+        assert c.api.most == min(workers, 100)  # W23: bounded
+
+
+@in_virtual_time
+async def test_W9_a_refresh_that_finds_nothing_to_do_writes_nothing():
+    dual = (Address(AddressType.INTERNAL_IP, "10.0.0.1"), Address(AddressType.INTERNAL_IP, "fd00::1"))
+    async with Cluster(Instance("fake://n1", "n1", addresses=dual)) as c:
+        c.api.add(
+            "n1",
+            tainted=False,
+            providerID="fake://n1",
+            addresses=(("InternalIP", "10.0.0.1"), ("InternalIP", "fd00::1")),
+        )
+        c.initialise_nodes(refresh=300.0)
+        await asyncio.sleep(1700)
+        assert c.api.count("PATCH") == 0
+        assert 5 <= len(c.cloud.calls) <= 6  # one at start, then every 300 to 330 s
+
+
+@in_virtual_time
+async def test_W12_labels_follow_the_cloud():
+    async with Cluster() as c:
+        fleet(c, 1, labels={"topology.kubernetes.io/zone": "z9", "failure-domain.beta.kubernetes.io/zone": "z9"})
+        c.cloud.put(machine("n0", zone="z1", region="r", type="t", labels={"rack/row": "4"}))
+        c.initialise_nodes()
+        wanted = {
+            "topology.kubernetes.io/zone": "z1",
+            "failure-domain.beta.kubernetes.io/zone": "z1",
+            "topology.kubernetes.io/region": "r",
+            "failure-domain.beta.kubernetes.io/region": "r",
+            "node.kubernetes.io/instance-type": "t",
+            "beta.kubernetes.io/instance-type": "t",
+            "rack/row": "4",
+        }
+        await until(lambda: c.api.labels("n0") == wanted)
+        c.cloud.put(machine("n0", zone="z1", region="r", type="t2", labels={"rack/row": "5"}))
+        await until(lambda: c.api.labels("n0")["node.kubernetes.io/instance-type"] == "t2", 400)
+        assert c.api.labels("n0")["rack/row"] == "4"
+
+
+@in_virtual_time
+async def test_without_legacy_labels_none_is_written_nor_followed():
+    async with Cluster(machine("new", zone="z1")) as c:
+        fleet(c, 1, labels={"failure-domain.beta.kubernetes.io/zone": "z9"})
+        c.api.add("new")
+        c.initialise_nodes(legacy=False)
+        await until(lambda: not c.api.tainted("new") and "topology.kubernetes.io/zone" in c.api.labels("n0"))
+        assert c.api.labels("new") == {"topology.kubernetes.io/zone": "z1"}
+        assert c.api.labels("n0") == {
+            "failure-domain.beta.kubernetes.io/zone": "z9",
+            "topology.kubernetes.io/zone": "z1",
+        }
+
+
+@in_virtual_time
+async def test_N23_the_deprecated_label_leads_between_refreshes():
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1", tainted=False)
+        c.initialise_nodes()
+        await quiet()
+        c.api.change("n1", {"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "foo"}}})
+        await until(lambda: c.api.labels("n1").get("topology.kubernetes.io/zone") == "foo")
+        assert c.cloud.calls == []
+
+
+@in_virtual_time
+async def test_W11_a_failed_write_of_a_refresh_is_tried_again_long_before_the_next_refresh():
+    async with Cluster() as c:
+        fleet(c, 3)
+        broken = {"/api/v1/nodes/n1/status"}
+        c.api.fault = lambda verb, path: UnavailableError(503, "", "down") if path in broken else None
+        c.initialise_nodes(refresh=3600.0)
+        await until(lambda: c.api.addresses("n2") == [("InternalIP", "10.0.0.2")])
+        await until(lambda: c.api.count("PATCH", "/n1/status") >= 3)
+        broken.clear()
+        await until(lambda: c.api.addresses("n1") == [("InternalIP", "10.0.0.1")])
+        assert c.cloud.calls == ["list"]
+
+
+@in_virtual_time
+async def test_W6_a_ready_node_whose_instance_vanished_is_told_and_kept():
+    async with Cluster() as c:
+        fleet(c, 3, ready="True")
+        c.cloud.remove("n1")
+        c.initialise_nodes()
+        await until(lambda: c.api.told("InstanceNotListed", "n1"))
+        assert "fake://n1" in c.api.told("InstanceNotListed", "n1")[0]
+        assert metric("ccm_nodes_ready_without_instance") == 1
+        assert "n1" in c.api.nodes and c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]
+        await until(lambda: c.api.addresses("n2") == [("InternalIP", "10.0.0.2")])
+        c.cloud.put(machine("n1", "10.0.0.1"))
+        await until(lambda: metric("ccm_nodes_ready_without_instance") == 0, 400)
+
+
+@in_virtual_time
+async def test_a_node_ip_that_the_cloud_no_longer_knows_is_told_and_the_others_are_refreshed():
+    async with Cluster() as c:
+        fleet(c, 3)
+        c.api.change("n1", {"metadata": {"annotations": {NODE_IP: "10.7.7.7"}}})
+        c.initialise_nodes()
+        await until(lambda: c.api.told("AddressesNotUpdated", "n1"))
+        await until(lambda: c.api.addresses("n2") == [("InternalIP", "10.0.0.2")])
+        assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]
+        assert metric("ccm_node_update_failures_total", reason="AddressesNotUpdated") > 0
+
+
+@in_virtual_time
+async def test_a_refresh_that_fails_comes_again_soon():
+    async with Cluster() as c:
+        fleet(c, 1)
+        c.cloud.error = Transient("503")
+        c.initialise_nodes(refresh=3600.0)
+        await quiet()
+        assert c.api.count("PATCH") == 0
+        c.cloud.error = None
+        await until(lambda: c.api.addresses("n0") == [("InternalIP", "10.0.0.0")], 40)
+
+
+@in_virtual_time
+async def test_a_node_that_is_tainted_again_during_the_listing_is_left_to_its_initialisation():
+    async with Cluster() as c:
+        fleet(c, 1)
+        c.cloud.latency = 2.0
+        c.initialise_nodes()
+        await asyncio.sleep(1.0)
+        c.api.change("n0", {"spec": {"taints": [{"key": "node.cloudprovider.kubernetes.io/uninitialized"}]}})
+        await asyncio.sleep(1.5)
+        assert c.api.count("PATCH") == 0
+        await until(lambda: not c.api.tainted("n0"))
+
+
+@in_virtual_time
+async def test_what_a_refresh_found_is_not_written_to_another_node_of_that_name():
+    async with Cluster() as c:
+        fleet(c, 1)
+        c.api.fault = lambda verb, path: UnavailableError(503, "", "down") if verb == "PATCH" else None
+        c.initialise_nodes(refresh=3600.0)
+        await until(lambda: c.api.count("PATCH") >= 2)
+        c.api.remove("n0")
+        c.api.add("n0", tainted=False, providerID="fake://another", addresses=(("InternalIP", "10.5.5.5"),))
+        c.api.fault = lambda verb, path: None
+        await asyncio.sleep(100)
+        assert c.api.addresses("n0") == [("InternalIP", "10.5.5.5")]
+
+
+@in_virtual_time
+async def test_an_outage_with_2000_new_nodes_is_told_in_measure():
+    """Every Node would tell every attempt otherwise; what is withheld is counted."""
+    withheld = metric("ccm_node_events_withheld_total", reason="CloudNotAvailable")
+    async with Cluster() as c:
+        for number in range(2000):
+            c.api.add(f"n{number}")
+        c.cloud.error = Transient("503")
+        c.initialise_nodes()
+        await asyncio.sleep(30)
+        assert 50 <= len(c.api.told("CloudNotAvailable")) <= 50 + 5 * 30
+        assert len({event["involvedObject"]["name"] for event in c.api.events}) == len(c.api.events)
+        assert metric("ccm_node_events_withheld_total", reason="CloudNotAvailable") > withheld
+
+
+@in_virtual_time
+async def test_a_stopped_instance_initialises_its_node_all_the_same():
+    """Nodes of stopped instances are the lifecycle controller's to taint."""
+    async with Cluster(machine("n1", state=InstanceState.SHUTDOWN)) as c:
+        c.api.add("n1")
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+
+
+@in_virtual_time
+async def test_another_writer_that_never_rests_does_not_occupy_a_worker():
+    async with Cluster(machine("n1"), machine("n2")) as c:
+        c.api.add("n1")
+        conflict = ConflictError(409, "Conflict", "modified")
+        c.api.fault = lambda verb, path: conflict if verb == "PATCH" and "/n1" in path else None
+        c.initialise_nodes(workers=1)
+        await until(lambda: c.api.count("PATCH", "/n1") >= 10)
+        c.api.add("n2")
+        await until(lambda: not c.api.tainted("n2"))
+        per_call = collections.Counter(c.cloud.calls)
+        assert per_call["get n1"] <= 1
+
+
+@in_virtual_time
+async def test_events_of_nodes_name_their_api_version_L29():
+    async with Cluster(machine("n1")) as c:
+        uid = c.api.add("n1")["metadata"]["uid"]
+        c.initialise_nodes()
+        await until(lambda: c.api.told("Synced"))
+        about = c.api.events[0]["involvedObject"]
+        assert about == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}
