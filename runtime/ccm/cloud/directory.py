@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
+import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from prometheus_client import Counter
 
-from .contract import Instance, InstanceRef, Instances, Page
+from .contract import Address, AddressType, Instance, InstanceRef, Instances, InstanceState, Page
 from .errors import CloudError, Conflict, NotFound, Transient
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
 
@@ -43,32 +45,54 @@ class Call(Protocol):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One complete listing. `began` is monotonic seconds."""
+    """One complete listing. `began` is monotonic seconds.
+
+    `unusable`: what is wrong with the first entry that the provider made no proper Instance of, "" when all are. Such a
+    listing still tells what exists, but no longer what does not.
+    """
 
     began: float
     by_id: dict[str, Instance]
     by_name: dict[str, list[Instance]]
     pages: int
+    unusable: str = ""
 
     @classmethod
-    def of(cls, instances: Iterable[Instance], began: float, pages: int) -> Snapshot:
+    def of(cls, instances: Iterable[Instance], began: float, pages: int, unusable: str = "") -> Snapshot:
         """An instance may come twice, when pages shift while they are read; the later one counts."""
         by_id: dict[str, Instance] = {}
         by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
             by_id[instance.provider_id] = instance
             by_name.setdefault(instance.name, {})[instance.provider_id] = instance
-        return cls(began, by_id, {name: list(found.values()) for name, found in by_name.items()}, pages)
+        return cls(began, by_id, {name: list(found.values()) for name, found in by_name.items()}, pages, unusable)
+
+    @functools.cached_property
+    def _by_folded_id(self) -> dict[str, str]:
+        return {provider_id.casefold(): provider_id for provider_id in self.by_id}
 
     def find(self, ref: InstanceRef) -> Instance:
-        """Raises NotFound, Conflict (several of that name), or Transient (an empty listing proves nothing)."""
+        """Raises NotFound, Conflict (several of that name, or a providerID in another spelling), or Transient (an empty
+        listing proves nothing, nor does one with unusable entries)."""
+        try:
+            return self._find(ref)
+        except NotFound as error:
+            if not self.unusable:
+                raise
+            raise Transient(f"{error}, but it has entries that cannot be used: {self.unusable}") from None
+
+    def _find(self, ref: InstanceRef) -> Instance:
         if not self.by_id:
             raise Transient("the cloud lists no instance at all, which is not believable while there are nodes")
         if ref.provider_id:
-            try:
-                return self.by_id[ref.provider_id]
-            except KeyError:
-                raise NotFound(f"the cloud lists no instance {ref.provider_id}") from None
+            if (found := self.by_id.get(ref.provider_id)) is not None:
+                return found
+            if (similar := self._by_folded_id.get(ref.provider_id.casefold())) is not None:
+                raise Conflict(
+                    f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: whether they are the "
+                    "same cannot be told; delete the Node, so that it registers anew"
+                )
+            raise NotFound(f"the cloud lists no instance {ref.provider_id}")
         named = self.by_name.get(ref.node_name, [])
         if len(named) > 1:
             ids = ", ".join(sorted(instance.provider_id for instance in named))
@@ -105,8 +129,12 @@ class InstanceDirectory:
         self._expected_at = -math.inf
 
     def owns(self, provider_id: str) -> bool:
-        """Whether the providerID is one of this provider's."""
-        return bool(provider_id) and self._instances.owns(provider_id)
+        """Whether the providerID is one of this provider's. A provider that fails over it does not own it."""
+        try:
+            return bool(provider_id) and bool(self._instances.owns(provider_id))
+        except Exception as error:
+            log.error("provider failed to tell whether providerID %r is its own: %r", provider_id, error)
+            return False
 
     def replace(self, instances: Instances) -> None:
         """From now on ask these; what the former ones told is forgotten, since it may be about another project."""
@@ -169,10 +197,12 @@ class InstanceDirectory:
             for ref, future in questions.items():
                 ANSWERS.labels("snapshot" if fresh else "listing").inc()
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
-        except CloudError as error:
+        except Exception as error:
+            # Anything else than a CloudError is a bug, which must not end those who asked.
+            told = error if isinstance(error, CloudError) else Transient(f"instances: unexpected {error!r}")
             for future in questions.values():
                 if not future.done():
-                    future.set_exception(error)
+                    future.set_exception(told)
         finally:
             for future in questions.values():
                 if not future.done():
@@ -210,6 +240,7 @@ class InstanceDirectory:
         source = self._instances
         began = self._last_listing = self._clock()
         found: list[Instance] = []
+        unusable: list[str] = []
         asked: list[str | None] = []
         token, total = None, None
         while not asked or token is not None:
@@ -221,29 +252,63 @@ class InstanceDirectory:
             if token is not None and token in asked:
                 raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")
             total = page.total if page.total is not None else total
-            found.extend(page.instances)
-        snapshot = Snapshot.of(found, began, len(asked))
-        if total is not None and len(snapshot.by_id) < total:
-            raise Transient(
-                f"instances.list: {len(snapshot.by_id)} of {total} instances came: the listing is incomplete"
-            )
+            for each in page.instances:
+                if problem := instance_problem(each):
+                    unusable.append(problem)
+                else:
+                    found.append(each)
+        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""))
+        came = len(snapshot.by_id) + len(unusable)
+        if total is not None and came < total:
+            raise Transient(f"instances.list: {came} of {total} instances came: the listing is incomplete")
+        if unusable:
+            log.error("the provider made %d unusable instances, the first: %s", len(unusable), unusable[0])
         if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
             self._snapshot = snapshot
         return snapshot
 
     async def _read(self, ref: InstanceRef) -> Instance:
-        return _checked(await self._instances.get(ref), Instance)
+        instance = await self._instances.get(ref)
+        if problem := instance_problem(instance):
+            raise TypeError(problem)  # a provider's bug: the gateway makes it Transient
+        return instance
 
     async def _read_page(self, token: str | None) -> Page:
-        page = _checked(await self._instances.list_page(token), Page)
-        return dataclasses.replace(page, instances=[_checked(instance, Instance) for instance in page.instances])
+        """A page as the contract has it, apart from its entries."""
+        page: Any = await self._instances.list_page(token)
+        if not isinstance(page, Page):
+            raise TypeError(f"expected Page, got {type(page).__name__}")
+        if not isinstance(page.next, str | None) or not isinstance(page.total, int | None):
+            raise TypeError(f"Page.next is {page.next!r} and Page.total {page.total!r}")
+        return dataclasses.replace(page, instances=list(page.instances))
 
 
-def _checked(answer: Any, kind: type[T]) -> T:
-    """A provider that forgets to return something answered nothing; the gateway makes it Transient."""
-    if not isinstance(answer, kind):
-        raise TypeError(f"expected {kind.__name__}, got {type(answer).__name__}")
-    return answer
+def instance_problem(found: Any) -> str:
+    """Why this is not an Instance as the contract has it, "" when it is. Types are no more than a promise in Python."""
+    if not isinstance(found, Instance):
+        return f"expected Instance, got {type(found).__name__}"
+    texts = {name: getattr(found, name) for name in ("provider_id", "name", "type", "zone", "region")}
+    wrong = [f"{name}={value!r}" for name, value in texts.items() if not isinstance(value, str)]
+    if not isinstance(found.addresses, Sequence) or not all(map(_is_address, found.addresses)):
+        wrong.append(f"addresses={found.addresses!r}")
+    if not isinstance(found.labels, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, str) for key, value in found.labels.items()
+    ):
+        wrong.append(f"labels={found.labels!r}")
+    if not isinstance(found.state, InstanceState):
+        wrong.append(f"state={found.state!r}")
+    if not wrong:
+        return ""
+    return f"instance {found.provider_id!r} ({found.name!r}) has {', '.join(wrong)}"[:500]
+
+
+def _is_address(found: Any) -> bool:
+    return (
+        isinstance(found, Address)
+        and isinstance(found.type, AddressType)
+        and isinstance(found.address, str)
+        and bool(found.address)
+    )
 
 
 def _settle(future: asyncio.Future[Instance], find: Callable[[], Instance]) -> None:

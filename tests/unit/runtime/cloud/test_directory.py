@@ -7,7 +7,19 @@ import itertools
 
 import pytest
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Limits, NotFound, Page, RateLimited, Transient
+from ccm.cloud import (
+    Address,
+    AddressType,
+    CloudError,
+    Conflict,
+    Instance,
+    InstanceRef,
+    Limits,
+    NotFound,
+    Page,
+    RateLimited,
+    Transient,
+)
 from ccm.cloud.directory import Snapshot
 from ccm.cloud.gateway import Gateway
 
@@ -301,13 +313,54 @@ async def test_an_instance_on_two_pages_is_one():
 
 
 @in_virtual_time
-@pytest.mark.parametrize("wrong", [Page([None]), Page([*MACHINES[:2], "n3"]), "not a page"])
-async def test_a_provider_that_lists_nonsense(wrong):
+@pytest.mark.parametrize("wrong", ["not a page", None, Page(MACHINES[:2], next=["p"]), Page(MACHINES[:2], total="2")])
+async def test_a_provider_whose_page_is_nonsense(wrong):
     fake = FakeInstances(*MACHINES)
     fake.pages[None] = wrong
     answers = await ask(directory(fake), by_id("n0"), by_id("gone"))
     assert kinds(answers) == [Transient] * 2
-    assert "provider 'fake' raised TypeError: expected" in str(answers[0])
+    assert "provider 'fake' raised TypeError" in str(answers[0])
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (None, "expected Instance, got NoneType"),
+        ("n3", "expected Instance, got str"),
+        (Instance(["fake://n3"], "n3"), "provider_id=['fake://n3']"),
+        (Instance("fake://n3", None), "name=None"),
+        (Instance("fake://n3", "n3", zone=3), "zone=3"),
+        (Instance("fake://n3", "n3", addresses=None), "addresses=None"),
+        (Instance("fake://n3", "n3", addresses=("10.0.0.1",)), "addresses=('10.0.0.1',)"),
+        (Instance("fake://n3", "n3", addresses=(Address(AddressType.INTERNAL_IP, ""),)), "address=''"),
+        (Instance("fake://n3", "n3", labels={"a": None}), "labels={'a': None}"),
+        (Instance("fake://n3", "n3", state="stopped"), "state='stopped'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_an_entry_that_is_no_instance_leaves_the_others_but_nothing_can_be_said_to_be_gone(entry, message):
+    """W10: dropped in silence, its Node would look as if its instance were gone."""
+    fake = FakeInstances(*MACHINES)
+    fake.pages[None] = Page([*MACHINES[:2], entry])
+    found, lost = await ask(directory(fake), by_id("n0"), by_id("n3"))
+    assert found == MACHINES[0]
+    assert isinstance(lost, Transient) and message in str(lost)
+
+
+@in_virtual_time
+async def test_a_provider_id_in_another_spelling_is_neither_the_same_nor_gone():
+    fake = FakeInstances(*MACHINES)
+    [answer] = [a for a in await ask(directory(fake), InstanceRef("n0", "fake://N0"), by_id("n1")) if a != MACHINES[1]]
+    assert isinstance(answer, Conflict)
+    assert "fake://N0" in str(answer) and "fake://n0" in str(answer)
+
+
+@in_virtual_time
+async def test_a_provider_that_fails_to_tell_what_is_its_own_owns_nothing():
+    fake = FakeInstances(*MACHINES)
+    fake.owns = lambda provider_id: 1 / 0
+    assert directory(fake).owns("fake://n0") is False
 
 
 @in_virtual_time
