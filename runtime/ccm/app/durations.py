@@ -7,6 +7,8 @@ import re
 
 #: Micro is spelt with either of Unicode's two signs for it.
 _UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+#: What fits into Go's 64 bits of nanoseconds, in seconds.
+_LONGEST = 2**63 / 1e9
 _PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_UNITS)})")
 
 
@@ -21,6 +23,6 @@ def parse(text: str) -> float:
             break
         total += float(match[1]) * _UNITS[match[2]]
         end = match.end()
-    if not unsigned or end != len(unsigned):
+    if not unsigned or end != len(unsigned) or total > _LONGEST:
         raise ValueError(f"{text!r} is not a duration such as 10s, 5m or 1h30m")
     return -total if text.startswith("-") else total

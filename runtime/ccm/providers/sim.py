@@ -108,7 +108,7 @@ class Settings(Struct, frozen=True):
         """Raises ConfigError with every problem, each naming the file and the key, never a value that may be secret."""
         try:
             given = yaml.safe_load(config.text) or {}
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             raise ConfigError([f"{config.source}: not YAML{f', line {mark.line + 1}' if mark else ''}"]) from None
         if not isinstance(given, dict):

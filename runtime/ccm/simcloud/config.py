@@ -90,7 +90,7 @@ def parse(text: str) -> Config:
     """The configuration in a YAML text. Raises Invalid with all problems."""
     try:
         data = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise Invalid([f"{where}not YAML: {getattr(error, 'problem', None) or error}"]) from None
