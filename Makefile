@@ -74,8 +74,9 @@ parity: setup ## docs/reference/parity.md from the tests; lists what nothing sho
 	@python tests/parity/collector.py
 
 .PHONY: molecule
-molecule: setup images ## the collection on a real cluster
+molecule: setup images ## the collection on real clusters: one control plane, and three
 	@molecule test --scenario-name default
+	@molecule test --scenario-name ha
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ask an address again and again, and count what fails: load.py URL RESULT STOP_FILE [KUBECONFIG]
+
+Ten requests a second, each on a connection of its own, until STOP_FILE exists, at most for half an hour. With a
+KUBECONFIG the URL is a path of the API server, asked with that file's client certificate. RESULT gets
+{"requests": N, "seconds": S, "failures": [...], "by_node": {...}}; `by_node` counts what answers end in, "node=NAME".
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import json
+import ssl
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+INTERVAL, TIMEOUT, LONGEST = 0.1, 3.0, 1800.0
+
+
+def api_server(kubeconfig: Path) -> tuple[str, ssl.SSLContext]:
+    """The API server's address, and the TLS that proves us to it."""
+    import yaml
+
+    config = yaml.safe_load(kubeconfig.read_text())
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
+    with tempfile.NamedTemporaryFile() as pair:
+        pair.write(base64.b64decode(user["client-certificate-data"]) + base64.b64decode(user["client-key-data"]))
+        pair.flush()
+        context.load_cert_chain(pair.name)
+    return cluster["server"], context
+
+
+def main(url: str, result: Path, stop: Path, kubeconfig: Path | None) -> None:
+    context = None
+    if kubeconfig is not None:
+        server, context = api_server(kubeconfig)
+        url = server + url
+    started = time.monotonic()
+    requests, failures = 0, []
+    by_node: collections.Counter[str] = collections.Counter()
+    while not stop.exists() and time.monotonic() - started < LONGEST:
+        begun = time.monotonic()
+        try:
+            with urllib.request.urlopen(url, timeout=TIMEOUT, context=context) as answer:
+                by_node[answer.read().decode().rpartition("node=")[2].strip()[:63]] += 1
+        except OSError as error:
+            failures.append(f"{time.strftime('%H:%M:%S')} {error}")
+        requests += 1
+        time.sleep(max(0.0, INTERVAL - (time.monotonic() - begun)))
+    seconds = round(time.monotonic() - started)
+    report = {"requests": requests, "seconds": seconds, "failures": failures, "by_node": by_node}
+    result.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), Path(sys.argv[4]) if len(sys.argv) > 4 else None)
