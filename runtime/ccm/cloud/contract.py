@@ -285,9 +285,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """The text of `--cloud-config` ("" without one) and where it came from, for messages."""
+    """The text of `--cloud-config` ("" without one) and where it came from, for messages.
 
-    text: str = ""
+    The text holds secrets: it is in no representation.
+    """
+
+    text: str = field(default="", repr=False)
     source: str = "(no --cloud-config)"
 
 
