@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The leader is killed again and again while everything changes; in the end nothing is leaked, doubled or wrongly gone.
+
+CHAOS_KILLS: how often (`make test`: 100). CHAOS_SEED: the seed of a run that is to be repeated; timing differs all the
+same, since real processes run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm.simcloud.testing import Simulator
+
+from ..runtime.support import Ccm
+from .audit import Witness, passes
+from .churn import Churn
+from .conftest import FAST, StartCcm
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "10"))
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1, 1 << 32)
+NODES, SERVICES = 100, 50
+
+LEASE = {
+    "leader_elect_lease_duration": "2s",
+    "leader_elect_renew_deadline": "1500ms",
+    "leader_elect_retry_period": "300ms",
+}
+
+
+class Pair:
+    """Two processes, as a DaemonSet keeps them: what ends is started again."""
+
+    def __init__(self, start_ccm: StartCcm) -> None:
+        self._start = lambda: start_ccm(**FAST, **LEASE)
+        self.processes: list[Ccm] = [self._start(), self._start()]
+        self.lost = 0
+
+    async def leader(self, seconds: float = 30.0) -> Ccm:
+        """The process that leads, once one does."""
+        deadline = time.monotonic() + seconds
+        while True:
+            for number, process in enumerate(self.processes):
+                if process.process.poll() is not None:
+                    self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
+                    self.processes[number] = self._start()
+                elif "leading; controllers" in process.text:
+                    return process
+            if time.monotonic() > deadline:
+                pytest.fail(f"nobody leads after {seconds:g} s")
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(120 + 6 * KILLS)
+async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm, capsys: pytest.CaptureFixture[str]
+):
+    with capsys.disabled():
+        print(f"\nchaos: CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}", flush=True)
+    chance, started = random.Random(SEED), time.monotonic()
+    pair = Pair(start_ccm)
+    churn = Churn(kube, cloud, witness, seed=SEED, nodes=NODES, services=SERVICES)
+    await pair.leader()
+    await churn.begin()
+    changes = asyncio.create_task(churn.run(per_second=12))
+    for _ in range(KILLS):
+        leader = await pair.leader()
+        # Half of them in the first moments, when a new leader compares what there is with what there should be.
+        await asyncio.sleep(chance.choice([chance.uniform(0, 0.3), chance.uniform(0, 1.5)]))
+        leader.signal(signal.SIGKILL)
+        await leader.wait()
+        if changes.done():
+            changes.result()
+    changes.cancel()
+    await asyncio.gather(changes, return_exceptions=True)
+    await churn.rest()
+    await pair.leader()
+    await passes(kube, cloud, witness)
+    with capsys.disabled():
+        print(
+            f"chaos: {KILLS} kills in {time.monotonic() - started:.0f} s, {pair.lost} more leaders lost their Lease; "
+            f"{sum(churn.done.values())} changes {dict(churn.done)}; "
+            f"{len(witness.deleted)} Nodes went with their instances; {cloud.server.journal.sequence} cloud calls",
+            flush=True,
+        )
+    assert churn.done["remove_instance"] and witness.deleted, "the churn did what it should"
