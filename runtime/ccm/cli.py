@@ -13,6 +13,10 @@ def main(argv: list[str] | None = None) -> int:
         from ccm import simcloud
 
         return simcloud.main(args[1:])
+    if args[:1] == ["check-provider"]:
+        from ccm.conformance import command
+
+        return command.main(args[1:])
     from ccm.app import logs, options
     from ccm.app import main as app
 

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a provider must do, as cases that anybody can run against it (docs/providers/your-own.md).
+
+Three front ends run the same cases: `ccm check-provider`, `pytest --pyargs ccm.conformance`, and a provider's own test
+suite, which can also cause what nobody can cause from outside (`World`). Knows the contract, and no cloud.
+"""
+
+from .cases import CASES
+from .kit import Case, Failed, Outcome, Result, Subject, Trial, check
+from .world import NotRun, Trouble, World
+
+__all__ = ["CASES", "Case", "Failed", "NotRun", "Outcome", "Result", "Subject", "Trial", "Trouble", "World", "check"]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a module names its cases: `<group>.<what must hold>`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from ..kit import Case, Trial
+
+Function = Callable[[Trial], Awaitable[None]]
+
+
+@dataclass
+class Collection:
+    """The cases of one group. `needs` is the capability that all of them are about, unless one says otherwise."""
+
+    group: str
+    needs: str = ""
+    cases: list[Case] = field(default_factory=list)
+
+    def case(self, *, needs: str | None = None, writes: bool = False) -> Callable[[Function], Function]:
+        def register(function: Function) -> Function:
+            name = f"{self.group}.{function.__name__}"
+            self.cases.append(Case(name, function, self.needs if needs is None else needs, writes))
+            return function
+
+        return register

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider's life: its name, its configuration, starting and ending."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ccm.cloud import CloudError, ConfigError, ProviderConfig
+
+from ..kit import Failed, Trial, described
+from ..world import NotRun, Trouble
+from .collection import Collection
+
+COLLECTION = Collection("configuration")
+case = COLLECTION.case
+
+UNUSABLE = ("[[[ no configuration at all", "\x00\x01\x02", "no_such_key_of_any_provider: 1\n")
+
+
+@case()
+async def the_name_is_the_registered_one(trial: Trial) -> None:
+    """`Cloud.name` is the name under which the provider is chosen; metrics, messages and Events use it."""
+    if trial.cloud.name != trial.subject.name:
+        raise Failed(f"chosen as {trial.subject.name!r}, but its name is {trial.cloud.name!r}")
+
+
+@case()
+async def limits_are_usable(trial: Trial) -> None:
+    """`Limits` are greater than zero: with others no call would ever be made."""
+    limits = trial.cloud.limits
+    for name in ("calls_per_second", "burst", "concurrency", "deadline"):
+        if not getattr(limits, name) > 0:
+            raise Failed(f"Limits.{name} is {getattr(limits, name)!r}")
+
+
+@case()
+async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
+    """Whatever stands in the file, the constructor raises ConfigError with at least one problem, or makes a cloud."""
+    refused = False
+    for text in UNUSABLE:
+        try:
+            made = trial.subject.create(ProviderConfig(text, "unusable.conf"))
+        except ConfigError as error:
+            refused = True
+            if not error.problems or not all(isinstance(each, str) and each for each in error.problems):
+                raise Failed(f"{text!r}: a ConfigError with the problems {error.problems!r}") from error
+        except Exception as error:
+            raise Failed(f"{text!r}: raised {described(error)} instead of ConfigError") from error
+        else:
+            await made.close()
+    if not refused and trial.subject.config.text:
+        raise Failed("takes any text as its configuration: a misspelt key would go unnoticed")
+
+
+@case()
+async def it_closes_without_a_start(trial: Trial) -> None:
+    """`close` is called whatever happened before: never started, or failed to start."""
+    made = trial.subject.create(trial.subject.config)
+    try:
+        await made.close()
+    except Exception as error:
+        raise Failed(f"close without a start raised {described(error)}") from error
+
+
+@case()
+async def two_clouds_live_side_by_side(trial: Trial) -> None:
+    """Credentials are renewed by making a second cloud while the first one is in use, and closing the first."""
+    async with trial.another() as second:
+        await trial.ask(second.start)
+        await trial.cloud.close()
+        if second.instances is not None:
+            await trial.ask(second.instances.list_page, None)
+
+
+@case()
+async def no_secret_is_told(trial: Trial) -> None:
+    """No secret of the configuration is in a representation or in any error: they reach logs and Events."""
+    texts = trial.subject.secret_texts
+    if not texts:
+        raise NotRun("the configuration has nothing that looks like a secret (Subject.secrets names others)")
+    told = [("the cloud's representation", repr(trial.cloud)), ("its state", repr(vars(trial.cloud)))]
+    try:
+        trial.subject.create(ProviderConfig(f"{trial.subject.config.text}\n]no configuration[\n", "broken.conf"))
+    except Exception as error:
+        told.append(("the error about a broken configuration", everything_in(error)))
+    told += await _errors_of_calls(trial)
+    for where, text in told:
+        if any(secret in text for secret in texts):
+            raise Failed(f"{where} holds a secret of the configuration")
+
+
+async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
+    """Where the world can make trouble: what is told when credentials are refused, and when the cloud is broken."""
+    told: list[tuple[str, str]] = []
+    for kind in (Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER):
+        try:
+            trouble = trial.world.trouble(kind)
+        except NotRun:
+            continue
+        async with trouble, trial.another() as made:
+            calls: list[Callable[[], Awaitable[Any]]] = [made.start]
+            if made.instances is not None:
+                calls.append(functools.partial(made.instances.list_page, None))
+            for call in calls:
+                try:
+                    await trial.ask_once(call)
+                except (CloudError, Failed) as error:
+                    told.append((f"the error when {kind.value}", everything_in(error)))
+    return told
+
+
+def everything_in(error: BaseException) -> str:
+    """Its text, and that of everything that a traceback would show with it."""
+    told = described(error) + repr(error)
+    if isinstance(error, ConfigError):
+        told += repr(error.problems)
+    following = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return told + (everything_in(following) if following is not None else "")

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: who they are, that all are listed, and that only the cloud's own answer makes one gone."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import string
+
+from ccm.cloud import AddressType, Conflict, Instance, InstanceRef, InstanceState, NotFound
+from ccm.cloud.directory import instance_problem
+
+from ..kit import Failed, Trial, described
+from ..world import NotRun
+from .collection import Collection
+
+COLLECTION = Collection("instances", needs="instances")
+case = COLLECTION.case
+
+#: How many of the listed instances are looked at one by one.
+SAMPLE = 5
+#: How many instances are made, where the world can, so that some are at the end of a page.
+SEVERAL = 7
+
+PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://\S*[^\s/]")
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+FOREIGN = (
+    "aws:///eu-central-1a/i-0123456789abcdef0",
+    "azure:///subscriptions/1/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/vm",
+    "gce://project/europe-west1-b/machine",
+    "hcloud://123456",
+    "k3s://machine",
+    "kind://docker/kind/kind-control-plane",
+    "openstack:///2e2aa5a1-3d6b-4a1e-8f0e-0b3a3f4cf1a1",
+    "vsphere://4237a1c5-4a4f-4b1b-8c8c-0d9c8b7a6f5e",
+    "no-such-cloud://machine",
+)
+
+
+@case()
+async def it_owns_what_it_lists(trial: Trial) -> None:
+    """Every listed providerID has the form `<scheme>://...`, is one of the provider's own, and is listed once."""
+    seen: set[str] = set()
+    for instance in await trial.some_instances():
+        if not PROVIDER_ID.fullmatch(instance.provider_id):
+            raise Failed(f"{instance.name}: providerID {instance.provider_id!r} is not of the form scheme://...")
+        if trial.instances.owns(instance.provider_id) is not True:
+            raise Failed(f"{instance.name}: lists providerID {instance.provider_id!r}, which it does not own")
+        if instance.provider_id in seen:
+            raise Failed(f"providerID {instance.provider_id!r} is listed twice")
+        seen.add(instance.provider_id)
+
+
+@case()
+async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
+    """providerIDs of other clouds are not its own, no text is too odd to be asked about, and the answer is a bool."""
+    scheme = (await trial.some_instances())[0].provider_id.partition("://")[0]
+    foreign = [text for text in FOREIGN if not text.startswith(f"{scheme}://")]
+    odd = ["", "://", f"{scheme}://", scheme, f"x{scheme}://machine", f"{scheme}x://machine", "a" * 5000, "\n", "ä://ö"]
+    for text in [*foreign, *odd]:
+        try:
+            answer = trial.instances.owns(text)
+        except Exception as error:
+            raise Failed(f"owns({text[:60]!r}) raised {described(error)}") from error
+        if answer is not False:
+            raise Failed(f"owns({text[:60]!r}) is {answer!r}, though that is no instance of this cloud")
+
+
+@case()
+async def instances_are_well_formed(trial: Trial) -> None:
+    """Types are as the contract has them, addresses are addresses, and type, zone and region fit into a label."""
+    for instance in await trial.some_instances():
+        if problem := instance_problem(instance) or _unfit(instance):
+            raise Failed(problem)
+
+
+@case()
+async def a_listing_repeats_itself(trial: Trial) -> None:
+    """While nothing changes, two listings tell the same, down to the order of addresses: else Nodes would flap."""
+    before, after = await _by_id(trial), await _by_id(trial)
+    for provider_id in before.keys() & after.keys():
+        if before[provider_id] != after[provider_id]:
+            raise Failed(f"told twice and differently: {before[provider_id]} and {after[provider_id]}")
+
+
+@case()
+async def all_pages_are_the_whole(trial: Trial) -> None:
+    """Pages lead to an end, no instance is left out where one ends, and none comes twice."""
+    try:
+        made = [await trial.new_instance() for _ in range(SEVERAL)]
+    except NotRun:
+        made = []
+    pages = await trial.pages()
+    ids = [instance.provider_id for page in pages for instance in page.instances]
+    if missing := {instance.provider_id for instance in made} - set(ids):
+        raise Failed(f"not in any of {len(pages)} pages: {', '.join(sorted(missing))}")
+    if len(ids) != len(set(ids)):
+        raise Failed(f"{len(ids) - len(set(ids))} instances came twice")
+    if (total := pages[-1].total) not in (None, len(ids)):
+        raise Failed(f"{len(ids)} instances came, and the cloud's total is {total}")
+
+
+@case()
+async def getting_agrees_with_listing(trial: Trial) -> None:
+    """`get` by providerID tells what the listing tells."""
+    for listed in (await trial.some_instances())[:SAMPLE]:
+        got = await trial.ask(trial.instances.get, InstanceRef(listed.name, listed.provider_id))
+        if got != listed:
+            raise Failed(f"listed as {listed}, but get answers {got}")
+
+
+@case()
+async def getting_by_name_agrees_with_listing(trial: Trial) -> None:
+    """`get` by a name that one instance has gives that instance."""
+    for listed in _unique_names(await trial.some_instances())[:SAMPLE]:
+        got = await trial.ask(trial.instances.get, InstanceRef(listed.name))
+        if got != listed:
+            raise Failed(f"listed as {listed}, but get by its name answers {got}")
+
+
+@case()
+async def the_id_counts_and_not_the_name(trial: Trial) -> None:
+    """A Node with a providerID is that instance, whatever its name: names are used again."""
+    found = await trial.some_instances(2)
+    for name in (found[1].name, trial.new_name()):
+        got = await trial.ask(trial.instances.get, InstanceRef(name, found[0].provider_id))
+        if got.provider_id != found[0].provider_id:
+            raise Failed(f"asked for {found[0].provider_id} as Node {name!r}, got {got.provider_id}")
+
+
+@case()
+async def names_match_exactly(trial: Trial) -> None:
+    """A name that is a part, a pattern, or another spelling of an instance's name is not that instance's."""
+    found = await trial.some_instances()
+    listed = {instance.name for instance in found}
+    name = max(listed, key=len)
+    similar = [
+        name[:-1],
+        name[1:],
+        f"{name}0",
+        name.swapcase(),
+        f"{name[:-1]}.",
+        f"{name[:2]}.*",
+        f"{name[:2]}*",
+        ".*",
+        "*",
+        "%",
+    ]
+    for other in similar:
+        if other and other not in listed:
+            await trial.expect(
+                (NotFound,), f"get by the name {other!r} (there is a {name!r})", trial.instances.get, InstanceRef(other)
+            )
+
+
+@case()
+async def an_unknown_name_is_not_found(trial: Trial) -> None:
+    """An instance that does not exist is the typed NotFound: nothing else ever lets a Node be deleted."""
+    name = trial.new_name()
+    await trial.expect((NotFound,), f"get by the unknown name {name!r}", trial.instances.get, InstanceRef(name))
+
+
+@case()
+async def an_unknown_id_is_not_found(trial: Trial) -> None:
+    """A providerID of its own form that no instance has is NotFound, even while the Node's name is an instance's."""
+    found = await trial.some_instances()
+    listed = {instance.provider_id for instance in found}
+    instance = found[0]
+    for unknown in _similar_ids(instance.provider_id):
+        if unknown not in listed and trial.instances.owns(unknown):
+            ref = InstanceRef(instance.name, unknown)
+            await trial.expect((NotFound,), f"get by the unknown ID {unknown!r}", trial.instances.get, ref)
+            return
+    raise NotRun("no other ID of the provider's form could be made up")
+
+
+@case()
+async def a_new_instance_is_seen_at_once(trial: Trial) -> None:
+    """An instance is there as soon as the cloud has it: the framework asks for fresh answers, so keep no cache."""
+    await trial.ask(trial.instances.list_page, None)
+    new = await trial.new_instance()
+    got = await trial.ask(trial.instances.get, InstanceRef(new.name, new.provider_id))
+    if got.provider_id != new.provider_id:
+        raise Failed(f"created as {new.provider_id}, got as {got.provider_id}")
+
+
+@case()
+async def a_deleted_instance_is_gone(trial: Trial) -> None:
+    """It is not listed any more, and NotFound by its ID and by its name."""
+    gone = await trial.new_instance()
+    await trial.ask(trial.instances.get, InstanceRef(gone.name, gone.provider_id))
+    await trial.world.delete_instance(gone.provider_id)
+    if gone.provider_id in {instance.provider_id for instance in await trial.listing()}:
+        raise Failed(f"{gone.provider_id} was deleted and is still listed")
+    for ref in (InstanceRef(gone.name, gone.provider_id), InstanceRef(gone.name)):
+        await trial.expect((NotFound,), f"get of the deleted instance by {ref}", trial.instances.get, ref)
+
+
+@case()
+async def an_instance_created_again_is_another_one(trial: Trial) -> None:
+    """The same name, but another providerID; the former one is NotFound, although the name exists."""
+    former = await trial.new_instance()
+    await trial.world.delete_instance(former.provider_id)
+    again = await trial.new_instance(former.name)
+    if again.provider_id == former.provider_id:
+        raise Failed(f"{former.name} was deleted and created again, with the same providerID {again.provider_id}")
+    ref = InstanceRef(former.name, former.provider_id)
+    await trial.expect((NotFound,), "get of the former instance by its ID", trial.instances.get, ref)
+
+
+@case()
+async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
+    """It is still listed and got, with the state SHUTDOWN: its Node is tainted and kept."""
+    stopped = await trial.new_instance()
+    await trial.world.stop_instance(stopped.provider_id)
+    got = await trial.ask(trial.instances.get, InstanceRef(stopped.name, stopped.provider_id))
+    listed = {each.provider_id: each for each in await trial.listing()}.get(stopped.provider_id)
+    if listed is None:
+        raise Failed("a stopped instance is not listed any more")
+    if InstanceState.SHUTDOWN not in (got.state, listed.state) or got.state != listed.state:
+        raise Failed(f"a stopped instance is {got.state} when got and {listed.state} in the listing")
+
+
+@case()
+async def an_ambiguous_name_is_a_conflict(trial: Trial) -> None:
+    """Two instances of one name: none of them is chosen, and none is NotFound."""
+    name = trial.new_name()
+    for _ in range(2):
+        await trial.new_instance(name)
+    await trial.expect((Conflict,), "get by a name that two instances have", trial.instances.get, InstanceRef(name))
+
+
+async def _by_id(trial: Trial) -> dict[str, Instance]:
+    return {instance.provider_id: instance for instance in await trial.listing()}
+
+
+def _unfit(instance: Instance) -> str:
+    for address in instance.addresses:
+        if address.type in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
+            try:
+                ipaddress.ip_address(address.address)
+            except ValueError:
+                return f"{instance.name}: {address.type} {address.address!r} is no IP address"
+    for name in ("type", "zone", "region"):
+        value = getattr(instance, name)
+        if not LABEL_VALUE.fullmatch(value):
+            return f"{instance.name}: {name} {value!r} cannot be the value of a Node's label"
+    if not instance.name:
+        return f"{instance.provider_id} has no name"
+    return ""
+
+
+def _unique_names(instances: list[Instance]) -> list[Instance]:
+    names = [instance.name for instance in instances]
+    return [instance for instance in instances if names.count(instance.name) == 1]
+
+
+def _similar_ids(provider_id: str) -> list[str]:
+    """The same but for one character, the last ones first; of the same kind, so that the form is kept."""
+    found = []
+    for index in range(len(provider_id) - 1, provider_id.index("://") + 2, -1):
+        character = provider_id[index]
+        kind = string.digits if character.isdigit() else "abcdef" if character in "abcdef" else string.ascii_lowercase
+        if character in kind:
+            found += [provider_id[:index] + other + provider_id[index + 1 :] for other in kind if other != character]
+    return found

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers: made once, told from others', changed in place, and removed to the last rest."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import ipaddress
+import time
+
+from ccm.cloud import CloudError, Conflict, LoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
+
+from ..kit import Failed, Trial
+from ..world import Trouble
+from .collection import Collection
+
+COLLECTION = Collection("load_balancers", needs="load_balancers")
+case = COLLECTION.case
+
+#: How long a call may take that waits for nothing, in seconds.
+AT_ONCE = 5.0
+
+
+@case()
+async def one_that_is_not_there_is_not_found(trial: Trial) -> None:
+    """`get` of a Service without one is NotFound, and it is in no listing."""
+    spec = trial.spec()
+    await trial.expect((NotFound,), "get of a load balancer that was never made", trial.load_balancers.get, spec)
+    if await trial.owned():
+        raise Failed(f"the unknown cluster {trial.cluster} is told to own load balancers")
+
+
+@case(writes=True)
+async def deleting_nothing_succeeds(trial: Trial) -> None:
+    """`delete` is done when nothing is left, also when there was nothing."""
+    await trial.delete(trial.spec())
+
+
+@case(writes=True)
+async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
+    """`update_backends` without a load balancer is NotFound: the framework then makes it again."""
+    call, spec = trial.load_balancers.update_backends, trial.spec()
+    await trial.expect((NotFound,), "update_backends of one that is not there", call, spec, await trial.backends())
+
+
+@case()
+async def the_fingerprint_tells_wishes_apart(trial: Trial) -> None:
+    """The same for the same wish, from another object and for backends in another order; another one for any change."""
+    spec, backends, fingerprint = trial.spec(), await trial.backends(), trial.load_balancers.fingerprint
+    same = fingerprint(spec, backends)
+    if not isinstance(same, str) or not same:
+        raise Failed(f"the fingerprint is {same!r}")
+    async with trial.another() as other:
+        assert other.load_balancers is not None
+        if fingerprint(spec, backends) != same or other.load_balancers.fingerprint(spec, backends) != same:
+            raise Failed("the same wish has different fingerprints: every Service would be written at each start")
+    if fingerprint(spec, backends[::-1]) != same:
+        raise Failed("the order of backends changes the fingerprint, and it means nothing")
+    changed = dataclasses.replace(spec, ports=(dataclasses.replace(spec.ports[0], node_port=30081),))
+    if fingerprint(changed, backends) == same:
+        raise Failed("another node port does not change the fingerprint: the change would never be written")
+    if backends and fingerprint(spec, backends[1:]) == same:
+        raise Failed("another backend does not change the fingerprint: the change would never be written")
+
+
+@case(writes=True)
+async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
+    """Made, ready with an address, listed for its Service with the fingerprint of the wish, deleted, gone."""
+    spec, backends = trial.spec(), await trial.backends()
+    found = await trial.ensure(spec, backends)
+    if not found.ingress or not all(each.hostname or _is_ip(each.ip) for each in found.ingress):
+        raise Failed(f"it is ready, but its ingress is {found.ingress!r}")
+    listed = await _one(trial, spec)
+    if listed.fingerprint != trial.load_balancers.fingerprint(spec, backends):
+        raise Failed(f"the fingerprint in the cloud is {listed.fingerprint!r}, not that of what was written")
+    await trial.delete(spec)
+    await trial.expect((NotFound,), "get of the deleted load balancer", trial.load_balancers.get, spec)
+    if await trial.owned():
+        raise Failed("it was deleted and is still listed")
+
+
+@case(writes=True)
+async def ensuring_again_changes_nothing(trial: Trial) -> None:
+    """`ensure` is idempotent: the same load balancer, the same address, and no second one."""
+    spec, backends = trial.spec(), await trial.backends()
+    first = await trial.ensure(spec, backends)
+    again = await trial.ensure(spec, backends)
+    if (first.name, first.ingress) != (again.name, again.ingress):
+        raise Failed(f"ensured twice: first {first}, then {again}")
+    await _one(trial, spec)
+
+
+@case(writes=True)
+async def a_change_is_written_in_place(trial: Trial) -> None:
+    """Another port is written to the same load balancer, which keeps its address."""
+    spec, backends = trial.spec(), await trial.backends()
+    first = await trial.ensure(spec, backends)
+    changed = dataclasses.replace(spec, ports=(dataclasses.replace(spec.ports[0], port=81, node_port=30081),))
+    second = await trial.ensure(changed, backends)
+    if first.ingress != second.ingress:
+        raise Failed(f"with another port its address changed from {first.ingress} to {second.ingress}")
+    if (await _one(trial, spec)).fingerprint != trial.load_balancers.fingerprint(changed, backends):
+        raise Failed("the fingerprint in the cloud is not that of the change")
+
+
+@case(writes=True)
+async def backends_are_updated(trial: Trial) -> None:
+    """`update_backends` writes the backends, and the fingerprint says so afterwards."""
+    spec, backends = trial.spec(), await trial.backends()
+    await trial.ensure(spec, backends)
+    await trial.patiently(trial.load_balancers.update_backends, spec, backends[1:])
+    await trial.ready(spec)
+    if (await _one(trial, spec)).fingerprint != trial.load_balancers.fingerprint(spec, backends[1:]):
+        raise Failed("the fingerprint in the cloud is not that of the updated backends")
+
+
+@case(writes=True)
+async def services_do_not_touch_each_other(trial: Trial) -> None:
+    """Two Services have a load balancer each; deleting one leaves the other as it is."""
+    one, two, backends = trial.spec(), trial.spec(), await trial.backends()
+    await trial.ensure(one, backends)
+    kept = await trial.ensure(two, backends)
+    if (uids := {each.service_uid for each in await trial.owned()}) != {one.uid, two.uid}:
+        raise Failed(f"Services {one.uid} and {two.uid} have one each, listed are those of {sorted(uids)}")
+    await trial.delete(one)
+    if (left := await _one(trial, two)).ingress != kept.ingress:
+        raise Failed(f"after the other one was deleted it is {left}, and was {kept}")
+
+
+@case(writes=True)
+async def another_clusters_is_never_touched(trial: Trial) -> None:
+    """A Service of the same UID in another cluster: refused with Conflict or given one of its own. Never adopted, and
+    never deleted."""
+    ours, backends = trial.spec(), await trial.backends()
+    theirs = dataclasses.replace(ours, cluster=f"{trial.cluster}-other")
+    before = await trial.ensure(theirs, backends)
+    trial.remove_at_end(ours)
+    with contextlib.suppress(Conflict):
+        await trial.patiently(trial.load_balancers.ensure, ours, [])
+    _same(before, await _one(trial, theirs), "ensuring ours")
+    if any(each.name == before.name for each in await trial.owned()):
+        raise Failed(f"the other cluster's load balancer {before.name} is listed as ours")
+    with contextlib.suppress(Conflict):
+        await trial.delete(ours)
+    _same(before, await _one(trial, theirs), "deleting ours")
+
+
+@case(writes=True)
+async def a_lost_answer_makes_no_second_one(trial: Trial) -> None:
+    """The load balancer was made and the answer got lost: the next `ensure` finds it."""
+    spec, backends = trial.spec(), await trial.backends()
+    trial.remove_at_end(spec)
+    async with trial.world.trouble(Trouble.LOST_ANSWER):
+        with contextlib.suppress(CloudError):
+            await trial.ask_once(trial.load_balancers.ensure, spec, backends)
+    await trial.ensure(spec, backends)
+    await _one(trial, spec)
+
+
+@case(writes=True)
+async def nothing_is_waited_for(trial: Trial) -> None:
+    """While the cloud works for a minute, `ensure` answers `ready=False`, or raises RetryAfter, at once."""
+    spec, backends = trial.spec(), await trial.backends()
+    async with trial.world.trouble(Trouble.SLOW_LOAD_BALANCERS):
+        trial.remove_at_end(spec)
+        started = time.monotonic()
+        try:
+            found = await trial.ask(trial.load_balancers.ensure, spec, backends)
+        except RetryAfter:
+            found = None
+        if (took := time.monotonic() - started) > AT_ONCE:
+            raise Failed(f"ensure took {took:.1f} s: a worker was held while the cloud works")
+        if found is not None and found.ready:
+            raise Failed("ensure says that it is ready, while the cloud still works on it")
+
+
+@case(writes=True)
+async def one_that_failed_is_told_and_replaced(trial: Trial) -> None:
+    """One in the cloud's error state is a Conflict for `get`, and `ensure` makes a good one of it."""
+    spec, backends = trial.spec(), await trial.backends()
+    found = await trial.ensure(spec, backends)
+    await trial.world.break_load_balancer(found.name)
+    await trial.expect((Conflict,), "get of a load balancer that failed", trial.load_balancers.get, spec)
+    await trial.ensure(spec, backends)
+    await _one(trial, spec)
+
+
+@case(writes=True)
+async def one_that_failed_is_deleted(trial: Trial) -> None:
+    """Leftovers in the cloud's error state are removed, too."""
+    spec = trial.spec()
+    found = await trial.ensure(spec, await trial.backends())
+    await trial.world.break_load_balancer(found.name)
+    await trial.delete(spec)
+    if await trial.owned():
+        raise Failed("it had failed, was deleted, and is still listed")
+
+
+async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
+    """The only one that the listing has for this Service."""
+    found = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
+    if len(found) != 1:
+        raise Failed(f"Service {spec.uid} of cluster {spec.cluster} has {len(found)} load balancers in the listing")
+    return found[0]
+
+
+def _same(before: LoadBalancer, after: LoadBalancer, what: str) -> None:
+    if (before.name, before.ingress, before.fingerprint) != (after.name, after.ingress, after.fingerprint):
+        raise Failed(f"{what} changed the other cluster's load balancer from {before} to {after}")
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes from pod CIDRs to instances."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ccm.cloud import Conflict, Instance, RetryAfter, Route
+
+from ..kit import Failed, Trial
+from ..world import NotRun
+from .collection import Collection
+
+COLLECTION = Collection("routes", needs="routes")
+case = COLLECTION.case
+
+
+@case()
+async def routes_are_listed(trial: Trial) -> None:
+    """All routes of the network, each with its destination; how many at a time may be changed is a number."""
+    if not isinstance(trial.routes.concurrency, int) or trial.routes.concurrency < 1:
+        raise Failed(f"Routes.concurrency is {trial.routes.concurrency!r}")
+    for route in await trial.ask(trial.routes.list, trial.cluster):
+        if not route.destination:
+            raise Failed(f"a route without a destination is listed: {route}")
+
+
+@case(writes=True)
+async def a_route_lives_from_create_to_delete(trial: Trial) -> None:
+    """Made, listed with its instance and a handle, deleted, gone; deleting it once more succeeds."""
+    target = (await trial.some_instances())[0]
+    route = await _create(trial, target)
+    if route.provider_id != target.provider_id or route.blackhole:
+        raise Failed(f"made to {target.provider_id}, listed as {route}")
+    await trial.patiently(trial.routes.delete, trial.cluster, route)
+    if await _listed(trial):
+        raise Failed(f"the route {route} was deleted and is still listed")
+    await trial.patiently(trial.routes.delete, trial.cluster, route)
+
+
+@case(writes=True)
+async def a_route_is_there_once(trial: Trial) -> None:
+    """Creating a route that is there succeeds or is a Conflict or RetryAfter, and makes no second one."""
+    target = (await trial.some_instances())[0]
+    await _create(trial, target)
+    with contextlib.suppress(Conflict, RetryAfter):
+        await trial.ask(trial.routes.create, trial.cluster, _wanted(trial, target))
+    if len(found := await _listed(trial)) != 1:
+        raise Failed(f"created twice, listed are {found}")
+
+
+@case(writes=True)
+async def a_route_to_nowhere_shows(trial: Trial) -> None:
+    """When its instance is deleted, a route is gone, or is listed as a blackhole or without an instance."""
+    target = await trial.new_instance()
+    await _create(trial, target)
+    await trial.world.delete_instance(target.provider_id)
+    for route in await _listed(trial):
+        if route.provider_id and not route.blackhole:
+            raise Failed(f"{target.provider_id} was deleted, and its route is listed as {route}")
+
+
+def _wanted(trial: Trial, target: Instance) -> Route:
+    return Route(trial.subject.route_cidr, target.provider_id)
+
+
+async def _create(trial: Trial, target: Instance) -> Route:
+    """The route as it is listed afterwards. Removed at the end."""
+    if found := await _listed(trial):
+        raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
+
+    async def remove() -> None:
+        for route in await _listed(trial):
+            await trial.patiently(trial.routes.delete, trial.cluster, route)
+
+    trial.at_end(f"route {trial.subject.route_cidr}", remove)
+    await trial.patiently(trial.routes.create, trial.cluster, _wanted(trial, target))
+    if not (found := await _listed(trial)):
+        raise Failed(f"a route to {target.provider_id} was made and is not listed")
+    return found[0]
+
+
+async def _listed(trial: Trial) -> list[Route]:
+    routes = await trial.ask(trial.routes.list, trial.cluster)
+    return [route for route in routes if route.destination == trial.subject.route_cidr]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm check-provider NAME --cloud-config FILE`: the conformance kit as a table."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fnmatch
+import ipaddress
+import sys
+from pathlib import Path
+
+from ccm.cloud import ConfigError, ProviderConfig, registry
+
+from .cases import CASES
+from .kit import Case, Outcome, Result, Subject, check
+
+
+def main(argv: list[str]) -> int:
+    """Exit status: 0 nothing failed, 1 a case failed, 2 unusable command line or configuration."""
+    args = _parser().parse_args(argv)
+    chosen = [case for case in CASES if fnmatch.fnmatchcase(case.name, args.case)]
+    if not chosen:
+        print(f"ccm: no case is named {args.case!r}: see ccm check-provider --list", file=sys.stderr)
+        return 2
+    if args.list:
+        for case in chosen:
+            print(f"{case.name}\n    {case.summary}")
+        return 0
+    try:
+        if args.name is None:
+            raise ConfigError([f"which provider? Installed are {', '.join(registry.names())}"])
+        found = subject(args.name, args.cloud_config, args.allow_writes, args.route_cidr, args.patience)
+        _prove(found)
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"ccm: {problem}", file=sys.stderr)
+        return 2
+    try:
+        results = asyncio.run(_run(chosen, found))
+    except KeyboardInterrupt:
+        print("ccm: interrupted; what the case had made is removed", file=sys.stderr)
+        return 1
+    counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in Outcome}
+    print(f"\nprovider {found.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
+    return 1 if counts[Outcome.FAILED] else 0
+
+
+def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr: str, patience: float) -> Subject:
+    """Raises ConfigError."""
+    text, source = "", "(no --cloud-config)"
+    if cloud_config:
+        source = cloud_config
+        try:
+            text = Path(cloud_config).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigError([f"--cloud-config {cloud_config} cannot be read: {reason}"]) from None
+    return Subject(
+        name,
+        registry.load(name),
+        ProviderConfig(text, source),
+        allow_writes=allow_writes,
+        route_cidr=route_cidr,
+        patience=patience,
+    )
+
+
+def _prove(found: Subject) -> None:
+    """Raises ConfigError when the given configuration cannot be used: then no case would tell anything."""
+    cloud = registry.create(found.name, found.config)
+    asyncio.run(cloud.close())
+
+
+async def _run(cases: list[Case], found: Subject) -> list[Result]:
+    results = []
+    width = max(len(case.name) for case in cases)
+    for case in cases:
+        result = await check(case, found)
+        results.append(result)
+        print(f"{case.name:{width}}  {result.outcome.value:7}  {result.detail}".rstrip(), flush=True)
+    return results
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ccm check-provider",
+        description="Run the conformance kit against a provider and its cloud: case by case what a provider must do.",
+        epilog="Without --allow-writes it only reads. What it makes is named ccm-conformance-... and removed.",
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the provider, as for --cloud-provider")
+    parser.add_argument("--cloud-config", metavar="FILE", help="the provider's configuration")
+    parser.add_argument("--allow-writes", action="store_true", help="make and remove load balancers and routes")
+    parser.add_argument("--case", default="*", metavar="PATTERN", help="only these, for example 'instances.*'")
+    parser.add_argument("--list", action="store_true", help="only tell which cases there are")
+    parser.add_argument(
+        "--route-cidr", default=Subject.route_cidr, type=_network, help="unused; default %(default)s", metavar="CIDR"
+    )
+    parser.add_argument(
+        "--patience", default=Subject.patience, type=_seconds, metavar="SECONDS",
+        help="how long a load balancer may take, default %(default)g",
+    )  # fmt: skip
+    return parser
+
+
+def _network(text: str) -> str:
+    return str(ipaddress.ip_network(text))
+
+
+def _seconds(text: str) -> float:
+    if not (value := float(text)) > 0:
+        raise ValueError
+    return value

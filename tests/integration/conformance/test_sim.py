@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of the simulated cloud passes the whole kit; nothing of it is left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccm.conformance import CASES, Case, Outcome, check
+
+from .simworld import simulated
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_sim_passes(case: Case) -> None:
+    async with simulated() as subject:
+        result = await check(case, subject)
+    assert result.outcome is Outcome.PASSED, result.detail
