@@ -271,11 +271,11 @@ class Machines:
         return self.answer(find())
 
     async def list_page(self, token: str | None) -> Page:
-        first = int(token or 0)
-        page, rest = self.all[first : first + self.page], len(self.all) > first + self.page
-        return await self._answer(
-            "list" if token is None else "page", lambda: Page(page, str(first + self.page) if rest else None)
-        )
+        def page() -> Page:
+            first, last = int(token or 0), int(token or 0) + self.page
+            return Page(self.all[first:last], str(last) if len(self.all) > last else None)
+
+        return await self._answer("list" if token is None else "page", page)
 
     async def get(self, ref: Any) -> Instance:
         def find() -> Instance:

@@ -1,0 +1,644 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When Nodes go, and everything that must keep them. In virtual time, with the default safety unless said otherwise.
+
+L1-L21 are upstream's table. Its two interfaces (L1-L6 and L7-L12) are one here; "deleted" takes two reads, the last a
+complete listing, instead of one answer (W4), so the tests wait a little longer.
+"""
+
+import asyncio
+
+import pytest
+from prometheus_client import REGISTRY
+
+from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, NotImplementedByCloud, Transient
+from ccm.controllers.node_lifecycle import WRITERS
+from ccm.controllers.node_rules import instance_ref
+from ccm.engine.errors import ForbiddenError, UnavailableError
+
+from ..cloud.virtual import in_virtual_time, now
+from .nodes_harness import SHUTDOWN, TAINT, Cluster, machine, until
+
+
+def metric(name, **labels):
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def fleet(c, count=3, *, ready="True", **fields):
+    """Initialised Nodes n0... and their instances."""
+    for number in range(count):
+        name = f"n{number}"
+        c.api.add(name, tainted=False, ready=ready, providerID=f"fake://{name}", **fields)
+        c.cloud.put(machine(name))
+
+
+def is_gone(c, name="n0"):
+    return lambda: name not in c.api.nodes
+
+
+async def kept(c, names=("n0",), seconds=600.0):
+    """Nothing is deleted for so long."""
+    await asyncio.sleep(seconds)
+    assert c.api.count("DELETE") == 0
+    assert all(name in c.api.nodes for name in names)
+
+
+# --- upstream's table -----------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param("False", id="L1-L7-L19-not-ready"),
+        pytest.param("Unknown", id="L4-L10-unknown"),
+        pytest.param(None, id="L4-no-condition-counts-as-unknown"),
+    ],
+)
+async def test_the_node_of_an_instance_that_is_gone_is_deleted(status):
+    async with Cluster() as c:
+        fleet(c)
+        c.watch_over_nodes()
+        c.api.remove("n0")
+        c.api.add("n0", tainted=False, ready=status, age=3600, providerID="fake://n0")
+        c.cloud.remove("n0")
+        # It came while we watched, so its age is what we saw of it, whatever its timestamp says.
+        await until(is_gone(c), 400)
+        assert set(c.api.nodes) == {"n1", "n2"}
+        await until(lambda: c.api.told("DeletingNode", "n0"))
+
+
+@in_virtual_time
+async def test_L1_L7_it_takes_two_reads_of_which_the_last_is_a_listing():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "Unknown")
+        c.cloud.remove("n0")
+        await asyncio.sleep(0.1)
+        deleted = metric("ccm_node_deletions_total")
+        c.watch_over_nodes()
+        await until(is_gone(c), 12)
+        assert c.cloud.calls == ["get fake://n0", "list"]
+        assert metric("ccm_node_deletions_total") == deleted + 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(Transient("500"), id="L2-L8-existence-error"),
+        pytest.param(NotImplementedByCloud("no"), id="L16-not-implemented"),
+        pytest.param(Conflict("several"), id="L16-ambiguous"),
+        pytest.param(RuntimeError("bug"), id="L16-a-bug"),
+        pytest.param(asyncio.CancelledError(), id="L16-cancelled"),
+    ],
+)
+async def test_the_node_is_kept_while_the_cloud_cannot_say(error):
+    held = metric("ccm_node_deletions_held_total", reason="CloudUnknown")
+    async with Cluster() as c:
+        fleet(c, ready="False")
+        c.cloud.remove("n0")
+        c.cloud.error = error
+        controller = c.watch_over_nodes()
+        await kept(c)
+        assert not controller.done()
+        assert c.api.told("DeletionHeld", "n0")
+        assert metric("ccm_node_deletions_held_total", reason="CloudUnknown") > held
+        assert not c.api.tainted("n0", SHUTDOWN["key"])
+        c.cloud.error = None
+        await until(is_gone(c), 200)
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "status", [pytest.param("False", id="L3-L9-not-ready"), pytest.param("Unknown", id="L5-L11-unknown")]
+)
+async def test_the_node_of_an_existing_instance_is_not_touched(status):
+    async with Cluster() as c:
+        fleet(c, ready=status)
+        before = dict(c.api.nodes)
+        c.watch_over_nodes()
+        await kept(c)
+        assert c.api.nodes == before
+        # Asked about less and less often, all of them together (W3): upstream asks 6 times every 5 s.
+        assert len(c.cloud.calls) <= 16
+
+
+@in_virtual_time
+async def test_L6_L12_L20_of_a_ready_node_the_cloud_is_not_asked():
+    async with Cluster() as c:
+        fleet(c, 2)
+        c.cloud.remove("n0")
+        c.cloud.put(machine("n1", state=InstanceState.SHUTDOWN))
+        before = dict(c.api.nodes)
+        c.watch_over_nodes()
+        await kept(c)
+        assert c.api.nodes == before
+        assert c.cloud.calls == []
+
+
+@in_virtual_time
+async def test_L13_a_shut_down_instance_taints_its_node_until_it_is_ready():
+    async with Cluster() as c:
+        fleet(c, taints=({"key": "other", "value": "x", "effect": "NoExecute"},))
+        c.cloud.put(machine("n0", state=InstanceState.SHUTDOWN))
+        c.api.set_ready("n0", "Unknown")
+        c.watch_over_nodes()
+        await until(lambda: c.api.tainted("n0", SHUTDOWN["key"]))
+        assert SHUTDOWN in c.api.nodes["n0"]["spec"]["taints"] and c.api.tainted("n0", "other")
+        writes = c.api.count("PATCH")
+        await asyncio.sleep(300)
+        assert c.api.count("PATCH") == writes and c.api.count("GET") == 0  # W7: decided from the cache
+        c.cloud.put(machine("n0"))
+        await asyncio.sleep(100)
+        assert c.api.tainted("n0", SHUTDOWN["key"])  # as upstream: only Ready removes it
+        c.api.set_ready("n0", "True")
+        await until(lambda: not c.api.tainted("n0", SHUTDOWN["key"]), 10)
+        assert c.api.tainted("n0", "other")
+
+
+@in_virtual_time
+async def test_L14_a_node_without_provider_id_is_found_by_name_and_tainted():
+    async with Cluster(machine("n0", state=InstanceState.SHUTDOWN), machine("n1")) as c:
+        c.api.add("n0", tainted=False, ready="False")
+        c.watch_over_nodes()
+        await until(lambda: c.api.tainted("n0", SHUTDOWN["key"]))
+        assert "providerID" not in c.api.nodes["n0"]["spec"]
+
+
+@in_virtual_time
+async def test_L15_L17_a_node_without_provider_id_is_never_deleted():
+    """Differs: upstream deletes it. That no instance has a Node's name does not say that its own is gone."""
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n0", tainted=False, ready="False")
+        c.watch_over_nodes()
+        await kept(c, seconds=900)
+        assert "never had a providerID" in c.api.told("DeletionHeld", "n0")[0]
+        assert len(c.cloud.calls) < 30  # less and less often
+
+
+@in_virtual_time
+async def test_L18_L21_existence_counts_before_being_shut_down():
+    """What exists and whether it is shut down is one answer here, so one cannot fail without the other."""
+    async with Cluster() as c:
+        fleet(c)
+        c.cloud.put(machine("n0", state=InstanceState.SHUTDOWN))
+        c.api.set_ready("n0", "Unknown")
+        c.watch_over_nodes()
+        await until(lambda: c.api.tainted("n0", SHUTDOWN["key"]))
+        c.cloud.remove("n0")
+        await until(is_gone(c), 200)
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "asked"),
+    [
+        pytest.param("fake://12345", InstanceRef("n0", "fake://12345"), id="L22-L23-spec-id"),
+        pytest.param("", InstanceRef("n0", None), id="L24-L25-L26-by-name"),
+    ],
+)
+def test_what_the_cloud_is_asked_for(provider_id, asked):
+    """One way for both interfaces of upstream. L26 differs: an empty ID is never the answer, see the node rules."""
+    from ccm.engine.objects import Node, NodeSpec, ObjectMeta
+
+    assert instance_ref(Node(metadata=ObjectMeta(name="n0"), spec=NodeSpec(provider_id=provider_id))) == asked
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        pytest.param(NotFound("no such thing"), NotFound, "no such thing", id="L27-not-found-as-it-is"),
+        pytest.param(OSError("broken"), Transient, "provider 'fake' raised OSError: broken", id="L28-with-context"),
+    ],
+)
+async def test_how_errors_of_a_lookup_arrive(error, kind, text):
+    async with Cluster(machine("n0")) as c:
+        c.cloud.error = error
+        with pytest.raises(kind, match=text):
+            await c.gateway.instances.lookup(InstanceRef("n0", "fake://n0"), not_before=now())
+
+
+@in_virtual_time
+async def test_L29_events_name_the_api_version_of_the_node():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes()
+        await until(lambda: c.api.told("DeletingNode", "n0"))
+        about = c.api.events[0]["involvedObject"]
+        assert (about["apiVersion"], about["kind"], about["name"]) == ("v1", "Node", "n0")
+        assert about["uid"].startswith("uid-")
+
+
+@in_virtual_time
+async def test_L30_a_deleted_machine_costs_its_node_within_five_minutes():
+    """50 s until kube-controller-manager calls it Unknown are not counted."""
+    async with Cluster() as c:
+        fleet(c, ready="Unknown")
+        c.watch_over_nodes()
+        await asyncio.sleep(1000)  # NotReady for long: it is asked about once a minute by now
+        c.cloud.remove("n0")
+        began = now()
+        await until(is_gone(c), 250)
+        assert now() - began < 250
+
+
+# --- safety ---------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_confirmations_are_a_monitor_period_apart_however_often_it_is_asked():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes(confirmations=4)
+        began = now()
+        await until(is_gone(c), 60)
+        assert now() - began >= 3 * 5.0
+
+
+@in_virtual_time
+async def test_a_cloud_that_flaps_never_confirms():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        original, calls = c.cloud._answer, []
+
+        async def flapping(call, find):
+            calls.append(call)
+            if len(calls) % 2:
+                c.cloud.remove("n0")
+            else:
+                c.cloud.put(machine("n0"))
+            return await original(call, find)
+
+        c.cloud._answer = flapping
+        c.watch_over_nodes()
+        await kept(c)
+        assert len(calls) > 5
+
+
+@in_virtual_time
+async def test_an_error_between_two_confirmations_starts_them_anew():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        original, calls = c.cloud._answer, []
+
+        async def every_second_fails(call, find):
+            calls.append(call)
+            if len(calls) % 2 == 0:
+                raise Transient("503")
+            return await original(call, find)
+
+        c.cloud._answer = every_second_fails
+        c.watch_over_nodes()
+        await kept(c)
+        assert len(calls) > 4
+
+
+@in_virtual_time
+@pytest.mark.parametrize("what", ["short", "empty", "junk", "other-project"])
+async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_that_agrees(what):
+    """Credentials of the wrong project answer "not found" to each question about our instances."""
+    async with Cluster() as c:
+        fleet(c, 30)
+        c.api.set_ready("n0", "False")
+        if what == "other-project":
+            c.cloud.all = [machine(f"theirs-{number}", provider_id=f"fake://t{number}") for number in range(30)]
+        else:
+            c.cloud.remove("n0")
+        if what == "empty":
+            c.cloud.all = []
+        if what == "junk":
+            c.cloud.all.append(None)
+        if what == "short":
+            from ccm.cloud import Page
+
+            c.cloud.answer = lambda found: Page(found.instances, None, total=30) if isinstance(found, Page) else found
+        c.watch_over_nodes()
+        await kept(c)
+        assert c.cloud.calls.count("list") > 2
+        message = c.api.told("DeletionHeld", "n0")[0]
+        expected = {
+            "short": "29 of 30",
+            "empty": "no instance at all",
+            "junk": "NoneType",
+            "other-project": "the instances of 30 Nodes",
+        }
+        assert expected[what] in message
+
+
+@in_virtual_time
+async def test_ready_nodes_whose_machine_was_replaced_do_not_keep_others_from_going():
+    """Such a Node runs on a new instance under its name, with the old providerID: no sign of a wrong project."""
+    async with Cluster() as c:
+        fleet(c, 10)
+        for number in range(1, 6):
+            c.cloud.put(machine(f"n{number}", provider_id=f"fake://again-{number}"))
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes()
+        await until(is_gone(c), 60)
+        assert len(c.api.nodes) == 9
+
+
+@in_virtual_time
+async def test_an_instance_made_again_under_the_same_name_does_not_save_the_old_node():
+    """providerID cannot change: the Node of the old instance must go, so that the new one can register."""
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "Unknown")
+        c.cloud.put(machine("n0", provider_id="fake://n0-again"))
+        c.watch_over_nodes()
+        await until(is_gone(c), 60)
+        c.api.add("n0", age=0, ready="False", providerID="fake://n0-again", tainted=False)
+        c.cloud.calls.clear()
+        await kept_after(c, "n0")
+
+
+async def kept_after(c, name, seconds=600.0):
+    deletions = c.api.count("DELETE")
+    await asyncio.sleep(seconds)
+    assert c.api.count("DELETE") == deletions and name in c.api.nodes
+
+
+@in_virtual_time
+async def test_what_was_confirmed_about_a_node_does_not_hold_for_its_successor():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes(confirmations=3, min_age=0)
+        await until(lambda: len(c.cloud.calls) == 2)
+        c.api.remove("n0")
+        c.api.add("n0", tainted=False, ready="False", providerID="fake://n0")
+        began = now()
+        await until(is_gone(c), 60)
+        assert now() - began >= 10.0
+
+
+@in_virtual_time
+async def test_a_node_registered_anew_while_the_delete_is_under_way_is_kept():
+    """W5: the request names the UID that was looked at."""
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        replaced = []
+
+        def replace(verb, path):
+            if verb == "DELETE" and not replaced:
+                c.api.remove("n0")
+                c.cloud.put(machine("n0"))
+                replaced.append(c.api.add("n0", age=0, tainted=False, ready="False", providerID="fake://n0"))
+
+        c.api.before = replace
+        c.watch_over_nodes()
+        await until(lambda: replaced)
+        await asyncio.sleep(600)
+        assert c.api.nodes["n0"]["metadata"]["uid"] == replaced[0]["metadata"]["uid"]
+
+
+@in_virtual_time
+async def test_a_node_that_gets_ready_while_the_delete_is_under_way_is_kept():
+    """The request also names the resourceVersion: whatever changed about the Node, it is looked at again first."""
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        tried = []
+
+        def recover(verb, path):
+            if verb == "DELETE":
+                tried.append(path)
+                c.api.set_ready("n0", "True")
+
+        c.api.before = recover
+        c.watch_over_nodes()
+        await until(lambda: tried)
+        await asyncio.sleep(600)
+        assert "n0" in c.api.nodes and len(tried) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("skew", [0.0, 3600.0, -7200.0], ids=["clocks-agree", "an-hour-ahead", "two-hours-behind"])
+async def test_a_young_node_stays_whatever_the_clocks_say(skew):
+    """`skew`: our wall clock against the API server's. Since the Node came while we watched, its age is known."""
+    async with Cluster() as c:
+        fleet(c)
+        c.watch_over_nodes()
+        await asyncio.sleep(1)
+        c.clock.skew = skew
+        c.api.add("young", age=0, tainted=False, ready="False", providerID="fake://young")
+        await kept(c, ("young",), 290)
+        if skew >= 0:
+            await until(is_gone(c, "young"), 100)
+        else:
+            await kept(c, ("young",), 600)  # too young by any reckoning that can be had: kept
+
+
+@in_virtual_time
+async def test_a_restart_forgets_confirmations():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        for _ in range(6):
+            controller = c.watch_over_nodes()
+            await asyncio.sleep(4.0)
+            controller.cancel()
+            await asyncio.gather(controller, return_exceptions=True)
+        assert c.api.count("DELETE") == 0
+        assert c.cloud.calls == ["get fake://n0"] * 6
+        c.watch_over_nodes()
+        await until(is_gone(c), 12)
+
+
+@in_virtual_time
+async def test_leadership_lost_in_the_midst_of_a_deletion_leaves_nothing_half_done():
+    """The request may still be carried out after we stopped: it can only hit the Node that was decided upon."""
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.api.latency = 2.0
+        controller = c.watch_over_nodes()
+        await until(lambda: c.api.count("DELETE"))
+        controller.cancel()
+        await asyncio.gather(controller, return_exceptions=True)
+        assert controller.cancelled() and "n0" in c.api.nodes
+        c.api.latency = 0.01
+        began = now()
+        c.watch_over_nodes()  # the next leader, who decides for itself
+        await until(is_gone(c), 30)
+        assert now() - began >= 5.0
+
+
+@in_virtual_time
+async def test_a_node_on_its_way_out_is_left_to_its_finalizers():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.change("n0", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}})
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes()
+        await kept(c)
+        assert c.cloud.calls == []
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    "provider_id", ["other://n0", "garbage", "FAKE://n0"], ids=["another-cloud", "malformed", "scheme-in-capitals"]
+)
+async def test_a_node_that_is_not_ours_is_never_looked_at(provider_id):
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n0", tainted=False, ready="False", providerID=provider_id)
+        c.watch_over_nodes()
+        await kept(c)
+        assert c.cloud.calls == []
+
+
+@in_virtual_time
+async def test_a_provider_id_in_another_spelling_keeps_the_node():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.add("odd", tainted=False, ready="False", providerID="fake://Odd")
+        c.cloud.put(machine("odd", provider_id="fake://odd"))
+        c.watch_over_nodes()
+        await kept(c, ("odd",))
+        assert any("the cloud spells it fake://odd" in message for message in c.api.told("DeletionHeld", "odd"))
+
+
+@in_virtual_time
+async def test_a_tainted_node_whose_instance_is_gone_goes_too():
+    """As upstream: the taint protects nothing. One without a providerID is the node controller's."""
+    async with Cluster() as c:
+        fleet(c)
+        c.api.add("left", ready="False", providerID="fake://left")
+        c.api.add("new", ready="False")
+        assert TAINT in c.api.nodes["left"]["spec"]["taints"]
+        c.watch_over_nodes()
+        await until(is_gone(c, "left"), 400)
+        await kept_after(c, "new")
+
+
+@in_virtual_time
+async def test_the_cap_counts_what_went_within_the_window():
+    async with Cluster() as c:
+        fleet(c, 60, ready="False")
+        c.watch_over_nodes()
+        await asyncio.sleep(1)
+        deleted_at = []
+        c.api.after = lambda verb, path: deleted_at.append(now()) if verb == "DELETE" else None
+        for number in range(12):  # one at a time, so that at no moment many are missing
+            c.cloud.remove(f"n{number}")
+            await asyncio.sleep(70)
+        assert len(deleted_at) == 6
+
+
+@in_virtual_time
+async def test_a_mass_disappearance_deletes_none_and_ends_by_itself():
+    async with Cluster() as c:
+        fleet(c, 40, ready="False")
+        c.watch_over_nodes()
+        for number in range(5):
+            c.cloud.remove(f"n{number}")
+        await kept(c, [f"n{number}" for number in range(40)])
+        assert "the instances of 5 Nodes gone" in c.api.told("DeletionHeld", "n0")[0]
+        c.cloud.put(machine("n4"))
+        await until(lambda: len(c.api.nodes) == 36, 300)
+        assert "n4" in c.api.nodes
+
+
+@in_virtual_time
+async def test_a_delete_whose_answer_was_lost_counts_for_the_cap():
+    async with Cluster() as c:
+        fleet(c, 10)
+        lost = UnavailableError(0, "Timeout", "no answer in time")
+        c.api.after = lambda verb, path: lost if verb == "DELETE" else None
+        c.watch_over_nodes()
+        for number in range(4):
+            c.api.set_ready(f"n{number}", "False")
+            c.cloud.remove(f"n{number}")
+            await asyncio.sleep(60)
+        assert len(c.api.nodes) == 8  # two at most within ten minutes, of ten
+
+
+@in_virtual_time
+async def test_a_delete_that_is_refused_is_told_and_tried_again():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        refused = ForbiddenError(403, "Forbidden", "user may not delete nodes")
+        c.api.fault = lambda verb, path: refused if verb == "DELETE" else None
+        failures = metric("ccm_node_deletion_failures_total")
+        c.watch_over_nodes()
+        await until(lambda: c.api.told("DeletingNodeFailed", "n0"))
+        assert "may not delete nodes" in c.api.told("DeletingNodeFailed", "n0")[0]
+        assert metric("ccm_node_deletion_failures_total") > failures
+        await asyncio.sleep(100)
+        c.api.fault = lambda verb, path: None
+        await until(is_gone(c), 20)
+
+
+# --- storms ---------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_W3_1500_nodes_not_ready_cost_few_calls_few_events_and_bounded_writes():
+    """A partition: all Nodes NotReady, the cloud fine; a third of the instances shut down."""
+    async with Cluster() as c:
+        for number in range(1500):
+            c.api.add(f"n{number}", tainted=False, ready="Unknown", providerID=f"fake://n{number}")
+        c.cloud.all = [
+            machine(f"n{number}", state=InstanceState.SHUTDOWN if number % 3 == 0 else InstanceState.RUNNING)
+            for number in range(1500)
+        ]
+        c.watch_over_nodes()
+        await until(lambda: sum(c.api.tainted(name, SHUTDOWN["key"]) for name in c.api.nodes) == 500, 60)
+        assert c.api.most <= WRITERS
+        assert len(c.cloud.calls) <= 4  # one listing of two pages; upstream: 3,000 calls a pass
+        assert c.api.events == []
+
+
+@in_virtual_time
+async def test_an_outage_with_1500_nodes_not_ready_is_told_in_measure():
+    async with Cluster() as c:
+        for number in range(1500):
+            c.api.add(f"n{number}", tainted=False, ready="Unknown", providerID=f"fake://n{number}")
+        c.cloud.error = Transient("503")
+        c.watch_over_nodes()
+        await asyncio.sleep(60)
+        assert 50 <= len(c.api.told("DeletionHeld")) <= 50 + 5 * 60
+        # Each time about others.
+        assert len({event["involvedObject"]["name"] for event in c.api.events}) == len(c.api.events)
+        assert len(c.cloud.calls) < 10
+
+
+@in_virtual_time
+async def test_a_bug_about_one_node_keeps_no_other_from_being_looked_after():
+    async with Cluster() as c:
+        fleet(c, 30)
+        for name in ("n0", "n1"):
+            c.api.set_ready(name, "False")
+            c.cloud.remove(name)
+        c.api.fault = lambda verb, path: KeyError("a bug") if verb == "DELETE" and path.endswith("n0") else None
+        controller = c.watch_over_nodes()
+        await until(is_gone(c, "n1"), 30)
+        assert not controller.done() and "n0" in c.api.nodes
+
+
+@in_virtual_time
+async def test_an_unexpected_answer_is_unknown():
+    async with Cluster() as c:
+        fleet(c, ready="False")
+        c.cloud.answer = lambda found: None
+        controller = c.watch_over_nodes()
+        await kept(c)
+        assert not controller.done()
+        assert isinstance(c.cloud.all[0], Instance)
