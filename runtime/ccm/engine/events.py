@@ -116,6 +116,7 @@ class EventRecorder:
         self._series[key] = series
         self._series.move_to_end(key)
         _trim(self._series, REMEMBERED)
+        _forget(self._series, monotonic)
         series.count, series.last, series.seen_at, series.message = series.count + 1, now, monotonic, message
         self._pending[key] = series
         self._wake.set()
@@ -128,6 +129,7 @@ class EventRecorder:
         self._similar.move_to_end(kind)
         _trim(self._similar, REMEMBERED)
         similar.seen_at = now
+        _forget(self._similar, now)
         if len(similar.messages) < SIMILAR:
             similar.messages.add(message)
         return len(similar.messages) >= SIMILAR
@@ -244,6 +246,12 @@ def _cut(message: str) -> str:
 
 def _trim(cache: OrderedDict[Any, Any], size: int) -> None:
     while len(cache) > size:
+        cache.popitem(last=False)
+
+
+def _forget(cache: OrderedDict[Any, Any], now: float) -> None:
+    """Drop what is too old to be counted with; the oldest come first."""
+    while cache and now - next(iter(cache.values())).seen_at > SAME_WITHIN:
         cache.popitem(last=False)
 
 

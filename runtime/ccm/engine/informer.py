@@ -74,6 +74,7 @@ class Informer(Generic[T]):
         self._read_timeout, self._page = read_timeout, page
         self._store: dict[str, T] = {}
         self._unreadable: dict[str, str] = {}  # key and resourceVersion of what cannot be decoded
+        metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
         self._resource_version = ""

@@ -7,6 +7,8 @@ prometheus_client's default registry, as do those of the other layers.
 
 from __future__ import annotations
 
+import asyncio
+
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 #: Upstream: ExponentialBuckets(10e-9, 10, 10), seconds.
@@ -39,6 +41,7 @@ LEADER = Gauge(
     "leader_election_master_status", "1 while this process holds the Lease of that name, otherwise 0.", ["name"]
 )
 
+CACHED = Gauge("ccm_cached_objects", "Objects in the cache of that informer.", ["name"])
 WATCH_RESTARTS = Counter(
     "ccm_watch_restarts", "Watches that ended and were begun again, by what ended them.", ["name", "reason"]
 )
@@ -48,6 +51,19 @@ NOT_UNDERSTOOD = Gauge(
     ["name"],
 )
 EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by why.", ["reason"])
+
+
+TASKS = Gauge("ccm_asyncio_tasks", "Tasks of the event loop that answers the question; grows when some are lost.")
+
+
+def _tasks() -> float:
+    try:
+        return float(len(asyncio.all_tasks()))
+    except RuntimeError:  # asked from a thread without a loop
+        return 0.0
+
+
+TASKS.set_function(_tasks)
 
 
 class QueueMetrics:

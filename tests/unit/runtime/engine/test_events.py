@@ -204,6 +204,15 @@ async def test_memory_is_bounded(recorder, monkeypatch):
     assert len(recorder._series) == len(recorder._buckets) == len(recorder._similar) == 10
 
 
+async def test_what_is_over_is_forgotten(recorder, clock):
+    """Else the memory of a busy cluster would grow to the bound, event by event."""
+    for number in range(100):
+        recorder.event(Node(metadata=ObjectMeta(name=f"n{number}")), "Normal", "R", "m")
+    await clock.advance(601)
+    recorder.event(NODE, "Normal", "R", "m")
+    assert len(recorder._series) == len(recorder._similar) == 1
+
+
 @contextlib.asynccontextmanager
 async def running(recorder):
     task = asyncio.create_task(recorder.run())
