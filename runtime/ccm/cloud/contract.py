@@ -14,9 +14,10 @@ What it expects: each method raises only `ccm.cloud.errors`, and `NotFound` only
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 
 class AddressType(enum.StrEnum):
@@ -225,19 +226,26 @@ class LoadBalancers(Protocol):
         ...
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Remove it and partial leftovers; success when nothing of ours is left, RetryAfter while the cloud works."""
+        """Remove it and partial leftovers; success when nothing of ours is left, RetryAfter while the cloud works.
+
+        Of `spec` only `cluster` and `uid` can be relied upon: the Service may be gone.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     """`destination` (a pod CIDR) is reached through the instance. `id`: the cloud's handle, empty before creation.
-    `provider_id` is empty for a blackhole or a target that is no instance."""
+    `provider_id` is empty for a blackhole or a target that is no instance. `owner`: the cluster that made it, "" where
+    the cloud does not tell; another cluster's is never touched. `target_addresses`: to create, all addresses of the
+    Node; in a listing, those that the route leads to where the cloud keeps them with it, otherwise None."""
 
     destination: str
     provider_id: str
     id: str = ""
     blackhole: bool = False
+    owner: str = ""
+    target_addresses: tuple[str, ...] | None = None
 
 
 @runtime_checkable
@@ -274,6 +282,15 @@ class Volumes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Webhook:
+    """An admission webhook. `handle` gets an AdmissionRequest and gives an AdmissionResponse, both as plain data; the
+    framework fills in its uid."""
+
+    path: str
+    handle: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds."""
 
@@ -307,6 +324,8 @@ class Cloud:
     load_balancers: LoadBalancers | None = None
     routes: Routes | None = None
     volumes: Volumes | None = None
+    #: By the name that --webhooks chooses them by.
+    webhooks: Mapping[str, Webhook] = MappingProxyType({})
 
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config

@@ -16,12 +16,13 @@ from typing import ClassVar
 
 from prometheus_client import Counter
 
-from ccm.cloud import CloudError, Route
+from ccm.cloud import CloudError, Route, Routes
 from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 
 from . import route_rules as rules
 from .context import Context
+from .event_budget import EventBudget
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ CHANGES = Counter("ccm_route_changes", "Routes created and deleted, by outcome."
 
 #: After a failure the next attempt comes after RETRY_FIRST seconds, then twice as long each time up to RETRY_MAX.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
+#: Conditions written at a time: the API server has others to serve (reference W23).
+CONDITION_WRITERS = 20
 
 
 @dataclass(frozen=True)
@@ -48,26 +51,26 @@ class RouteController:
     def __init__(self, context: Context, options: RouteOptions) -> None:
         if context.gateway.cloud.routes is None or context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with routes and instances")
-        self._cloud = context.gateway.cloud.routes
         self._owns = context.gateway.instances.owns
         self._context = context
         self._options = options
-        self._events = context.recorder("route_controller")
+        self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
         self._changed = asyncio.Event()
         self._failures = 0
+
+    @property
+    def _cloud(self) -> Routes:
+        """The present cloud's: it is replaced when credentials are reloaded."""
+        found = self._context.gateway.cloud.routes
+        assert found is not None
+        return found
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
         self._context.nodes.add_handler(self._on_node)
         while True:
             self._changed.clear()
-            try:
-                self._failures = 0 if await self._reconcile() else self._failures + 1
-                wait = self._retry_delay() if self._failures else self._options.period
-            except CloudError as error:
-                self._failures += 1
-                wait = error.retry_after or self._retry_delay()
-                log.warning("routes cannot be compared, trying again in %.0f s: %s", wait, error)
+            wait = await self._once()
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
@@ -75,31 +78,49 @@ class RouteController:
             except TimeoutError:
                 pass
 
-    def _retry_delay(self) -> float:
-        return min(RETRY_MAX, RETRY_FIRST * 2.0 ** (self._failures - 1))
+    async def _once(self) -> float:
+        """Reconcile; seconds until the next time when no Node changes."""
+        try:
+            failed = await self._reconcile()
+        except CloudError as error:
+            failed = [error]
+        if not failed:
+            self._failures = 0
+            return self._options.period
+        self._failures += 1
+        delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))
+        wait = min(getattr(error, "retry_after", None) or delay for error in failed)
+        log.warning("%d things about routes failed, trying again in %.0f s: %s", len(failed), wait, failed[0])
+        return wait
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if _routing(old) != _routing(new):
+        if rules.routing(old, self._owns) != rules.routing(new, self._owns):
             self._changed.set()
 
-    async def _reconcile(self) -> bool:
-        """Compare and change; whether everything succeeded. Raises CloudError when the routes cannot be listed."""
+    async def _reconcile(self) -> list[Exception]:
+        """Compare and change; what failed. Raises CloudError when the routes cannot be listed."""
         SYNCS.inc()
         cluster_name = self._context.cluster_name
         routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
-        plan = rules.plan(self._context.nodes.items(), routes, self._options.cluster, self._owns)
+        plan = rules.plan(self._context.nodes.items(), routes, self._options.cluster, self._owns, cluster_name)
         for node, problem in plan.problems:
-            self._events.event(node, "Warning", "FailedToCreateRoute", problem)
-        slots = asyncio.Semaphore(self._cloud.concurrency)
+            self._events.event(node, "Warning", "FailedToCreateRoute", problem, topic=problem)
+        for node, problem in plan.contested:
+            self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
+        slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
         # Deletions first: a CIDR that moves to another Node is free only then.
         deleted = await asyncio.gather(*(self._delete(route, slots) for route in plan.delete))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
-        failed = {node.metadata.name for (node, _), ok in zip(plan.create, created, strict=True) if not ok}
-        failed |= {node.metadata.name for node, _ in plan.problems}
-        await asyncio.gather(*(self._set_condition(node, name not in failed) for name, node in plan.nodes.items()))
-        return all(deleted) and all(created)
+        unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
+        unrouted |= {node.metadata.name for node, _ in plan.problems} | {node.metadata.name for node in plan.cut_off}
+        marked = [*plan.nodes.values(), *plan.cut_off]
+        slots = asyncio.Semaphore(CONDITION_WRITERS)
+        written = await asyncio.gather(
+            *(self._set_condition(node, node.metadata.name not in unrouted, slots) for node in marked)
+        )
+        return [error for error in (*deleted, *created, *written) if error is not None]
 
-    async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> bool:
+    async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:
             try:
                 await self._context.gateway.call(
@@ -108,13 +129,13 @@ class RouteController:
             except CloudError as error:
                 CHANGES.labels("create", "failure").inc()
                 message = f"Could not create route {route.destination} to {node.metadata.name}: {error}"
-                self._events.event(node, "Warning", "FailedToCreateRoute", message)
-                return False
+                self._events.event(node, "Warning", "FailedToCreateRoute", message, topic=str(error))
+                return error
         CHANGES.labels("create", "success").inc()
         log.info("route %s to node %s created", route.destination, node.metadata.name)
-        return True
+        return None
 
-    async def _delete(self, route: Route, slots: asyncio.Semaphore) -> bool:
+    async def _delete(self, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:
             try:
                 await self._context.gateway.call(
@@ -123,25 +144,24 @@ class RouteController:
             except CloudError as error:
                 CHANGES.labels("delete", "failure").inc()
                 log.warning("route %s to %s is not deleted: %s", route.destination, route.provider_id, error)
-                return False
+                return error
         CHANGES.labels("delete", "success").inc()
         log.info("route %s to %s deleted", route.destination, route.provider_id or "nowhere")
-        return True
+        return None
 
-    async def _set_condition(self, node: Node, routed: bool) -> None:
+    async def _set_condition(self, node: Node, routed: bool, slots: asyncio.Semaphore) -> ApiError | None:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        current = self._context.nodes.get(node.metadata.name) or node
-        patch = rules.condition_patch(current, routed, now)
-        if patch is None:
-            return
-        try:
-            # Strategic: conditions are merged by type, so the kubelet's are left alone.
-            await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}/status", patch, strategic=True)
-        except NotFoundError:
-            pass
-        except ApiError as error:
-            log.warning("condition of node %s: %s", node.metadata.name, error)
-
-
-def _routing(node: Node | None) -> tuple[str, tuple[str, ...]] | None:
-    return None if node is None else (node.spec.provider_id, tuple(node.spec.pod_cidrs))
+        async with slots:
+            current = self._context.nodes.get(node.metadata.name) or node
+            patch = rules.condition_patch(current, routed, now)
+            if patch is None:
+                return None
+            try:
+                # Strategic: conditions are merged by type, so the kubelet's are left alone.
+                await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}/status", patch, strategic=True)
+            except NotFoundError:
+                pass
+            except ApiError as error:
+                log.warning("condition of node %s: %s", node.metadata.name, error)
+                return error
+        return None

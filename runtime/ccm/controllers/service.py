@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """service-lb-controller: a load balancer of the cloud for every Service of type LoadBalancer.
 
-Everything about one Service goes through one queue key, so nothing about it ever happens twice at a time. At start, one
-listing tells what the cloud has; a Service whose fingerprint is the cloud's already costs no write (reference W13).
-Changes of Nodes are gathered, and cause one update per Service per burst (W15). Waiting for the cloud holds no worker:
-the key goes back into the queue.
+Everything about one Service goes through one queue key, so nothing about it ever happens twice at a time (reference
+W17). At start, one listing tells what the cloud has; a Service whose fingerprint is the cloud's already costs no write
+(W13). Changes of Nodes are gathered, and cause one update per Service per burst (W15). Waiting for the cloud holds no
+worker: the key goes back into the queue, and one listing answers for all that wait.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.cloud import (
     Backend,
@@ -24,9 +24,12 @@ from ccm.cloud import (
     Conflict,
     ImplementedElsewhere,
     LoadBalancer,
+    LoadBalancers,
     LoadBalancerSpec,
     NotFound,
+    NotImplementedByCloud,
     RetryAfter,
+    Transient,
 )
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
@@ -34,6 +37,7 @@ from ccm.engine.queue import Requeue, WorkQueue
 
 from . import service_rules as rules
 from .context import Context, log_failure
+from .orphans import OrphanAudit
 
 log = logging.getLogger(__name__)
 
@@ -52,31 +56,77 @@ UPDATE_LATENCY = Histogram(
     "The update of one load balancer's backends.",
     buckets=_BUCKETS,
 )
+ENSURE_LATENCY = Histogram(
+    "ccm_load_balancer_ensure_duration_seconds",
+    "From the first attempt to write a load balancer to its being ready in the cloud.",
+    buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640),
+)
+FAILURES = Counter("ccm_service_sync_failures", "Failed attempts to serve or release a Service, by error.", ["error"])
+WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written and that the cloud is still working on.")
+
+#: So many waiting load balancers are looked at by one listing rather than one by one.
+BULK = 3
+#: Every so many looks at a waiting load balancer it is read alone: only that tells that it failed in the cloud.
+READ_EVERY = 6
+#: After losing a race against another writer the next attempt comes so soon, in seconds; so often, then it is an error.
+LOST_RACE, LOST_RACES = 0.2, 5
+#: The least time between two attempts, whatever a cloud says, in seconds.
+AT_LEAST = 0.1
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """`workers`: Services worked on at a time. `debounce`, `debounce_max`: a burst of Node changes ends when none came
-    for `debounce` seconds, at the latest `debounce_max` seconds after its first. `poll`, `poll_max`: seconds between
-    looks at a load balancer that the cloud is still working on."""
+    """`workers`: Services written at a time; the provider's limits bound them further.
 
-    workers: int = 10
+    `debounce`, `debounce_max`: a burst of Node changes ends when none came for `debounce` seconds, at the latest
+    `debounce_max` seconds after its first. `poll`, `poll_max`: seconds between looks at a load balancer that the cloud
+    is still working on. `ready_only`: only Ready Nodes are backends. `audit_period`: seconds between looks for load
+    balancers whose Service is gone, 0 for none; `delete_orphans`: such ones are deleted.
+    """
+
+    workers: int = 20
     debounce: float = 1.0
     debounce_max: float = 10.0
     poll: float = 0.5
     poll_max: float = 5.0
+    ready_only: bool = False
+    audit_period: float = 600.0
+    delete_orphans: bool = False
 
 
 @dataclass
 class _Known:
-    """What this process knows about one Service: what it last wrote, and how long it has been waiting for the cloud."""
+    """What this process knows about one Service.
+
+    `mark`: what the cloud was last told, None when that is not known (`ServiceController._mark`); `spec` and `backends`
+    are what it was made from. `updating`: a write of the backends alone is being tried; `unsure`: it failed, so they
+    must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
+    where.
+    """
 
     service: Service
+    mark: Hashable = None
     spec: LoadBalancerSpec | None = None
     backends: tuple[Backend, ...] = ()
-    written: bool = False
+    unsure: bool = False
+    updating: bool = False
     polls: int = 0
+    settled: bool = False
+    written_at: float = 0.0
+    ensuring_since: float | None = None
     deleting: bool = False
+    lost_races: int = 0
+
+    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
+        self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
+        self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
+
+
+class _Listing(NamedTuple):
+    """All load balancers by Service UID, for all who ask at the time; `begun` in monotonic seconds."""
+
+    begun: float
+    found: Mapping[str, LoadBalancer]
 
 
 class ServiceController:
@@ -85,7 +135,6 @@ class ServiceController:
     def __init__(self, context: Context, options: ServiceOptions) -> None:
         if context.gateway.cloud.load_balancers is None or context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with load balancers and instances")
-        self._cloud = context.gateway.cloud.load_balancers
         self._owns = context.gateway.instances.owns
         self._context = context
         self._options = options
@@ -93,34 +142,57 @@ class ServiceController:
         self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
         self._known: dict[str, _Known] = {}
         self._listed: dict[str, LoadBalancer] = {}
+        self._waiting: set[str] = set()
+        self._listing: _Listing | None = None
+        self._listing_now = asyncio.Lock()
         self._nodes_changed = asyncio.Event()
         self._changed_at = 0.0
         self._backends: tuple[Backend, ...] = ()
+        self._backends_stale = False
+
+    @property
+    def _cloud(self) -> LoadBalancers:
+        """The present cloud's: it is replaced when credentials are reloaded."""
+        found = self._context.gateway.cloud.load_balancers
+        assert found is not None
+        return found
 
     async def run(self) -> None:
-        context = self._context
+        context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
         self._listed = await self._list_for_sure()
-        self._backends = rules.backends(context.nodes.items(), self._owns)
+        audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period)
+        audit.saw(self._listed.values())
+        self._backends = self._backends_now()
         context.services.add_handler(self._on_service)
         context.nodes.add_handler(self._on_node)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
+            tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
+            if options.audit_period:
+                tasks.create_task(audit.run())
 
     async def _list_for_sure(self) -> dict[str, LoadBalancer]:
         """What the cloud has, by Service UID; asked until it answers: without it every Service would be written."""
         delay = 1.0
         while True:
             try:
-                found = await self._context.gateway.call(
-                    "load_balancers.list", lambda: self._cloud.list(self._context.cluster_name)
-                )
-                return {balancer.service_uid: balancer for balancer in found}
+                return await self._list()
+            except NotImplementedByCloud as error:
+                log.warning("every Service is written once, since load balancers cannot be listed: %s", error)
+                return {}
             except CloudError as error:
                 delay = min(30.0, delay * 2)
-                log.warning("load balancers cannot be listed, trying again in %.0f s: %s", delay, error)
-                await asyncio.sleep(error.retry_after or delay)
+                wait = error.retry_after or delay
+                log.warning("load balancers cannot be listed, trying again in %.0f s: %s", wait, error)
+                await asyncio.sleep(wait)
+
+    async def _list(self) -> dict[str, LoadBalancer]:
+        found = await self._call("list", lambda: self._cloud.list(self._context.cluster_name))
+        return {balancer.service_uid: balancer for balancer in found}
+
+    def _backends_now(self) -> tuple[Backend, ...]:
+        return rules.backends(self._context.nodes.items(), self._owns, ready_only=self._options.ready_only)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -135,19 +207,16 @@ class ServiceController:
             self._queue.add(key)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if old is not None and new is not None:
-            relevant = rules.backends([old], self._owns) != rules.backends([new], self._owns)
-        else:
-            relevant = any(rules.is_backend(node, self._owns) for node in (old, new) if node is not None)
-        if relevant:
-            self._changed_at = self._context.monotonic()
-            self._nodes_changed.set()
+        if rules.serves_alike(old, new, self._owns, ready_only=self._options.ready_only):
+            return
+        self._backends_stale = True
+        self._changed_at = self._context.monotonic()
+        self._nodes_changed.set()
 
     async def _follow_nodes(self) -> None:
         """Wait for a burst of Node changes to end, then look once at every Service."""
         while True:
             await self._nodes_changed.wait()
-            self._nodes_changed.clear()
             first = self._context.monotonic()
             while True:
                 now = self._context.monotonic()
@@ -156,13 +225,16 @@ class ServiceController:
                     break
                 await asyncio.sleep(due - now)
             self._nodes_changed.clear()
-            current = rules.backends(self._context.nodes.items(), self._owns)
-            if current != self._backends:
-                self._backends = current
-                NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
-                for key, known in self._known.items():
-                    if rules.wants_load_balancer(known.service):
-                        self._queue.add(key)
+            self._refresh_backends()
+            NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
+            for key, known in self._known.items():
+                if rules.wants_load_balancer(known.service) and known.backends != self._backends:
+                    self._queue.add(key)
+
+    def _refresh_backends(self) -> None:
+        if self._backends_stale:
+            self._backends_stale = False
+            self._backends = self._backends_now()
 
     # --- one Service --------------------------------------------------------------------------------------------
 
@@ -171,125 +243,204 @@ class ServiceController:
         known = self._known.get(key)
         try:
             if known is not None and (service is None or service.metadata.uid != known.service.metadata.uid):
-                await self._delete_forgotten(key, known)
+                await self._delete_forgotten(known)
+                self._forget(key)
                 known = None
             if service is None:
                 return
             if known is None:
                 known = self._known[key] = _Known(service)
-            known.service = service
-            if rules.wants_load_balancer(service) and not rules.needs_cleanup(service):
-                await self._ensure(service, known)
+            known.service, known.updating = service, False
+            # One that is going already cannot be given our finalizer any more.
+            if rules.wants_load_balancer(service) and service.metadata.deletion_timestamp is None:
+                await self._ensure(key, service, known)
             else:
                 await self._clean_up(service, known)
-                self._known.pop(key, None)
+                self._forget(key)
         except Requeue:
             raise
-        except RetryAfter as error:
-            raise Requeue(error.retry_after or self._options.poll) from None  # nothing is wrong, the cloud is at work
-        except (ConflictError, NotFoundError):
-            raise Requeue(0.2) from None  # another writer was faster; the cache will show it in a moment
-        except (CloudError, ApiError, rules.ServiceRuleError) as error:
-            if service is not None:
-                self._events.event(
-                    service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {error}"
-                )
-            retry_after = getattr(error, "retry_after", None)
-            if retry_after is not None:
-                raise Requeue(retry_after) from error
+        except RetryAfter as error:  # nothing is wrong, the cloud is at work
+            raise Requeue(max(AT_LEAST, error.retry_after or self._options.poll)) from None
+        except Exception as error:
+            if known is not None and isinstance(error, (ConflictError, NotFoundError)):
+                known.lost_races += 1
+                if known.lost_races <= LOST_RACES:
+                    raise Requeue(LOST_RACE) from None  # another writer was faster; the cache will show it in a moment
+            self._wait_for(key, False)
+            self._failed(service, known, error)
+            if (wait := getattr(error, "retry_after", None)) is not None:
+                raise Requeue(max(AT_LEAST, wait)) from error
             raise
+        if known is not None:
+            known.lost_races = 0
 
-    async def _ensure(self, service: Service, known: _Known) -> None:
-        spec = rules.load_balancer_spec(service, self._context.cluster_name)
-        wanted = self._backends
-        if known.written and known.spec == spec and known.backends == wanted and not known.polls:
+    def _failed(self, service: Service | None, known: _Known | None, error: Exception) -> None:
+        FAILURES.labels(type(error).__name__).inc()
+        if service is None:
             return
-        if known.polls and known.spec == spec and known.backends == wanted:
-            try:
-                balancer = await self._call("get", lambda: self._cloud.get(spec))
-            except (NotFound, Conflict):
-                known.written, known.polls = False, 0  # it vanished or failed while we waited: ensure it again
-                raise
+        expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
+        what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
+        if known is not None and known.updating:
+            nodes = rules.some_names(self._backends)
+            message = f"Error updating load balancer with new hosts {nodes}: {what}"
+            self._events.event(service, "Warning", "UpdateLoadBalancerFailed", message)
         else:
-            written = await self._write(service, spec, wanted, known)
-            if written is None:
-                known.spec, known.backends, known.written = spec, wanted, True
+            self._events.event(service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}")
+
+    def _forget(self, key: str) -> None:
+        self._known.pop(key, None)
+        self._wait_for(key, False)
+
+    def _wait_for(self, key: str, waiting: bool) -> None:
+        (self._waiting.add if waiting else self._waiting.discard)(key)
+        WAITING.set(len(self._waiting))
+
+    async def _ensure(self, key: str, service: Service, known: _Known) -> None:
+        spec = rules.load_balancer_spec(service, self._context.cluster_name)
+        mark = self._mark(spec, self._backends)
+        balancer = self._recognised(known, spec, mark)
+        if balancer is not None:
+            await self._add_finalizer(service)
+        elif known.mark != mark or known.unsure or known.mark is None:
+            balancer = await self._write(service, spec, known)
+            if balancer is None:  # another controller serves it
+                known.settled = True
                 return
-            balancer = written
-        known.spec, known.backends, known.written = spec, wanted, True
+        elif known.settled:
+            return
+        else:
+            balancer = await self._look(spec, known)
+        self._wait_for(key, not balancer.ready)
         if not balancer.ready:
             known.polls += 1
-            raise Requeue(min(self._options.poll_max, self._options.poll * 1.5 ** (known.polls - 1)))
-        known.polls = 0
+            raise Requeue(min(self._options.poll_max, self._options.poll * 1.5 ** min(20, known.polls - 1)))
         await self._publish(service, balancer)
+        if known.ensuring_since is not None:
+            ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
+            known.ensuring_since = None
+            self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
+        known.settled, known.polls = True, 0
 
-    async def _write(
-        self, service: Service, spec: LoadBalancerSpec, wanted: tuple[Backend, ...], known: _Known
-    ) -> LoadBalancer | None:
-        """Bring the cloud to what is wanted, by the least write that does it; None when it is served elsewhere."""
-        listed = self._listed.pop(spec.uid, None)
-        if (
-            listed is not None
-            and listed.ready
-            and listed.fingerprint
-            and listed.fingerprint == self._cloud.fingerprint(spec, wanted)
-        ):
-            await self._add_finalizer(service)
-            return listed
-        only_backends = known.written and known.spec == spec
-        if not only_backends:
-            self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
-            await self._add_finalizer(service)
-        if not wanted:
-            self._events.event(
-                service, "Warning", "UnAvailableLoadBalancer", "There are no available nodes for LoadBalancer"
-            )
-        started = self._context.monotonic()
+    def _mark(self, spec: LoadBalancerSpec, backends: tuple[Backend, ...]) -> Hashable:
+        """What the cloud would be told for this wish, to be compared: a change that no write would show is none (W14).
+
+        Raises Transient when the provider fails.
+        """
         try:
-            if only_backends:
-                balancer = await self._call("update_backends", lambda: self._cloud.update_backends(spec, wanted))
-                self._events.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
-                UPDATE_LATENCY.observe(self._context.monotonic() - started)
-            else:
-                balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
-        except ImplementedElsewhere:
+            found = self._cloud.fingerprint(spec, backends)
+        except Exception as error:
+            raise Transient(
+                f"load_balancers.fingerprint: a bug of the provider: {type(error).__name__}: {error}"
+            ) from error
+        return found or (repr(spec), backends)
+
+    def _recognised(self, known: _Known, spec: LoadBalancerSpec, mark: Hashable) -> LoadBalancer | None:
+        """What the cloud had at our start, if it is what is wanted: then there is nothing to write (W13)."""
+        if known.mark is not None:
             return None
-        except RetryAfter:
+        listed = self._listed.pop(spec.uid, None)
+        if listed is None or not listed.fingerprint or listed.fingerprint != mark:
+            return None
+        known.wrote(mark, spec, self._backends, self._context.monotonic())
+        return listed
+
+    async def _look(self, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer:
+        """The load balancer as the cloud has it now; one listing answers for all that wait."""
+        if len(self._waiting) >= BULK and known.polls % READ_EVERY:
+            with contextlib.suppress(NotImplementedByCloud):
+                found = await self._listing_since(known.written_at)
+                if spec.uid in found:
+                    return found[spec.uid]
+        try:
+            return await self._call("get", lambda: self._cloud.get(spec))
+        except (NotFound, Conflict):
+            known.mark = None  # it vanished or failed while we waited: it is made again
             raise
-        except NotFound:
-            known.written = False  # it vanished under us: the next attempt makes it anew
-            raise Requeue(0.0) from None
+
+    async def _listing_since(self, moment: float) -> Mapping[str, LoadBalancer]:
+        """A listing that was begun after `moment`, and not long ago."""
+        async with self._listing_now:
+            now = self._context.monotonic()
+            if self._listing is None or self._listing.begun < max(moment, now - self._options.poll):
+                self._listing = _Listing(now, await self._list())
+            return self._listing.found
+
+    async def _write(self, service: Service, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer | None:
+        """Bring the cloud to what is wanted, by the least write that does it; None when it is served elsewhere."""
+        try:
+            if known.mark is not None and known.mark == self._mark(spec, known.backends):
+                try:
+                    return await self._update(service, spec, known)
+                except NotFound:
+                    known.mark = None  # it vanished under us
+            return await self._make(service, spec, known)
+        except ImplementedElsewhere:
+            known.wrote(self._mark(spec, self._backends), spec, self._backends, self._context.monotonic())
+            return None
+
+    async def _update(self, service: Service, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer:
+        """Write the backends alone. What fails is tried again as an update, after its back-off (W16)."""
+        wanted, started = self._backends, self._context.monotonic()
+        known.updating = known.unsure = True
+        try:
+            balancer = await self._call("update_backends", lambda: self._cloud.update_backends(spec, wanted))
+        except (RetryAfter, NotFound, ImplementedElsewhere):
+            raise
         except CloudError as error:
-            if only_backends:
-                known.written = not isinstance(error, Conflict)  # what cannot be updated is ensured
-                NODE_SYNC_ERRORS.inc()
-                self._events.event(
-                    service, "Warning", "UpdateLoadBalancerFailed", f"Error updating load balancer: {error}"
-                )
+            if isinstance(error, Conflict):
+                known.mark = None  # what cannot be updated is ensured
+            NODE_SYNC_ERRORS.inc()
             raise
+        known.wrote(self._mark(spec, wanted), spec, wanted, self._context.monotonic())
+        SYNCS.inc()
+        UPDATE_LATENCY.observe(self._context.monotonic() - started)
+        if wanted:
+            self._events.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+        else:
+            self._tell_of_no_backends(service)
+        return balancer
+
+    async def _make(self, service: Service, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer:
+        """Create it, or bring all of it to what is wanted, for the Nodes as they are this moment (S47)."""
+        self._refresh_backends()
+        wanted = self._backends
+        known.updating = False
+        if known.ensuring_since is None:
+            known.ensuring_since = self._context.monotonic()
+            self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
+        await self._add_finalizer(service)
+        if not wanted:
+            self._tell_of_no_backends(service)
+        known.mark, known.spec = None, spec  # until it is answered, nobody knows
+        balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
+        known.wrote(self._mark(spec, wanted), spec, wanted, self._context.monotonic())
         SYNCS.inc()
         return balancer
 
+    def _tell_of_no_backends(self, service: Service) -> None:
+        message = "There are no available nodes for LoadBalancer"
+        self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
+
     async def _publish(self, service: Service, balancer: LoadBalancer) -> None:
-        """Write the ingress addresses where they differ; the Service is served from now on."""
+        """Write the ingress addresses where they differ."""
         wire = rules.ingress_wire(balancer.ingress)
-        if rules.same_ingress(service.status.load_balancer.ingress, wire):
-            return
-        await self._patch_status(service, {"status": {"loadBalancer": {"ingress": wire}}})
-        self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
+        if not rules.same_ingress(service.status.load_balancer.ingress, wire):
+            await self._patch_status(service, {"status": {"loadBalancer": {"ingress": wire}}})
 
     async def _clean_up(self, service: Service, known: _Known) -> None:
         """Delete the load balancer, also what is left of a half-made one (W19), then let the Service go."""
-        spec = self._spec_for_deletion(service)
+        ours = rules.FINALIZER in service.metadata.finalizers
+        if not ours and known.spec is None and service.metadata.uid not in self._listed:
+            return
         if not known.deleting:
             known.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        await self._delete(spec)
+        await self._delete(self._spec_for_deletion(service))
         self._listed.pop(service.metadata.uid, None)
         patch: dict[str, Any] = {}
         if service.status.load_balancer.ingress:
             patch["status"] = {"loadBalancer": None}
-        if rules.FINALIZER in service.metadata.finalizers:
+        if ours:
             kept = [finalizer for finalizer in service.metadata.finalizers if finalizer != rules.FINALIZER]
             patch["metadata"] = {"finalizers": kept or None, "resourceVersion": service.metadata.resource_version}
         if patch:
@@ -297,11 +448,23 @@ class ServiceController:
                 await self._patch_status(service, patch)
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
-    async def _delete_forgotten(self, key: str, known: _Known) -> None:
-        """The Service is gone, or another one has its name: its load balancer goes, without an object to tell."""
-        if known.spec is not None or rules.FINALIZER in known.service.metadata.finalizers:
-            await self._delete(known.spec or self._spec_for_deletion(known.service))
-        del self._known[key]
+    async def _delete_forgotten(self, known: _Known) -> None:
+        """The Service is gone without our having released it, or another one has its name: its load balancer goes."""
+        service = known.service
+        if known.spec is None and rules.FINALIZER not in service.metadata.finalizers:
+            return
+        if not known.deleting:
+            known.deleting = True
+            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        try:
+            await self._delete(known.spec or self._spec_for_deletion(service))
+        except RetryAfter:
+            raise
+        except CloudError as error:
+            message = f"Error deleting load balancer: {error}"
+            self._events.event(service, "Warning", "DeleteLoadBalancerFailed", message)
+            raise
+        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
     def _spec_for_deletion(self, service: Service) -> LoadBalancerSpec:
         """Identity is enough to delete, so a Service with unusable annotations can still go."""

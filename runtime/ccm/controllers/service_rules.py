@@ -20,6 +20,9 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 _ADDRESS_TYPES = {kind.value for kind in AddressType}
+HEALTH_CHECK_PATH = "/healthz"
+#: How many Nodes a message names.
+_NAMED = 20
 _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 
 
@@ -72,6 +75,18 @@ def _watched(service: Service) -> tuple[Any, ...]:
     )
 
 
+def requests_only_local_traffic(service: Service) -> bool:
+    """Clients outside of the cluster reach Pods on the Node that they connect to, and no others (S137-S143)."""
+    return service.spec.type in ("LoadBalancer", "NodePort") and service.spec.external_traffic_policy == "Local"
+
+
+def health_check(service: Service) -> tuple[str, int]:
+    """Path and node port that tell whether a Node has Pods of this Service (S144-S148); ("", 0): every Node serves."""
+    if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
+        return "", 0
+    return HEALTH_CHECK_PATH, service.spec.health_check_node_port
+
+
 def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
     """The Service's wish in the contract's terms. Raises ServiceRuleError."""
     spec = service.spec
@@ -98,7 +113,7 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
         session_affinity=spec.session_affinity or "None",
         session_affinity_timeout=affinity.get("timeoutSeconds"),
         external_traffic_policy=spec.external_traffic_policy or "Cluster",
-        health_check_node_port=spec.health_check_node_port or 0,
+        health_check_node_port=health_check(service)[1],
     )
 
 
@@ -139,9 +154,15 @@ def is_backend(node: Node, owns: Callable[[str], bool]) -> bool:
     return all(taint.key != AUTOSCALER_TAINT for taint in node.spec.taints)
 
 
-def backends(nodes: Iterable[Node], owns: Callable[[str], bool]) -> tuple[Backend, ...]:
-    """All Nodes that serve load balancers, by name."""
+def backends(nodes: Iterable[Node], owns: Callable[[str], bool], *, ready_only: bool = False) -> tuple[Backend, ...]:
+    """All Nodes that serve load balancers, by name.
+
+    `ready_only` leaves out those that are not Ready, unless none is: then the API server knows less than the cloud's
+    health checks do.
+    """
     chosen = sorted((node for node in nodes if is_backend(node, owns)), key=lambda node: node.metadata.name)
+    if ready_only:
+        chosen = [node for node in chosen if _is_ready(node)] or chosen
     return tuple(
         Backend(
             node.metadata.name,
@@ -154,6 +175,24 @@ def backends(nodes: Iterable[Node], owns: Callable[[str], bool]) -> tuple[Backen
         )
         for node in chosen
     )
+
+
+def serves_alike(old: Node | None, new: Node | None, owns: Callable[[str], bool], *, ready_only: bool = False) -> bool:
+    """Whether a change of a Node (None: it does not exist) means nothing to load balancers."""
+    before, after = ([] if node is None else [node] for node in (old, new))
+    if backends(before, owns) != backends(after, owns):
+        return False
+    return not ready_only or [_is_ready(node) for node in before] == [_is_ready(node) for node in after]
+
+
+def _is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
+def some_names(chosen: Sequence[Backend]) -> str:
+    """The Nodes' names for a message, the first of them when there are many."""
+    names = ", ".join(backend.node_name for backend in chosen[:_NAMED])
+    return f"[{names}]" if len(chosen) <= _NAMED else f"[{names}, ... ({len(chosen)} in total)]"
 
 
 def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:

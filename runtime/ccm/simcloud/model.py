@@ -155,8 +155,11 @@ class LoadBalancer(Struct, frozen=True):
 
 
 class RouteBody(Struct, frozen=True):
+    """`owner`: the cluster that it belongs to, for clusters that share a network."""
+
     destination: str
     instance_id: str
+    owner: str = ""
 
     def __post_init__(self) -> None:
         ip_network(self.destination)
@@ -170,6 +173,7 @@ class Route(Struct, frozen=True):
     destination: str
     instance_id: str
     state: Literal["active", "blackhole"]
+    owner: str = ""
 
 
 class VolumeBody(Struct, frozen=True):

@@ -365,13 +365,16 @@ class Project:
         for other in self.routes.rows.values():
             if other.destination == body.destination:
                 raise Refusal(
-                    409, "destination_in_use", f"{body.destination} is routed to {other.instance_id} by {other.id}"
+                    409,
+                    "destination_in_use",
+                    f"{body.destination} is routed to {other.instance_id} by {other.id}"
+                    + (f" of cluster {other.owner!r}" if other.owner else ""),
                 )
         if body.instance_id not in self.instances.rows:
             raise Refusal(422, "invalid", f"there is no instance {body.instance_id!r} to route to")
         self._check_quota(self.routes, self._world.limits.routes)
         id_ = self._world.new_id("r")
-        row = Route(id_, self.region, body.destination, body.instance_id, "active")
+        row = Route(id_, self.region, body.destination, body.instance_id, "active", body.owner)
         self._commit((self.routes, id_, row))
         return row
 

@@ -1,0 +1,450 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Service and route controller with the real engine and gateway, in virtual time: only the API server and the cloud are
+small.
+
+`Api` stands where a KubeClient stands: it keeps Nodes and Services as JSON, with resourceVersions, the status
+subresource, finalizers, both kinds of merge patch, and live watches. `Balancers` and `RouteTable` are the contract's
+capabilities over plain dictionaries; they keep what they were asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from ccm.cloud import (
+    Backend,
+    Cloud,
+    Ingress,
+    Limits,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    Page,
+    ProviderConfig,
+    Route,
+    Transient,
+)
+from ccm.cloud.gateway import Gateway
+from ccm.controllers.context import Context
+from ccm.controllers.route import RouteController, RouteOptions
+from ccm.controllers.route_rules import parse_cluster_cidrs
+from ccm.controllers.service import ServiceController, ServiceOptions
+from ccm.controllers.service_rules import FINALIZER
+from ccm.engine.errors import ConflictError, NotFoundError
+from ccm.engine.events import EventRecorder
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, ObjectMeta, Service
+
+from ..cloud.virtual import now
+from .nodes_harness import LoopClock, merge, until
+
+CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
+
+
+class Api:
+    """`patches`: (path, patch) of all that was asked for; `events`: bodies. `fault(path, patch)` may give an error."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Any]] = {"nodes": {}, "services": {}}
+        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.events: list[dict[str, Any]] = []
+        self.fault: Callable[[str, dict[str, Any]], Exception | None] = lambda path, patch: None
+        self.latency = 0.01
+        self.list_latency = {"nodes": 0.01, "services": 0.01}
+        self.most = self._under_way = 0
+        self._version = 100
+        self._watchers: dict[str, list[asyncio.Queue[bytes]]] = {"nodes": [], "services": []}
+
+    # What others do to the cluster.
+
+    def put(self, kind: str, document: dict[str, Any]) -> dict[str, Any]:
+        """Create or replace."""
+        meta = document["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if kind == "services" else meta["name"]
+        how = "MODIFIED" if key in self.objects[kind] else "ADDED"
+        self._version += 1
+        self.objects[kind][key] = {**document, "metadata": {**meta, "resourceVersion": str(self._version)}}
+        self._tell(kind, how, self.objects[kind][key])
+        return self.objects[kind][key]
+
+    def change(self, kind: str, key: str, patch: dict[str, Any]) -> None:
+        self.put(kind, merge(self.objects[kind][key], patch))
+
+    def remove(self, kind: str, key: str) -> None:
+        """As etcd does: whatever finalizers say."""
+        document = self.objects[kind].pop(key)
+        self._version += 1
+        self._tell(kind, "DELETED", merge(document, {"metadata": {"resourceVersion": str(self._version)}}))
+
+    def delete_service(self, name: str) -> None:
+        """As a user does: what has a finalizer waits for it."""
+        if self.service(name)["metadata"].get("finalizers"):
+            self.change("services", f"shop/{name}", {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        else:
+            self.remove("services", f"shop/{name}")
+
+    def _tell(self, kind: str, how: str, document: dict[str, Any]) -> None:
+        for watcher in self._watchers[kind]:
+            watcher.put_nowait(json.dumps({"type": how, "object": document}).encode())
+
+    # What tests look at.
+
+    def service(self, name: str = "web") -> dict[str, Any]:
+        return self.objects["services"][f"shop/{name}"]
+
+    def ingress(self, name: str = "web") -> list[dict[str, Any]]:
+        return self.service(name).get("status", {}).get("loadBalancer", {}).get("ingress", [])
+
+    def told(self, reason: str, name: str = "") -> list[str]:
+        """Messages of Events."""
+        return [
+            event["message"]
+            for event in self.events
+            if event["reason"] == reason and name in ("", event["involvedObject"]["name"])
+        ]
+
+    def condition(self, name: str) -> tuple[str, str] | None:
+        """Status and reason of NetworkUnavailable."""
+        for each in self.objects["nodes"][name]["status"].get("conditions", []):
+            if each["type"] == "NetworkUnavailable":
+                return each["status"], each["reason"]
+        return None
+
+    # A KubeClient.
+
+    async def list(self, path: str, type: Any, **_: Any) -> tuple[list[Any], str]:
+        kind = path.rsplit("/", 1)[1]
+        await asyncio.sleep(self.list_latency[kind])
+        return [msgspec.convert(each, type) for each in self.objects[kind].values()], str(self._version)
+
+    async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
+        self.events.append(body)
+        return ObjectMeta()
+
+    async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False) -> ObjectMeta:
+        if "/events/" in path:
+            return ObjectMeta()
+        self.patches.append((path, patch))
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        try:
+            await asyncio.sleep(self.latency)
+            if (error := self.fault(path, patch)) is not None:
+                raise error
+            return self._patch(path, copy.deepcopy(patch), strategic)
+        finally:
+            self._under_way -= 1
+
+    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
+        parts = path.split("/")
+        kind, key = ("nodes", parts[4]) if parts[3] == "nodes" else ("services", f"{parts[4]}/{parts[6]}")
+        assert parts[-1] == "status", "only the status subresource may be written"
+        assert not patch.keys() - {"metadata", "status"}, "what it does not take is not sent to it"
+        before = self.objects[kind].get(key)
+        if before is None:
+            raise NotFoundError(404, "NotFound", f"{kind} {key!r} not found")
+        version = patch.get("metadata", {}).pop("resourceVersion", None)
+        if version not in (None, before["metadata"]["resourceVersion"]):
+            raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
+        if strategic:  # conditions are merged by type
+            given = {each["type"]: each for each in patch["status"]["conditions"]}
+            old = {each["type"]: each for each in before["status"].get("conditions", [])}
+            patch["status"]["conditions"] = list((old | given).values())
+        after = merge(before, patch)
+        if after != before:
+            self.put(kind, after)
+            if after["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers"):
+                self.remove(kind, key)
+        return ObjectMeta()
+
+    @contextlib.asynccontextmanager
+    async def watch(self, path: str, params: Any, *, read_timeout: float) -> Any:
+        watchers, queue = self._watchers[path.rsplit("/", 1)[1]], asyncio.Queue[bytes]()
+        watchers.append(queue)
+
+        async def lines() -> Any:
+            while True:
+                yield await queue.get()
+
+        try:
+            yield lines()
+        finally:
+            watchers.remove(queue)
+
+
+class Balancers:
+    """Load balancers that get ready `provision` seconds after they were written; each call takes `latency`.
+
+    `calls`: (time, verb, name of the Service) as each began. `fault(verb, spec)` may give an error to raise, `after`
+    one to raise when all is done. `most`: writes at a time.
+    """
+
+    def __init__(self) -> None:
+        self.made: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[float, str, str]] = []
+        self.fault: Callable[[str, LoadBalancerSpec | None], BaseException | None] = lambda verb, spec: None
+        self.after: Callable[[str, LoadBalancerSpec | None], BaseException | None] = lambda verb, spec: None
+        self.latency: dict[str, float] = {}
+        self.provision = 0.0
+        self.fingerprinted = True
+        self.ip_mode: str | None = None
+        self.most = self._under_way = 0
+        self.writing: set[str] = set()
+
+    def count(self, *verbs: str, name: str = "") -> int:
+        return sum(1 for _, verb, who in self.calls if verb in verbs and name in ("", who))
+
+    def hosts(self, name: str = "web") -> list[str]:
+        (found,) = [each for each in self.made.values() if each["name"] == name]
+        return found["hosts"]
+
+    async def _call(self, verb: str, spec: LoadBalancerSpec | None, work: Callable[[], Any]) -> Any:
+        self.calls.append((now(), verb, spec.name if spec else ""))
+        write = verb in ("ensure", "update", "delete")
+        if write:
+            assert spec is not None and spec.uid not in self.writing, f"two writes of {spec.name} at a time"
+            self.writing.add(spec.uid)
+            self.most = max(self.most, len(self.writing))
+        try:
+            await asyncio.sleep(self.latency.get(verb, 0.01))
+            if (error := self.fault(verb, spec)) is not None:
+                raise error
+            result = work()
+            if (error := self.after(verb, spec)) is not None:
+                raise error
+            return result
+        finally:
+            if write:
+                self.writing.discard(spec.uid)  # type: ignore[union-attr]
+
+    def _answer(self, uid: str) -> LoadBalancer:
+        row = self.made[uid]
+        ready = now() >= row["ready_at"]
+        ingress = (Ingress(ip=row["ip"], ip_mode=self.ip_mode),) if ready else ()
+        return LoadBalancer(uid, row["name"], ingress, row["fingerprint"], ready)
+
+    def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        if spec.uid not in self.made:
+            raise NotFound(f"no load balancer for {spec.name}")
+        return self._answer(spec.uid)
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        if not self.fingerprinted:
+            return ""
+        wish = (
+            spec.ports,
+            spec.source_ranges,
+            spec.session_affinity,
+            spec.load_balancer_ip,
+            spec.annotations.get("lb"),
+        )
+        return repr((wish, [(backend.provider_id, backend.internal_ip) for backend in backends]))
+
+    async def list(self, cluster: str) -> Sequence[LoadBalancer]:
+        return await self._call("list", None, lambda: [self._answer(uid) for uid in self.made])
+
+    async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
+        return await self._call("get", spec, lambda: self._find(spec))
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        return await self._call("ensure", spec, lambda: self._write(spec, backends))
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        return await self._call("update", spec, lambda: self._find(spec) and self._write(spec, backends))
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        return await self._call("delete", spec, lambda: self.made.pop(spec.uid, None) and None)
+
+    def _write(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        row = self.made.setdefault(spec.uid, {"ip": spec.load_balancer_ip or f"192.0.2.{len(self.made) % 250 + 1}"})
+        row |= {
+            "name": spec.name,
+            "ports": [(port.protocol, port.port, port.node_port) for port in spec.ports],
+            "hosts": [backend.node_name for backend in backends],
+            "fingerprint": self.fingerprint(spec, backends),
+            "ready_at": now() + self.provision,
+        }
+        return self._answer(spec.uid)
+
+
+class RouteTable:
+    """Routes by id. `calls`: (verb, destination); `fault(verb, route)` may give an error to raise."""
+
+    concurrency = 10
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {}
+        self.calls: list[tuple[str, str]] = []
+        self.fault: Callable[[str, Route | None], BaseException | None] = lambda verb, route: None
+        self.latency = 0.01
+        self.addresses_kept = False
+        self.most = self._under_way = self._number = 0
+
+    def add(self, destination: str, to: str, **fields: Any) -> None:
+        self._number += 1
+        route = Route(destination, f"fake://{to}" if to else "", str(self._number), **fields)
+        self.routes[route.id] = route
+
+    def table(self) -> set[tuple[str, str]]:
+        return {(route.destination, route.provider_id.removeprefix("fake://")) for route in self.routes.values()}
+
+    def count(self, verb: str) -> int:
+        return sum(1 for found, _ in self.calls if found == verb)
+
+    async def _call(self, verb: str, route: Route | None) -> None:
+        self.calls.append((verb, route.destination if route else ""))
+        self._under_way += 1
+        self.most = max(self.most, self._under_way)
+        try:
+            await asyncio.sleep(self.latency)
+            if (error := self.fault(verb, route)) is not None:
+                raise error
+        finally:
+            self._under_way -= 1
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        await self._call("list", None)
+        return list(self.routes.values())
+
+    async def create(self, cluster: str, route: Route) -> None:
+        await self._call("create", route)
+        addresses = (route.target_addresses or ()) if self.addresses_kept else None
+        self.add(route.destination, route.provider_id.removeprefix("fake://"), target_addresses=addresses)
+
+    async def delete(self, cluster: str, route: Route) -> None:
+        await self._call("delete", route)
+        self.routes.pop(route.id, None)
+
+
+class _Machines:
+    """Instances of a cloud are none of these controllers' business, except whose a Node is."""
+
+    async def list_page(self, token: str | None) -> Page:
+        raise Transient("not asked here")
+
+    async def get(self, ref: Any) -> Any:
+        raise Transient("not asked here")
+
+    def owns(self, provider_id: str) -> bool:
+        return provider_id.startswith("fake://")
+
+
+class FakeCloud(Cloud):
+    name = "fake"
+
+    def __init__(self, balancers: Balancers, routes: RouteTable, limits: Limits) -> None:
+        super().__init__(ProviderConfig())
+        self.instances, self.load_balancers, self.routes, self.limits = _Machines(), balancers, routes, limits
+
+
+class Cluster:
+    """An API server, a cloud, and the process between them. Use as a context manager."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.api, self.clock = Api(), LoopClock()
+        self.cloud, self.routes = Balancers(), RouteTable()
+        self.limits = Limits(**{"calls_per_second": 1e6, "burst": 10**6, "concurrency": 1000} | limits)
+
+    async def __aenter__(self) -> Cluster:
+        self.gateway = Gateway(FakeCloud(self.cloud, self.routes, self.limits), clock=now)
+        self._tasks: list[asyncio.Task[None]] = []
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+        await self.gateway.close()
+
+    async def stop(self) -> None:
+        """The process ends; cluster and cloud stay as they are."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def _context(self) -> Context:
+        recorders: dict[str, EventRecorder] = {}
+
+        def recorder(component: str) -> EventRecorder:
+            if component not in recorders:
+                recorders[component] = EventRecorder(self.api, component, host="test", clock=self.clock)  # type: ignore[arg-type]
+                self._tasks.append(asyncio.create_task(recorders[component].run()))
+            return recorders[component]
+
+        nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", clock=self.clock)  # type: ignore[arg-type]
+        services: Informer[Service] = Informer(
+            self.api,  # type: ignore[arg-type]
+            "/api/v1/services",
+            Service,
+            name="services",
+            clock=self.clock,
+        )
+        self._tasks += [asyncio.create_task(nodes.run()), asyncio.create_task(services.run())]
+        return Context(
+            self.api,  # type: ignore[arg-type]
+            self.gateway,
+            nodes,
+            services,
+            recorder,
+            "kubernetes",
+            monotonic=now,
+        )
+
+    def serve(self, **options: Any) -> ServiceController:
+        """Start the service controller."""
+        controller = ServiceController(self._context(), ServiceOptions(**options))
+        self._tasks.append(asyncio.create_task(controller.run()))
+        return controller
+
+    def route(self, **options: Any) -> RouteController:
+        """Start the route controller."""
+        controller = RouteController(self._context(), RouteOptions(parse_cluster_cidrs(CLUSTER_CIDR), **options))
+        self._tasks.append(asyncio.create_task(controller.run()))
+        return controller
+
+    def add_node(self, name: str, *pod_cidrs: str, provider_id: str | None = None, **fields: Any) -> None:
+        """`fields`: taints, labels, ready, addresses, conditions."""
+        conditions = [*fields.pop("conditions", []), {"type": "Ready", "status": fields.pop("ready", "True")}]
+        addresses = fields.pop("addresses", (f"10.0.0.{len(self.api.objects['nodes']) % 250 + 1}",))
+        self.api.put(
+            "nodes",
+            {
+                "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": fields.pop("labels", {})},
+                "spec": {
+                    "providerID": f"fake://{name}" if provider_id is None else provider_id,
+                    "podCIDRs": list(pod_cidrs),
+                    **fields,
+                },
+                "status": {
+                    "addresses": [{"type": "InternalIP", "address": each} for each in addresses],
+                    "conditions": conditions,
+                },
+            },
+        )
+
+    def add_service(self, name: str = "web", *, port: int = 80, finalizer: bool = False, **spec: Any) -> None:
+        """`spec`: of the Service; also annotations, uid, status."""
+        meta: dict[str, Any] = {
+            "name": name,
+            "namespace": "shop",
+            "uid": spec.pop("uid", f"uid-of-{name}"),
+            "annotations": spec.pop("annotations", {}),
+        }
+        if finalizer:
+            meta["finalizers"] = [FINALIZER]
+        status = spec.pop("status", {})
+        ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
+        document = {"metadata": meta, "spec": {"type": "LoadBalancer", "ports": ports, **spec}, "status": status}
+        self.api.put("services", document)
+
+    async def served(self, *names: str) -> None:
+        await until(lambda: all(self.api.ingress(name) for name in names or ["web"]), 3600)
+
+
+__all__ = ["CLUSTER_CIDR", "FINALIZER", "Api", "Balancers", "Cluster", "RouteTable", "until"]
