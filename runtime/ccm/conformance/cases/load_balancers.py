@@ -119,7 +119,8 @@ async def services_do_not_touch_each_other(trial: Trial) -> None:
     """Two Services have a load balancer each; deleting one leaves the other as it is."""
     one, two, backends = trial.spec(), trial.spec(), await trial.backends()
     await trial.ensure(one, backends)
-    kept = await trial.ensure(two, backends)
+    await trial.ensure(two, backends)
+    kept = await _one(trial, two)
     if (uids := {each.service_uid for each in await trial.owned()}) != {one.uid, two.uid}:
         raise Failed(f"Services {one.uid} and {two.uid} have one each, listed are those of {sorted(uids)}")
     await trial.delete(one)
@@ -133,7 +134,8 @@ async def another_clusters_is_never_touched(trial: Trial) -> None:
     never deleted."""
     ours, backends = trial.spec(), await trial.backends()
     theirs = dataclasses.replace(ours, cluster=f"{trial.cluster}-other")
-    before = await trial.ensure(theirs, backends)
+    await trial.ensure(theirs, backends)
+    before = await _one(trial, theirs)
     trial.remove_at_end(ours)
     with contextlib.suppress(Conflict):
         await trial.patiently(trial.load_balancers.ensure, ours, [])

@@ -1,0 +1,621 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Broken providers: the simulated cloud's with one defect each, and the cases that must fail because of it.
+
+The defects are those that cloud-controller-managers in the field have, or had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ccm import cloud
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    InstanceRef,
+    LoadBalancerSpec,
+    NotFound,
+    Page,
+    ProviderConfig,
+    RateLimited,
+    Transient,
+    Unauthorized,
+    VolumeRef,
+)
+from ccm.providers import sim
+from ccm.providers.sim import Api, SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+
+
+@dataclass(frozen=True)
+class Mutant:
+    name: str
+    create: Callable[[ProviderConfig], cloud.Cloud]
+    fails: frozenset[str]
+
+
+MUTANTS: list[Mutant] = []
+
+
+def mutant(*fails: str) -> Callable[[type], type]:
+    """Of a Cloud, or of one capability (or the Api) that replaces the good one in it."""
+
+    def register(cls: type) -> type:
+        MUTANTS.append(Mutant(cls.__name__, cls if issubclass(cls, SimCloud) else _with(cls), frozenset(fails)))
+        return cls
+
+    return register
+
+
+def _with(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
+    def create(config: ProviderConfig) -> cloud.Cloud:
+        made = SimCloud(config)
+        if issubclass(part, Api):
+            for each in (made, made.instances, made.load_balancers, made.routes, made.volumes):
+                each._api = part(made._api.settings) if each is made else made._api
+        else:
+            parts = {
+                SimInstances: "instances",
+                SimLoadBalancers: "load_balancers",
+                SimRoutes: "routes",
+                SimVolumes: "volumes",
+            }
+            name = next(name for base, name in parts.items() if issubclass(part, base))
+            setattr(made, name, part(made._api))
+        return made
+
+    return create
+
+
+# --- the provider's life ---------------------------------------------------------------------------------------------
+
+
+@mutant("configuration.the_name_is_the_registered_one")
+class AnotherName(SimCloud):
+    name = "simulated"
+
+
+@mutant("configuration.limits_are_usable")
+class NoConcurrency(SimCloud):
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        self.limits = replace(self.limits, concurrency=0)
+
+
+@mutant("configuration.an_unusable_text_is_a_config_error")
+class CrashesOnItsConfiguration(SimCloud):
+    def __init__(self, config: ProviderConfig) -> None:
+        try:
+            super().__init__(config)
+        except cloud.ConfigError as error:
+            raise KeyError("endpoint") from error
+
+
+@mutant("configuration.it_closes_without_a_start")
+class ClosesOnlyWhatItOpened(SimCloud):
+    started = False
+
+    async def start(self) -> None:
+        self.started = True
+        await super().start()
+
+    async def close(self) -> None:
+        if not self.started:
+            raise AttributeError("'NoneType' object has no attribute 'close'")
+        await super().close()
+
+
+@mutant("configuration.two_clouds_live_side_by_side")
+class OneSessionForAll(SimCloud):
+    """Opened by the first, closed by whichever closes."""
+
+    shared: ClassVar[dict[str, Api]] = {}
+
+    async def start(self) -> None:
+        endpoint = self._api.settings.endpoint
+        if endpoint not in self.shared or self.shared[endpoint]._session.closed:
+            await super().start()
+            self.shared[endpoint] = self._api
+        for each in (self, self.instances, self.load_balancers, self.routes, self.volumes):
+            each._api = self.shared[endpoint]
+
+
+@mutant("configuration.no_secret_is_told")
+class TellsItsToken(Api):
+    async def call(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().call(*args, **kwargs)
+        except Unauthorized as error:
+            raise Unauthorized(f"{error} (token {self.settings.token})") from None
+
+
+@mutant("configuration.no_secret_is_told")
+class ShowsItsSettings(SimCloud):
+    def __repr__(self) -> str:
+        return f"SimCloud({self.config.text})"
+
+
+# --- instances -------------------------------------------------------------------------------------------------------
+
+
+@mutant("instances.it_owns_what_it_lists")
+class DisownsItsInstances(SimInstances):
+    def owns(self, provider_id: str) -> bool:
+        return False
+
+
+@mutant("instances.it_leaves_foreign_ids_alone")
+class OwnsEverything(SimInstances):
+    def owns(self, provider_id: str) -> bool:
+        return "://" in provider_id
+
+
+@mutant("instances.it_leaves_foreign_ids_alone")
+class CannotReadForeignIds(SimInstances):
+    def owns(self, provider_id: str) -> bool:
+        _scheme, _rest = provider_id.split("://")
+        return super().owns(provider_id)
+
+
+@mutant("instances.instances_are_well_formed")
+class ZonesThatNoLabelCanHold(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        return replace(page, instances=[self._told(each) for each in page.instances])
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return self._told(await super().get(ref))
+
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, zone=f"Zone {instance.zone}")
+
+
+@mutant("instances.a_listing_repeats_itself")
+class AddressesFlap(SimInstances):
+    """Every second listing has them in another order."""
+
+    listings = 0
+
+    async def list_page(self, token: str | None) -> Page:
+        self.listings += token is None
+        page = await super().list_page(token)
+        if self.listings % 2:
+            return page
+        return replace(page, instances=[replace(each, addresses=each.addresses[::-1]) for each in page.instances])
+
+
+@mutant("instances.all_pages_are_the_whole")
+class LosesOneAtTheEndOfAPage(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        return Page(page.instances if page.next is None else page.instances[:-1], page.next, page.total)
+
+
+@mutant("instances.getting_agrees_with_listing", "instances.getting_by_name_agrees_with_listing")
+class TellsLessWhenGot(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return replace(await super().get(ref), zone="")
+
+
+@mutant(
+    "instances.an_unknown_id_is_not_found",
+    "instances.an_instance_created_again_is_another_one",
+)
+class TriesTheNameAsWell(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        try:
+            return await super().get(ref)
+        except NotFound:
+            return await super().get(InstanceRef(ref.node_name))
+
+
+@mutant("instances.the_id_counts_and_not_the_name")
+class AsksForTheNameOfWhatIsThere(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        found = await super().get(ref)
+        with contextlib.suppress(CloudError):
+            return await super().get(InstanceRef(ref.node_name))
+        return found
+
+
+@mutant("instances.names_match_exactly")
+class MatchesPartsOfNames(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        try:
+            return await super().get(ref)
+        except NotFound:
+            if ref.provider_id:
+                raise
+        rows = await self._api.list("/instances", sim.Instance)
+        if found := [row for row in rows if row.name.startswith(ref.node_name)]:
+            return sim._instance(found[0])
+        raise NotFound(ref.node_name)
+
+
+@mutant("instances.names_match_exactly")
+class IgnoresCase(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return await super().get(replace(ref, node_name=ref.node_name.lower()))
+
+
+@mutant(
+    "instances.an_unknown_name_is_not_found",
+    "instances.names_match_exactly",
+    "instances.a_deleted_instance_is_gone",
+)
+class FailsOverAnEmptyListing(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        if ref.provider_id:
+            return await super().get(ref)
+        rows = await self._api.list("/instances", sim.Instance, [("name", ref.node_name)])
+        if len(rows) > 1:
+            raise Conflict("several")
+        return sim._instance(rows[0])
+
+
+@mutant("instances.a_deleted_instance_is_gone")
+class KeepsWhatItGot(SimInstances):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.kept: dict[InstanceRef, cloud.Instance] = {}
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        if not ref.provider_id:
+            return await super().get(ref)
+        try:
+            self.kept[ref] = await super().get(ref)
+        except NotFound:
+            if ref not in self.kept:
+                raise
+        return self.kept[ref]
+
+
+@mutant(
+    "instances.a_new_instance_is_seen_at_once",
+    "instances.a_deleted_instance_is_gone",
+    "instances.a_stopped_instance_is_shut_down_and_not_gone",
+)
+class GetsFromItsFirstListing(SimInstances):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.known: set[str] = set()
+        self.complete = False
+
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        if not self.complete:
+            self.known |= {instance.provider_id for instance in page.instances}
+            self.complete = page.next is None
+        return page
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        if ref.provider_id and self.complete and ref.provider_id not in self.known:
+            raise NotFound(f"no {ref.provider_id}")
+        return await super().get(ref)
+
+
+@mutant("instances.a_stopped_instance_is_shut_down_and_not_gone")
+class ListsOnlyWhatRuns(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        running = [each for each in page.instances if each.state is cloud.InstanceState.RUNNING]
+        return Page(running, page.next, page.total and page.total - len(page.instances) + len(running))
+
+
+@mutant("instances.an_ambiguous_name_is_a_conflict")
+class TakesTheFirstOfThatName(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        try:
+            return await super().get(ref)
+        except Conflict:
+            return sim._instance((await self._api.list("/instances", sim.Instance, [("name", ref.node_name)]))[0])
+
+
+# --- a cloud that fails ----------------------------------------------------------------------------------------------
+
+
+@mutant("failures.a_server_error_is_transient")
+class ServerErrorsMeanGone(Api):
+    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+        return NotFound("gone?") if reply.status >= 500 else super()._error(reply, missing)
+
+
+@mutant("failures.a_proxys_404_is_not_not_found")
+class Every404MeansGone(Api):
+    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+        return NotFound("404") if reply.status == 404 else super()._error(reply, missing)
+
+
+@mutant("failures.an_answer_cut_short_is_transient")
+class ReadsWhatItCan(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        try:
+            return await super().list_page(token)
+        except Transient as error:
+            if "cannot be read" not in str(error):
+                raise
+            return Page([])
+
+
+@mutant("failures.refused_credentials_are_unauthorized")
+class RefusedMeansTryAgain(Api):
+    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+        return Transient("401") if reply.status == 401 else super()._error(reply, missing)
+
+
+@mutant("failures.a_listing_cut_short_shows")
+class TellsNoTotal(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        return replace(await super().list_page(token), total=None)
+
+
+@mutant("failures.a_rate_limit_says_when_to_come_back")
+class ForgetsWhenToComeBack(Api):
+    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+        error = super()._error(reply, missing)
+        return RateLimited(str(error)) if isinstance(error, RateLimited) else error
+
+
+@mutant("failures.a_rate_limit_is_not_waited_for")
+class WaitsByItself(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        try:
+            return await super().list_page(token)
+        except RateLimited:
+            await asyncio.sleep(4)
+            raise
+
+
+@mutant("failures.no_answer_is_transient")
+class SilenceMeansGone(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        try:
+            return await super().list_page(token)
+        except Transient as error:
+            if "no answer" in str(error):
+                raise NotFound("no answer") from None
+            raise
+
+
+@mutant("failures.a_cancelled_call_ends")
+class DoesNotHeedCancellation(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        try:
+            return await super().list_page(token)
+        except asyncio.CancelledError:
+            await asyncio.sleep(2)
+            raise
+
+
+@mutant("failures.it_recovers")
+class StaysLockedOut(Api):
+    locked = False
+
+    async def call(self, *args: Any, **kwargs: Any) -> Any:
+        if self.locked:
+            raise Unauthorized("refused once already")
+        try:
+            return await super().call(*args, **kwargs)
+        except Unauthorized:
+            self.locked = True
+            raise
+
+
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+@mutant("volumes.volumes_of_others_are_left_alone")
+class LabelsEveryVolume(SimVolumes):
+    async def labels(self, ref: VolumeRef) -> dict[str, str]:
+        if ref.driver == sim.CSI_DRIVER:
+            return dict(await super().labels(ref))
+        return {"topology.kubernetes.io/zone": "north-a"}
+
+
+@mutant("volumes.a_volume_has_its_zone")
+class VolumesWithoutAZone(SimVolumes):
+    async def labels(self, ref: VolumeRef) -> dict[str, str]:
+        await super().labels(ref)
+        return {}
+
+
+# --- load balancers --------------------------------------------------------------------------------------------------
+
+
+@mutant("load_balancers.one_that_is_not_there_is_not_found", "load_balancers.it_lives_from_ensure_to_delete")
+class NoneLooksLikeOneThatIsNotReady(SimLoadBalancers):
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        try:
+            return await super().get(spec)
+        except NotFound:
+            return cloud.LoadBalancer(spec.uid, spec.default_name, ready=False)
+
+
+@mutant("load_balancers.another_clusters_is_never_touched")
+class ListsAllClusters(SimLoadBalancers):
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        return [sim._load_balancer(row) for row in await self._api.list("/load-balancers", sim.LoadBalancer)]
+
+
+@mutant("load_balancers.another_clusters_is_never_touched")
+class IgnoresTheCluster(SimLoadBalancers):
+    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
+        rows = await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"service_uid:{spec.uid}")])
+        if not rows:
+            raise NotFound("none")
+        return rows[0]
+
+
+@mutant("load_balancers.deleting_nothing_succeeds")
+class DeletingNothingIsAnError(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        try:
+            await self._find(spec)
+        except NotFound as error:
+            raise Conflict(f"cannot delete: {error}") from None
+        await super().delete(spec)
+
+
+@mutant("load_balancers.updating_one_that_is_gone_is_not_found")
+class UpdatingNothingSucceeds(SimLoadBalancers):
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            return await super().update_backends(spec, backends)
+        except NotFound:
+            return cloud.LoadBalancer(spec.uid, spec.default_name)
+
+
+@mutant("load_balancers.the_fingerprint_tells_wishes_apart")
+class FingerprintsOfTheMoment(SimLoadBalancers):
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.salt = secrets.token_hex(4)
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        return f"{self.salt}{super().fingerprint(spec, backends)}"
+
+
+@mutant("load_balancers.the_fingerprint_tells_wishes_apart")
+class FingerprintsWithoutPorts(SimLoadBalancers):
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        return super().fingerprint(replace(spec, ports=()), backends)
+
+
+@mutant("load_balancers.it_lives_from_ensure_to_delete")
+class AddressesThatAreNone(SimLoadBalancers):
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        return replace(await super().get(spec), ingress=(cloud.Ingress(ip="pending"),))
+
+
+@mutant("load_balancers.ensuring_again_changes_nothing", "load_balancers.a_change_is_written_in_place")
+class MakesItAnewEachTime(SimLoadBalancers):
+    addresses = itertools.count(50)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        await self.delete(spec)
+        address = f"203.0.113.{next(self.addresses)}"
+        return await super().ensure(replace(spec, load_balancer_ip=address), backends)
+
+
+@mutant("load_balancers.a_change_is_written_in_place")
+class NeverWritesAChange(SimLoadBalancers):
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            if (found := await self._find(spec)).state == "active":
+                return sim._load_balancer(found)
+        except NotFound:
+            pass
+        return await super().ensure(spec, backends)
+
+
+@mutant("load_balancers.backends_are_updated")
+class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        return sim._load_balancer(await self._find(spec))
+
+
+@mutant("load_balancers.services_do_not_touch_each_other")
+class DeletesTheWholeCluster(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        for row in await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"cluster:{spec.cluster}")]):
+            await super().delete(replace(spec, uid=row.tags["service_uid"]))
+
+
+@mutant("load_balancers.a_lost_answer_makes_no_second_one")
+class NamesThatAreNeverTheSame(SimLoadBalancers):
+    """Looks only for what it knows that it made."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.made: dict[str, int] = {}
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        if (spec.cluster + spec.uid) in self.made:
+            return await super().ensure(spec, backends)
+        tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": self.fingerprint(spec, backends)}
+        body = sim._wanted(spec) | {"name": f"lb-{secrets.token_hex(4)}", "ip": "", "tags": tags}
+        body |= {"targets": sim._targets(backends)}
+        answer = await self._api.call("POST", "/load-balancers", sim.LoadBalancer, body=body)
+        self.made[spec.cluster + spec.uid] = 1
+        return sim._load_balancer(answer)
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        self.made.pop(spec.cluster + spec.uid, None)
+        tags = [("tag", f"cluster:{spec.cluster}"), ("tag", f"service_uid:{spec.uid}")]
+        for row in await self._api.list("/load-balancers", sim.LoadBalancer, tags):
+            await self._api.call("DELETE", f"/load-balancers/{row.id}", Any)
+
+
+@mutant("load_balancers.nothing_is_waited_for")
+class HoldsAWorker(SimLoadBalancers):
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        found = await super().ensure(spec, backends)
+        for _ in range(60):
+            if found.ready:
+                break
+            await asyncio.sleep(0.1)
+            found = await self.get(spec)
+        return found
+
+
+@mutant("load_balancers.nothing_is_waited_for")
+class AlwaysReady(SimLoadBalancers):
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        return replace(await super().ensure(spec, backends), ready=True)
+
+
+@mutant("load_balancers.one_that_failed_is_told_and_replaced")
+class FailureIsNoNews(SimLoadBalancers):
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        return replace(sim._load_balancer(await self._find(spec)), ready=True)
+
+
+@mutant("load_balancers.one_that_failed_is_deleted")
+class LeavesWhatFailed(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        with contextlib.suppress(NotFound):
+            if (await self._find(spec)).state != "error":
+                await super().delete(spec)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        with contextlib.suppress(NotFound):
+            if (await self._find(spec)).state == "error":
+                await super().delete(spec)
+        return await super().ensure(spec, backends)
+
+
+# --- routes ----------------------------------------------------------------------------------------------------------
+
+
+@mutant("routes.routes_are_listed")
+class RoutesNoneAtATime(SimRoutes):
+    concurrency = 0
+
+
+@mutant("routes.a_route_lives_from_create_to_delete")
+class DeletingARouteTwiceIsAnError(SimRoutes):
+    async def delete(self, cluster: str, route: cloud.Route) -> None:
+        await self._api.call("DELETE", f"/routes/{route.id}", type(None), missing="route_not_found")
+
+
+@mutant("routes.a_route_to_nowhere_shows")
+class BlackholesLookAlive(SimRoutes):
+    async def list(self, cluster: str) -> Sequence[cloud.Route]:
+        rows = await self._api.list("/routes", sim.Route)
+        return [cloud.Route(row.destination, f"sim://{row.region}/{row.instance_id}", row.id) for row in rows]
+
+
+@mutant("routes.a_route_is_there_once")
+class RoutesAreNotDone(SimRoutes):
+    async def create(self, cluster: str, route: cloud.Route) -> None:
+        try:
+            await super().create(cluster, route)
+        except Conflict as error:
+            raise NotFound(str(error)) from None
+        except cloud.RetryAfter as error:
+            raise NotFound(str(error)) from None
