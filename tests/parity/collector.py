@@ -139,7 +139,9 @@ def _note(id_: str, document: object, source: str) -> Note:
     if not isinstance(text := document.get(key), str) or not text.strip():
         raise ParityError(f"{source}: {id_}: {key!r} must say it in one sentence")
     if unknown := document.keys() - {"kind", key, "evidence"}:
-        raise ParityError(f"{source}: {id_}: unknown {', '.join(sorted(map(str, unknown)))}")
+        raise ParityError(
+            f"{source}: {id_}: unknown {', '.join(sorted(map(str, unknown)))!r} (a sentence with a comma needs quotes)"
+        )
     evidence = document.get("evidence") or []
     evidence = [evidence] if isinstance(evidence, str) else evidence
     return Note(document["kind"], " ".join(text.split()), tuple(map(str, evidence)), source)
