@@ -49,8 +49,9 @@ _value:
     - RV(_value.go) and RV(_value.problems) say whether the migration may begin, RV(_value.edits) is a list of dictionaries with
       C(host), C(component), C(file), C(flag), C(now), C(then), C(why) and C(risk), RV(_value.table) the same as lines of text,
       RV(_value.hosts) the steps for each host (options of M(outoftree.ccm.ccm_component_config)), RV(_value.kubeadm_config)
-      options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.adopt) the Nodes to take through initialisation, and
-      RV(_value.narrow) whether the runtime has to begin with its node controller alone.
+      options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.report) all of it without the contents of files,
+      RV(_value.new_nodes) what Nodes that join later need as lines of text, RV(_value.adopt) the Nodes to take through
+      initialisation, and RV(_value.narrow) whether the runtime has to begin with its node controller alone.
   type: dict
 """
 

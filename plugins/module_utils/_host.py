@@ -45,20 +45,43 @@ def processes(name: str) -> List[Process]:
     """Return the processes whose argv[0] is the named binary, static Pods' containers included."""
     found = []
     for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open("/proc/{0}/cmdline".format(entry), "rb") as handle:
-                argv = [part.decode("utf-8", "replace") for part in handle.read().split(b"\0")[:-1]]
-            if not argv or os.path.basename(argv[0]) != name:
-                continue
-            with open("/proc/{0}/stat".format(entry), encoding="utf-8", errors="replace") as handle:
-                fields = handle.read().rpartition(")")[2].split()
-        except OSError:  # it ended while we looked
-            continue
-        if fields[0] != "Z":
-            found.append(Process(int(entry), int(fields[19]), argv))
+        running = process(int(entry)) if entry.isdigit() else None
+        if running is not None and running.argv and os.path.basename(running.argv[0]) == name:
+            found.append(running)
     return sorted(found)
+
+
+def process(pid: int) -> Optional[Process]:
+    """Return one running process, None when it is gone."""
+    try:
+        with open("/proc/{0}/cmdline".format(pid), "rb") as handle:
+            argv = [part.decode("utf-8", "replace") for part in handle.read().split(b"\0")[:-1]]
+        with open("/proc/{0}/stat".format(pid), encoding="utf-8", errors="replace") as handle:
+            fields = handle.read().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return Process(pid, int(fields[19]), argv) if fields[0] != "Z" else None
+
+
+def unit_process(unit: str) -> Optional[Process]:
+    """Return the main process of an active unit; k3s and RKE2 change their own argv, so they are not found by name."""
+    properties = unit_properties(unit, ["ActiveState", "MainPID"])
+    pid = properties.get("MainPID", "")
+    return process(int(pid)) if properties.get("ActiveState") == "active" and pid.isdigit() and pid != "0" else None
+
+
+def started_at(running: Process) -> float:
+    """Return when a process was started, in epoch seconds."""
+    with open("/proc/stat", encoding="ascii") as handle:
+        boot = next(int(line.split()[1]) for line in handle if line.startswith("btime "))
+    return boot + running.start / float(os.sysconf("SC_CLK_TCK"))
+
+
+def version_of(running: Process) -> str:
+    """Return what a component's binary says of its version, such as 'v1.36.3'; '' when it says none."""
+    said = run(["/proc/{0}/exe".format(running.pid), "--version"], timeout=20).stdout
+    match = re.search(r"v\d+\.\d+\.\S+", said)
+    return match.group(0) if match else ""
 
 
 def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[str]":
@@ -161,6 +184,21 @@ def component_health(component: str, argv: List[str]) -> str:
     return "" if status == 200 else "{0} on port {1} says {2}: {3}".format(path, port, status, body.strip()[-300:])
 
 
+def rancher_health(unit: str, data_directory: str) -> str:
+    """Return '' when the kubelet of k3s or RKE2 on this host is healthy, and on a server its API server is ready."""
+    ill = kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": "10248"})
+    if ill or unit.endswith("-agent"):
+        return ill
+    tls = os.path.join(data_directory, "server", "tls")
+    try:
+        context = ssl.create_default_context(cafile=os.path.join(tls, "server-ca.crt"))
+        context.load_cert_chain(os.path.join(tls, "client-admin.crt"), os.path.join(tls, "client-admin.key"))
+        status, body = _https("127.0.0.1", 6443, "/readyz", context)
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        return "/readyz on port 6443: {0}".format(exc)
+    return "" if status == 200 else "/readyz on port 6443 says {0}: {1}".format(status, body.strip()[-300:])
+
+
 def _https(address: str, port: int, path: str, context: ssl.SSLContext) -> Tuple[int, str]:
     raw = socket.create_connection((address, port), timeout=5)
     try:
@@ -208,17 +246,17 @@ def container_starts(component: str, known: Iterable[str]) -> int:
     return max(numbers) + 1 if numbers else 0
 
 
-def kubelet_log(since: float, lines: int = 12, about: str = "") -> List[str]:
-    """Return the kubelet's last journal lines since a time: those about something, else its errors, else any."""
-    done = run(["journalctl", "-u", "kubelet", "--since", "@{0}".format(int(since)), "--no-pager", "-o", "cat"])
+def kubelet_log(since: float, lines: int = 12, about: str = "", unit: str = "kubelet") -> List[str]:
+    """Return a unit's last journal lines since a time: those about something, else its errors, else any."""
+    done = run(["journalctl", "-u", unit, "--since", "@{0}".format(int(since)), "--no-pager", "-o", "cat"])
     text = [line[:400] for line in done.stdout.splitlines() if line.strip()]
     errors = [line for line in text if re.match(r"[EF]\d{4} |Error", line)]
     return ([line for line in text if about and about in line] or errors or text)[-lines:]
 
 
-def kubelet_restarts() -> int:
-    """Return how often systemd has started the kubelet again by itself since its last ordinary start."""
-    count = unit_properties("kubelet", ["NRestarts"]).get("NRestarts", "")
+def restarts(unit: str) -> int:
+    """Return how often systemd has started a unit again by itself since its last ordinary start."""
+    count = unit_properties(unit, ["NRestarts"]).get("NRestarts", "")
     return int(count) if count.isdigit() else 0
 
 

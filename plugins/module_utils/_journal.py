@@ -61,7 +61,7 @@ class Journal:
         return content
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
-               mode: int, owner: "tuple[int, int]", flags_before: Any) -> str:
+               mode: int, owner: "tuple[int, int]", flags_before: Any, service: Any = None) -> str:
         """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
         backup = ""
         if before is not None:
@@ -71,6 +71,7 @@ class Journal:
             copy = "" if before is None else os.path.relpath(self._copy("originals", name, before), self.directory)
             entry = self.files[name] = {
                 "component": component,
+                "service": service or {},
                 "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
                              "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
                 "written": [],

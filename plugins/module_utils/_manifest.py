@@ -9,6 +9,7 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 
 from __future__ import annotations
 
+import base64
 import copy
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -49,6 +50,18 @@ def component_name(data: Any) -> str:
         if name in names:
             return name
     return ""
+
+
+def image_of(data: Any) -> Tuple[str, str]:
+    """Return the component a static Pod runs and the image of its container; ('', '') when it is something else."""
+    name = component_name(data)
+    images = [container.get("image") for container in data["spec"]["containers"] if container.get("name") == name] if name else []
+    return name, str(images[0] or "") if images else ""
+
+
+def decoded(entry: Any) -> str:
+    """Return the text of a file as detection reports it."""
+    return base64.b64decode(entry["content"]).decode("utf-8")
 
 
 def _container(document: YamlText, component: str) -> Tuple:

@@ -16,6 +16,13 @@ from typing import Any, Dict, List, Optional
 TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
 TAINT: Dict[str, str] = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 
+#: Labels that only a managed service's nodes have.
+MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke-nodepool", "GKE"),
+                  ("kubernetes.azure.com/cluster", "AKS"))
+
+#: providerIDs of the controllers embedded in k3s and RKE2: of no cloud, whatever prefix is asked for.
+EMBEDDED = ("k3s://", "rke2://")
+
 #: The predicates a caller may wait for.
 PREDICATES = ("initialized", "ready", "tainted")
 
@@ -25,6 +32,7 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
     ready = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    voter = next((c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None)
     taints = spec.get("taints") or []
     result: Dict[str, Any] = {
         "name": meta.get("name", ""),
@@ -39,6 +47,8 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
         "region": labels.get("topology.kubernetes.io/region", ""),
         "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
         "control_plane": "node-role.kubernetes.io/control-plane" in labels,
+        "etcd_voter": voter,
+        "managed_by": next(("{0} (label {1})".format(service, label) for label, service in MANAGED_LABELS if label in labels), ""),
         "ready": ready.get("status") == "True",
         "ready_reason": ready.get("message", "") or ready.get("reason", ""),
         "heartbeat": ready.get("lastHeartbeatTime", ""),
@@ -54,6 +64,9 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     if provider_id and expected_id and provider_id != expected_id:
         return "mismatched", ("its providerID is {0} but {1} is expected; a providerID cannot be changed: drain and delete "
                               "the Node and restart its kubelet".format(provider_id, expected_id))
+    if provider_id.startswith(EMBEDDED) and not scheme:
+        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; a providerID cannot be changed: drain and "
+                           "delete the Node and restart its kubelet".format(provider_id))
     if provider_id and scheme and not provider_id.startswith(scheme):
         return "foreign", ("its providerID {0} belongs to another provider than {1}; a providerID cannot be changed: drain "
                            "and delete the Node and restart its kubelet".format(provider_id, scheme))
@@ -80,6 +93,8 @@ def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> 
     elif predicate == "ready":
         if not node["ready"]:
             lacks.append("Ready ({0})".format(node["ready_reason"] or "no status yet"))
+        if node.get("etcd_voter") is False:
+            lacks.append("a vote in etcd (condition EtcdIsVoter)")
     if heartbeat_after and max(node["heartbeat"], node.get("lease_renewed", "")) < heartbeat_after:
         lacks.append("a heartbeat after {0}".format(heartbeat_after))
     return lacks

@@ -13,9 +13,11 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _kubeadm, _kubelet, _manifest, _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils import (
+    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
-from ansible_collections.outoftree.ccm.plugins.module_utils._target import flags_after
+from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import control_plane_changes, flags_after
 from ansible_collections.outoftree.ccm.plugins.module_utils._unit import Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, load
 
@@ -29,43 +31,50 @@ RISKS = {
     "kube-controller-manager": "restarts: another instance, or this one after some seconds, leads; put back if it does not come up",
     "kubelet": "restarts: running Pods stay; put back if it does not come up",
     "kubeadm-config": "none now: read at the next kubeadm upgrade",
+    "k3s": "restarts k3s: on a server its API server and etcd member too; running Pods stay; put back if it does not come up",
+    "rke2": "restarts RKE2: on a server its API server and etcd member too; running Pods stay; put back if it does not come up",
+    "servicelb": "Services of type LoadBalancer lose the addresses of ServiceLB and get those of the cloud",
     "node": "new Pods wait some seconds; running Pods stay (the taint is NoSchedule)",
 }
-
-COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
     plan: Dict[str, Any] = {"go": False, "problems": [], "warnings": [], "edits": [], "hosts": {}, "nodes": {},
-                            "kubeadm_config": None, "adopt": [], "narrow": False}
+                            "kubeadm_config": None, "adopt": [], "narrow": False, "new_nodes": []}
     version = _versions.parse(cluster["version"])
     if version is None or not _versions.supported(version):
         plan["problems"].append(
             "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return _finish(plan)
-    _check_hosts(plan, detected, cluster, control_plane)
+    _inventory.check(plan, detected, cluster, control_plane)
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
         plan["hosts"][host] = steps
         for problem in facts["problems"]:
             plan["problems"].append("{0}: {1}".format(host, problem))
+        if facts["service"]:
+            _plan_rancher(plan, steps, host, facts, version)
+            continue
         if host in control_plane:
             _plan_control_plane(plan, steps, host, facts, version)
+            _plan_patches(plan, steps, host, facts, version)
         if facts["kubelet"].get("unit_files"):
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt)
     _check_runtime(plan, cluster)
+    plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
     return _finish(plan)
 
 
 def _finish(plan: Dict[str, Any]) -> Dict[str, Any]:
     plan["go"] = not plan["problems"]
     plan["table"] = table(plan)
+    plan["report"] = report(plan)
     return plan
 
 
@@ -75,42 +84,8 @@ def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str,
                           "why": why, "risk": risk})
 
 
-def _text(entry: Dict[str, Any]) -> str:
-    return base64.b64decode(entry["content"]).decode("utf-8")
-
-
 def _encode(text: str) -> str:
     return base64.b64encode(text.encode("utf-8")).decode("ascii")
-
-
-# -- the inventory against the cluster --------------------------------------------------------------------------------
-
-
-def _check_hosts(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any],
-                 control_plane: List[str]) -> None:
-    names = {node["name"] for node in cluster["nodes"]}
-    seen: Dict[str, str] = {}
-    for host, facts in detected.items():
-        name = facts["node_name"]
-        if name and name not in names:
-            plan["problems"].append(
-                "{0}: its kubelet should register as {1}, and the cluster has no such Node (it has {2}): set "
-                "ccm_install_node_name for this host".format(host, name, ", ".join(sorted(names)) or "none"))
-        if name and name in seen:
-            plan["problems"].append("{0} and {1} are the same Node {2}: remove one of them from the inventory"
-                                    .format(seen[name], host, name))
-        seen[name] = host
-        version = _versions.parse(facts["kubelet"].get("version", ""))
-        if version is not None and not _versions.supported(version):
-            plan["problems"].append("{0}: its kubelet is {1}, and this collection knows {2} to {3}".format(
-                host, facts["kubelet"]["version"], *map(_versions.show, _versions.SUPPORTED)))
-    for host in control_plane:
-        if host in detected and detected[host]["kubelet"].get("unit_files") and not detected[host]["manifests"]:
-            plan["problems"].append(
-                "{0}: is in kube_control_plane but has no static Pod manifests in {1}: move it to kube_node, or this is a "
-                "layout this release does not edit".format(host, detected[host]["kubelet"]["static_pod_path"]))
-    for name in sorted(names - set(seen)):
-        plan["warnings"].append("Node {0} is not in the inventory: its kubelet is not changed".format(name))
 
 
 # -- control plane ----------------------------------------------------------------------------------------------------
@@ -121,7 +96,7 @@ def _plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, 
     manifests: Dict[str, List[str]] = {}
     for path in facts["manifests"]:
         try:
-            text = _text(facts["files"][path])
+            text = _manifest.decoded(facts["files"][path])
             name = _manifest.component_name(load(text))
         except (NotYaml, UnicodeDecodeError) as exc:
             plan["problems"].append("{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
@@ -131,17 +106,22 @@ def _plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, 
             manifests.setdefault(name, []).append(path)
     for component in COMPONENTS:
         paths = manifests.get(component, [])
-        if len(paths) > 1:
-            plan["problems"].append("{0}: {1} is defined by {2}, and the kubelet reads them all: move the copies out of the "
-                                    "folder".format(host, component, " and ".join(paths)))
+        unit = facts["units"].get(component)
+        if len(paths) + bool(unit) > 1:
+            places = paths + (["the unit " + unit["unit"]] if unit else [])
+            plan["problems"].append("{0}: {1} is defined by {2}, and all of them run: remove the one that is not in use (a copy must "
+                                    "be out of the folder, the kubelet reads every file there)".format(
+                                        host, component, " and ".join(places)))
         elif paths:
             _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version)
+        elif unit:
+            _plan_unit(plan, steps, host, facts, component, unit, cluster_version)
 
 
 def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
                    path: str, cluster_version: Tuple[int, int]) -> None:
     entry = facts["files"][path]
-    before = _text(entry)
+    before = _manifest.decoded(entry)
     try:
         parsed = _manifest.read(before, component)
         version = _versions.parse(parsed.image.split("@", 1)[0].rsplit(":", 1)[-1]) or cluster_version
@@ -169,7 +149,71 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
         "flags": wanted,
         "flags_before": [render(flag.name, flag.value) for flag in parsed.flags] if changes else running or [],
         "restart": False,
+        "service": {},
     })
+
+
+def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
+               unit: Dict[str, Any], cluster_version: Tuple[int, int]) -> None:
+    """Plan a component that systemd runs, with its flags in the unit or in environment files."""
+    sources = _sources(facts, unit)
+    line = sources.command_line()
+    running = facts["components"].get(component, {}).get("flags")
+    version = _versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
+    found = _unit.occurrences(line)
+    spans: Dict[str, Any] = {}
+    try:
+        if not line.unit.exec_words:
+            raise UnitRefused("its unit has no ExecStart")
+        for change in control_plane_changes(component, _unit.flags(line), version):
+            if change.flag is None:
+                path = _unit.append(spans, line, _unit.last_variable(line), render(change.name, change.then or ""))
+            else:
+                item = found[change.flag.index]
+                path = item.path
+                if change.then is None:
+                    _unit.remove(spans, line, item, sources.texts)
+                else:
+                    _unit.replace(spans, item, change.then)
+            if path.startswith(_unit.PACKAGE_DIRECTORIES):
+                raise UnitRefused("{0} sets --{1}, and that file belongs to a package: override it with a drop-in under "
+                                  "/etc/systemd/system/{2}.d".format(path, change.name, unit["unit"]))
+            _edit(plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component])
+    except UnitRefused as exc:
+        plan["problems"].append("{0}: the flags of {1} cannot be changed: {2}. Then run again".format(host, component, exc))
+        return
+    edited = sources.edited(spans)
+    wanted = [render(flag.name, flag.value) for flag in _unit.flags(edited.command_line())]
+    if not spans and running is None:
+        plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, unit["unit"]))
+    elif spans or running != wanted:
+        if not spans:
+            _edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None,
+                  " ".join(wanted), "its files say so, but it was not restarted since", RISKS[component])
+        steps["control_plane"].append({
+            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": running or [],
+            "restart": not spans, "service": {"unit": unit["unit"]}})
+
+
+def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+                  version: Tuple[int, int]) -> None:
+    """Plan the patches that kubeadm would apply to the next manifests; nothing restarts for them."""
+    files = []
+    for path in facts["patches"]:
+        try:
+            before = _manifest.decoded(facts["files"][path])
+            after, changes = _patches.edit(path, before, version)
+        except (_patches.PatchRefused, EditRefused, UnicodeDecodeError) as exc:
+            plan["problems"].append("{0}: the kubeadm patch {1} cannot be edited: {2}".format(host, path, exc))
+            continue
+        for change in changes:
+            _edit(plan, host, "kubeadm-patches", path, "--" + change.name, change.now, change.then,
+                  "the next kubeadm upgrade would bring it back; " + change.why, RISKS["kubeadm-config"])
+        if changes:
+            files.append({"path": path, "content": _encode(after), "sha256": facts["files"][path]["sha256"]})
+    if files:
+        steps["control_plane"].append({"component": "kubeadm-patches", "files": files, "flags": [], "flags_before": [],
+                                       "restart": False, "service": {}})
 
 
 # -- kubelet ----------------------------------------------------------------------------------------------------------
@@ -185,6 +229,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     except UnitRefused as exc:
         plan["problems"].append("{0}: the kubelet's flags cannot be changed: {1}".format(host, exc))
         return
+    _warn_of_gates(plan, host, facts, version)
     for item in kubelet["unread_files"]:
         plan["warnings"].append("{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(
             host, item["path"], item["flag"]))
@@ -201,13 +246,56 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         return
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
     steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": kubelet["flags"],
-                        "restart": restart}
+                        "restart": restart, "service": {}}
+
+
+def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
+    """Feature gates in the KubeletConfiguration are the kubelet's too, but that file belongs to the installer."""
+    for path in facts["kubelet"]["config_files"]:
+        try:
+            data = load(_manifest.decoded(facts["files"][path]))
+        except (NotYaml, UnicodeDecodeError) as exc:
+            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(host, path, exc))
+            continue
+        gates = data.get("featureGates") if isinstance(data, dict) else None
+        items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
+        for item, fact in _versions.dead_gates("kubelet", items, version):
+            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
+                                    "kube-system/kubelet-config where there is one, before the next upgrade".format(
+                                        host, path, item, _versions.why("kubelet", "feature-gates", version, fact.value)))
+
+
+def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+                  cluster_version: Tuple[int, int]) -> None:
+    """Plan a host of k3s or RKE2: its configuration files, and one restart of its service."""
+    service = facts["service"]
+    name = service["name"]
+    version = _versions.parse(facts["kubelet"]["version"]) or cluster_version
+    try:
+        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None) for path in service["config_files"]]
+        edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
+    except (_rancher.RancherRefused, NotYaml, EditRefused, UnicodeDecodeError) as exc:
+        plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
+        return
+    for change in edit.changes:
+        risk = RISKS["servicelb" if change.then == "servicelb" else name]
+        _edit(plan, host, name, change.path, change.key, change.now, change.then, change.why, risk)
+    written = any(facts["journal"].get(path, {}).get("state") == "written" for path in service["config_files"])
+    restart = not edit.changes and service["stale"] and written
+    if restart:
+        _edit(plan, host, name, "(the running process)", "restart", None, "restarted",
+              "its files say so, but it was not restarted since", RISKS[name])
+    if edit.changes or restart:
+        files = [{"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
+                 for path, text in sorted(edit.texts.items())]
+        steps["kubelet"] = {"component": name, "files": files, "flags": [], "flags_before": [], "restart": restart,
+                            "service": {"unit": service["unit"], "data_directory": service["data_directory"]}}
 
 
 def _sources(facts: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
     """Return what makes a unit's command line, from what was detected of it."""
     paths = unit["unit_files"] + unit["environment_files"]
-    texts = {path: _text(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
+    texts = {path: _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
     return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
 
 
@@ -230,8 +318,16 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
                                 "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))
         return
     for component, change in changes:
-        _edit(plan, "(cluster)", component, "ConfigMap kube-system/kubeadm-config", change.name, change.now, change.then,
-              "the next kubeadm upgrade makes the manifests from it", RISKS["kubeadm-config"])
+        why = "the next kubeadm upgrade makes the manifests from it"
+        if change.name == "enable-admission-plugins" and change.then is None:
+            why += ", then with kubeadm's own list: NodeRestriction"
+        _edit(plan, "(cluster)", component, "ConfigMap kube-system/kubeadm-config", change.name, change.now, change.then, why,
+              RISKS["kubeadm-config"])
+    stored = load(current["content"])["apiVersion"]
+    gone = _versions.risk_of_keeping("kubeadm", "apiVersion", version, stored)
+    if gone:
+        plan["warnings"].append("the ConfigMap kube-system/kubeadm-config is stored as {0}: {1}; {2}".format(
+            stored, gone, _versions.reason("kubeadm", "apiVersion", stored)))
     if changes:
         plan["kubeadm_config"] = {"path": KUBEADM_CONFIG, "content": _encode(after), "before": _encode(current["content"]),
                                   "sha256": current["sha256"]}
@@ -264,40 +360,24 @@ def _check_runtime(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
             "then run again".format(cluster["lease"]["holder"], runtime["name"]))
 
 
-# -- for people -------------------------------------------------------------------------------------------------------
+# -- nodes to come ----------------------------------------------------------------------------------------------------
 
 
-def _cell(value: Optional[str], absent: str) -> str:
-    if value is None:
-        return absent
-    return "''" if value == "" else str(value)
-
-
-def table(plan: Dict[str, Any]) -> List[str]:
-    """Return the plan as lines of text: a row for each edit, the reasons and risks they name, then what else to know."""
+def new_nodes(layouts: Iterable[str], cluster: Dict[str, Any]) -> List[str]:
+    """Return what whoever adds a node later has to write: no installer hands the flag to new nodes by itself."""
     lines: List[str] = []
-    reasons: List[str] = []
-    risks: List[str] = []
-    rows = [[name.upper() for name in COLUMNS] + ["WHY", "RISK"]]
-    for edit in plan["edits"]:
-        for text, known in ((edit["why"], reasons), (edit["risk"], risks)):
-            if text not in known:
-                known.append(text)
-        rows.append([edit["host"], edit["component"], edit["file"], edit["flag"], _cell(edit["now"], "-"),
-                     _cell(edit["then"], "(removed)"), str(reasons.index(edit["why"]) + 1), _letter(risks.index(edit["risk"]))])
-    if plan["edits"]:
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] + [""]
-        lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
-        lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
-    else:
-        lines.append("Nothing to change: every file and every Node is as it should be.")
-    lines += ["WARNING: " + text for text in plan["warnings"]]
-    lines += ["PROBLEM: " + text for text in plan["problems"]]
-    lines.append("{0}: {1} edit(s), {2} warning(s), {3} problem(s)".format(
-        "NO-GO" if plan["problems"] else "GO", len(plan["edits"]), len(plan["warnings"]), len(plan["problems"])))
+    if "kubeadm" in layouts:
+        version = _versions.parse(cluster["version"]) or _versions.SUPPORTED[1]
+        kind, extra = ("v1beta4", "    - name: cloud-provider\n      value: external") if version >= (1, 31) else \
+            ("v1beta3", "    cloud-provider: external")
+        lines += ["kubeadm join --config FILE, with in FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
+                  "nodeRegistration:", "  kubeletExtraArgs:"] + extra.split("\n")
+    if "kubespray" in layouts:
+        lines += ["kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
+    if "systemd" in layouts:
+        lines += ["units of one's own: the kubelet with --cloud-provider=external"]
+    for name in ("k3s", "rke2"):
+        if name in layouts:
+            lines += ["/etc/rancher/{0}/config.yaml of a new agent:".format(name), "kubelet-arg:", "- cloud-provider=external",
+                      "and of a new server the same files as on the servers there are"]
     return lines
-
-
-def _letter(index: int) -> str:
-    return "abcdefghijklmnopqrstuvwxyz"[index]

@@ -327,5 +327,12 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
     return value.path
 
 
+def last_variable(line: CommandLine) -> str:
+    """Return the variable in which a further flag would come last and survive, '' for ExecStart itself."""
+    kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
+    own = line.unit.exec_words[-1].value
+    return kept[-1] if kept and own.startswith("$") else ""
+
+
 def of_a_package(item: Occurrence) -> bool:
     return any(part.path.startswith(PACKAGE_DIRECTORIES) for part in item.parts)

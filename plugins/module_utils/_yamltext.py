@@ -45,13 +45,13 @@ def _problem(exc: Any) -> str:
     return "line {0}, column {1}: {2}".format(mark.line + 1, mark.column + 1, what) if mark else what
 
 
-def _pruned(data: Any) -> Any:
+def pruned(data: Any) -> Any:
     """Data without empty collections and nulls: an emptied list may be written as [], as nothing, or be left out."""
     if isinstance(data, dict):
-        items = {key: _pruned(value) for key, value in data.items()}
+        items = {key: pruned(value) for key, value in data.items()}
         return {key: value for key, value in items.items() if value is not None and value != {} and value != []}
     if isinstance(data, list):
-        return [_pruned(item) for item in data]
+        return [pruned(item) for item in data]
     return data
 
 
@@ -67,6 +67,7 @@ class YamlText:
             raise NotYaml(_problem(exc)) from exc
         self._removed: Dict[int, set] = {}
         self._replaced: Dict[Tuple, str] = {}
+        self._raw: Dict[Tuple, str] = {}
         self._inserts: List[Tuple[Tuple, str]] = []
         self._blocks: List[Tuple[str, str]] = []
         self._keys: List[Tuple[Tuple, str, str]] = []
@@ -120,6 +121,24 @@ class YamlText:
         """Replace a scalar, in the quotes it has."""
         self._replaced[path] = value
 
+    def raw(self, path: Tuple, text: str) -> None:
+        """Replace a scalar or a list in one line by YAML text of one line."""
+        self._raw[path] = text
+
+    def raw_text(self, path: Tuple) -> str:
+        """Return how a scalar or a list in one line is written."""
+        node = self._chain(path)[-1][0]
+        return self.text[node.start_mark.index:node.end_mark.index]
+
+    def keep(self, path: Tuple, value: str) -> None:
+        """Take back the removal of a list item and give it another value instead."""
+        chain = self._chain(path)
+        node, index = chain[-2]
+        self._removed.get(id(node), set()).discard(index)
+        parent, position = chain[-3]
+        self._removed.get(id(parent), set()).discard(position)
+        self._replaced[path] = value
+
     def append(self, path: Tuple, value: str) -> None:
         """Append a string to a list that is not empty."""
         self._inserts.append((path, value))
@@ -137,6 +156,7 @@ class YamlText:
         spans: List[Span] = []
         self._removal_spans(self._root, spans, set())
         spans += [self._replacement(path, value) for path, value in self._replaced.items()]
+        spans += [self._rawly(path, text) for path, text in self._raw.items()]
         spans += [self._insertion(path, value) for path, value in self._inserts]
         spans += [self._key(path, key, value) for path, key, value in self._keys]
         spans += [self._block(key, block) for key, block in self._blocks]
@@ -145,7 +165,7 @@ class YamlText:
             actual = load(result)
         except (NotYaml, ValueError) as exc:
             raise EditRefused("the edited text would not be YAML: {0}".format(exc)) from exc
-        if _pruned(actual) != _pruned(expected):
+        if pruned(actual) != pruned(expected):
             raise EditRefused("the edit would change other parts of the text (an anchor with aliases?)")
         return result
 
@@ -212,6 +232,15 @@ class YamlText:
     def _replacement(self, path: Tuple, value: str) -> Span:
         node = self._chain(path)[-1][0]
         return Span(node.start_mark.index, node.end_mark.index, _scalar(value, node.style))
+
+    def _rawly(self, path: Tuple, text: str) -> Span:
+        node = self._chain(path)[-1][0]
+        start, end = node.start_mark.index, node.end_mark.index
+        if start == end:  # a key without a value
+            return Span(start, end, text if self.text[start - 1] in " \t" else " " + text)
+        if "\n" in self.text[start:end]:
+            raise EditRefused("line {0}: the value takes more than one line".format(node.start_mark.line + 1))
+        return Span(start, end, text)
 
     def _insertion(self, path: Tuple, value: str) -> Span:
         node = self._chain(path)[-1][0]

@@ -34,9 +34,25 @@ options:
       - The component to configure.
       - V(kubeadm-config) only takes down what M(outoftree.ccm.ccm_kubeadm_config) is about to change in the cluster, so
         that it can be undone; nothing on the host but the journal is written.
+      - V(kubeadm-patches) are files that only the next C(kubeadm upgrade) reads, so nothing is waited for.
+      - V(k3s) and V(rke2) are restarted as a whole.
     type: str
     required: true
-    choices: [kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm-config]
+    choices: [kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm-config, kubeadm-patches, k3s, rke2]
+  service:
+    description:
+      - The systemd service to restart for the component. Without one a static Pod's manifest is written, which the kubelet takes up
+        by itself.
+      - With O(state=original) the journal knows it.
+    type: dict
+    default: {}
+    suboptions:
+      unit:
+        description: Name of the unit. For V(kubelet) it may be left out.
+        type: str
+      data_directory:
+        description: Where k3s or RKE2 keeps its data, certificates of its API server among them.
+        type: path
   state:
     description: V(present) writes O(files); V(original) restores every file of the component that the journal knows.
     type: str
@@ -74,7 +90,7 @@ options:
     elements: str
     default: []
   restart:
-    description: Restart the kubelet even when no file changes, because it runs with other flags than its files say.
+    description: Restart the service even when no file changes, because it runs with other flags than its files say.
     type: bool
     default: false
   run_id:
@@ -148,6 +164,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _unit
 
 POLL = 0.5
+#: Components that are one process with all others in it.
+WHOLE = ("k3s", "rke2")
 #: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
 CRASHES = 3
 
@@ -176,6 +194,11 @@ class Component:
         self.name = module.params["component"]
         self.timeout = module.params["timeout"]
         self.restarted_at = ""
+        self.use(module.params["service"])
+
+    def use(self, service):
+        self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
+        self.data_directory = service.get("data_directory") or ""
 
     def write(self, path, content, mode, owner):
         """Replace a file in one step; the temporary file's name starts with a dot, which the kubelet does not read."""
@@ -200,22 +223,27 @@ class Component:
                 os.unlink(temporary)
 
     def processes(self):
+        if self.name in WHOLE:
+            running = _host.unit_process(self.unit)
+            return [running] if running else []
         return _host.processes(self.name)
 
     def take_up(self, paths):
-        """Make the kubelet start with new files; static Pods are restarted by the kubelet itself."""
-        if self.name != "kubelet":
+        """Make a service start with new files; static Pods are restarted by the kubelet itself."""
+        if not self.unit:
             return
         if any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
             _host.run(["systemctl", "daemon-reload"])
         self.restarted_at = _host.timestamp()
-        done = _host.run(["systemctl", "restart", "kubelet"], timeout=90)
+        done = _host.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:
-            raise Failed("'systemctl restart kubelet' failed: {0}".format(done.stderr.strip()))
+            raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
     def wait(self, flags, old, folders):
         """Return the seconds until a process that is not among the old ones has the flags and is healthy, twice."""
         begun = time.monotonic()
+        if self.name == "kubeadm-patches":
+            return 0.0
         lacks = "no process of it was seen"
         good = None
         while time.monotonic() - begun < self.timeout:
@@ -232,23 +260,27 @@ class Component:
                 time.sleep(1)
                 continue
             good = None
-            starts = _host.kubelet_restarts() if self.name == "kubelet" else _host.container_starts(self.name, folders)
+            starts = _host.restarts(self.unit) if self.unit else _host.container_starts(self.name, folders)
             if starts >= CRASHES:
                 raise Failed("it ends again and again ({0})".format(lacks))
             time.sleep(POLL)
         raise Failed("after {0} s: {1}".format(self.timeout, lacks))
 
     def _flags(self, process):
+        if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see
+            return []
         return ["--{0}={1}".format(name, value) for name, value in _unit.managed_flags(process.argv)]
 
     def _health(self, process):
         if self.name == "kubelet":
             return _host.kubelet_health(_host.kubelet_settings(process.argv))
+        if self.name in WHOLE:
+            return _host.rancher_health(self.unit, self.data_directory)
         return _host.component_health(self.name, process.argv)
 
     def log(self, since):
-        if self.name == "kubelet":
-            return _host.kubelet_log(since)
+        if self.unit:
+            return _host.kubelet_log(since, unit=self.unit)
         return _host.pod_log(self.name, since) or _host.kubelet_log(since, about=self.name)
 
 
@@ -269,13 +301,14 @@ def planned(module, journal):
     return work
 
 
-def originals(module, journal):
+def originals(module, journal, component):
     """Return the same for what the journal knows of the component, and the names already back in their first state."""
     work, settled, flags = [], [], None
     for name, entry in sorted(journal.files.items()):
         if entry["component"] != module.params["component"]:
             continue
         flags = entry["original"]["flags"] if flags is None else flags
+        component.use(entry.get("service") or {})
         if module.params["component"] == "kubeadm-config":
             settled.append(name)
             continue
@@ -344,7 +377,9 @@ def main():
     module = AnsibleModule(
         argument_spec=dict(
             component=dict(type="str", required=True, choices=[
-                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config"]),
+                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
+                "rke2"]),
+            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))),
             state=dict(type="str", default="present", choices=["present", "original"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
@@ -380,7 +415,7 @@ def record_cluster(module, journal):
     params = module.params
     if not module.check_mode:
         if params["state"] == "original":
-            for name in originals(module, journal)[1]:
+            for name in originals(module, journal, Component(module))[1]:
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
             journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
@@ -391,12 +426,12 @@ def record_cluster(module, journal):
 def apply(module, journal):
     params = module.params
     component = Component(module)
-    restart = params["restart"] and params["component"] == "kubelet"
+    restart = params["restart"] and bool(component.unit)
     if params["state"] == "present":
         work, settled = planned(module, journal), []
         flags, flags_before = params["flags"], params["flags_before"]
     else:
-        work, settled, flags = originals(module, journal)
+        work, settled, flags = originals(module, journal, component)
         flags_before = component._flags(component.processes()[0]) if component.processes() else []
     result = dict(
         changed=bool(work or restart),
@@ -408,7 +443,8 @@ def apply(module, journal):
         module.exit_json(**result)
     if params["state"] == "present":
         for item, (path, before, after, mode, owner) in zip(result["files"], work):
-            item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before)
+            item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before,
+                                            params["service"])
     if work or restart or params["state"] == "present":
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart)

@@ -36,6 +36,10 @@ options:
     description: Where M(outoftree.ccm.ccm_component_config) keeps its journal and backups.
     type: path
     default: /var/lib/outoftree-ccm
+  patches_directory:
+    description: Where the operator keeps the patches that kubeadm applies to the manifests it makes.
+    type: path
+    default: /etc/kubernetes/patches
 seealso:
   - module: outoftree.ccm.ccm_component_config
 """
@@ -74,18 +78,46 @@ kubelet:
     flags: ["--cloud-provider=external"]
     needs_reload: false
     static_pod_path: /etc/kubernetes/manifests
+    config_files: [/var/lib/kubelet/config.yaml]
+service:
+  description: The service of k3s or RKE2 that runs every component of this host, empty for other layouts.
+  returned: always
+  type: dict
+  sample:
+    name: k3s
+    unit: k3s.service
+    server: true
+    arguments: [server, --disable=traefik]
+    config_files: [/etc/rancher/k3s/config.yaml]
+    data_directory: /var/lib/rancher/k3s
+    stale: false
+units:
+  description: Control-plane components that systemd runs, with their unit files and environment files.
+  returned: always
+  type: dict
+  sample:
+    kube-apiserver:
+      unit: kube-apiserver.service
+      unit_files: [/etc/systemd/system/kube-apiserver.service]
+      environment_files: [/etc/kubernetes/apiserver]
 components:
   description: The running control-plane components and their managed flags.
   returned: always
   type: dict
   sample:
-    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"]}
+    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: ""}
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always
   type: list
   elements: str
   sample: [/etc/kubernetes/manifests/kube-apiserver.yaml]
+patches:
+  description: The files in O(patches_directory).
+  returned: always
+  type: list
+  elements: str
+  sample: [/etc/kubernetes/patches/kube-apiserver0+merge.yaml]
 files:
   description: Every file above by path, with its content in base64.
   returned: always
@@ -102,9 +134,14 @@ journal:
   returned: always
   type: dict
   sample:
-    /etc/default/kubelet: {component: kubelet, state: written}
+    /etc/default/kubelet: {component: kubelet, service: {}, state: written}
+admin_conf:
+  description: A kubeconfig with all rights that the installer left on this host, empty without one.
+  returned: always
+  type: str
+  sample: /etc/kubernetes/admin.conf
 api_server:
-  description: The API server's URL as this control plane's admin.conf has it, empty elsewhere.
+  description: The API server's URL as RV(admin_conf) has it, empty elsewhere.
   returned: always
   type: str
   sample: https://10.89.77.11:6443
@@ -128,6 +165,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
               "/etc/kubernetes/kubelet.env")
+PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths", "NeedDaemonReload"]
+
+#: Units that run a kubelet of their own, and what they are part of.
+SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent": "rke2"}
+
+#: Where installers leave a kubeconfig with all rights.
+ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
@@ -164,31 +208,58 @@ def manifests_in(directory):
     return [path for path in paths if os.path.isfile(path)]
 
 
-def detect_kubelet(result):
-    unit = _host.unit_properties("kubelet", ["LoadState", "FragmentPath", "DropInPaths", "NeedDaemonReload"])
+def unit_names():
+    """Return the properties of every unit that may run a kubelet on this host."""
+    names = ("kubelet",) + tuple(sorted(SERVICES))
+    found = {name: _host.unit_properties(name, PROPERTIES) for name in names}
+    return {name: unit for name, unit in found.items() if unit.get("LoadState") == "loaded"}
+
+
+def detect(result, patches_directory):
+    units = unit_names()
+    active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
+    candidates = active or sorted(units)
+    result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
+                             needs_reload=False, **_host.kubelet_settings([]))
+    if len(candidates) > 1:
+        result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
+            " and ".join(name + ".service" for name in candidates)))
+    elif not candidates:
+        stray = _host.processes("kubelet")
+        result["problems"].append(
+            "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown{0}. Only kubelets run by "
+            "systemd can be changed".format(" (its process is {0}: {1})".format(stray[0].pid, " ".join(stray[0].argv)[:200])
+                                            if stray else ""))
+    elif candidates[0] == "kubelet":
+        detect_kubelet(result, units["kubelet"])
+    else:
+        detect_service(result, candidates[0], units[candidates[0]])
+    detect_control_plane(result)
+    for path in manifests_in(patches_directory):
+        result["patches"].append(path)
+        result["files"][path] = read_file(path)
+
+
+def unit_sources(result, unit):
+    """Read a unit's files and the environment files it names; return both lists and the parsed unit."""
+    unit_files = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
+    for path in unit_files:
+        result["files"][path] = read_file(path)
+    parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in unit_files])
+    environment_files = []
+    for pattern in parsed.environment_files:
+        environment_files += sorted(glob.glob(pattern)) if re.search(r"[*?\[]", pattern) else [pattern]
+    for path in environment_files:
+        result["files"][path] = read_file(path)
+    return unit_files, environment_files, parsed
+
+
+def detect_kubelet(result, unit):
     running = _host.processes("kubelet")
     argv = running[0].argv if running else []
-    kubelet = dict(unit_files=[], environment_files=[], unread_files=[], version="", pid=0, flags=[],
-                   needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
-    result["kubelet"] = kubelet
-    for other in ("k3s", "k3s-agent", "rke2-server", "rke2-agent"):
-        if _host.unit_properties(other, ["LoadState"]).get("LoadState") == "loaded":
-            result["layout"] = other.partition("-")[0]
-            result["problems"].append("its kubelet is part of {0} ({1}.service), which this release does not edit"
-                                      .format(result["layout"], other))
-            return
-    if unit.get("LoadState") != "loaded":
-        result["problems"].append("systemd has no kubelet.service loaded ({0}): the kubelet's layout is unknown. Only kubelets "
-                                  "run by systemd can be changed".format(unit.get("LoadState") or "systemctl failed"))
-        return
-    kubelet["unit_files"] = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
-    for path in kubelet["unit_files"]:
-        result["files"][path] = read_file(path)
-    parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in kubelet["unit_files"]])
-    for pattern in parsed.environment_files:
-        kubelet["environment_files"] += sorted(glob.glob(pattern)) if re.search(r"[*?\[]", pattern) else [pattern]
-    for path in kubelet["environment_files"]:
-        result["files"][path] = read_file(path)
+    kubelet = result["kubelet"]
+    kubelet.update(needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
+    kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
     names = [os.path.basename(path) for path in kubelet["environment_files"]]
     result["layout"] = ("kubeadm" if "kubeadm-flags.env" in names else
                         "kubespray" if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"] else "systemd")
@@ -201,28 +272,89 @@ def detect_kubelet(result):
     if not running:
         result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
         return
+    kubelet["config_files"] = [_host.option(argv, "config", "/var/lib/kubelet/config.yaml")]
+    drop_ins = _host.option(argv, "config-dir")
+    kubelet["config_files"] += sorted(glob.glob(os.path.join(drop_ins, "*.conf"))) if drop_ins else []
+    kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.exists(path)]
+    for path in kubelet["config_files"]:
+        result["files"][path] = read_file(path)
     kubelet["pid"] = running[0].pid
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
-    version = _host.run(["/proc/{0}/exe".format(running[0].pid), "--version"], timeout=20).stdout
-    match = re.search(r"v\d+\.\d+\.\S+", version)
-    kubelet["version"] = match.group(0) if match else ""
+    kubelet["version"] = _host.version_of(running[0])
     result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override") or socket.gethostname().lower()
 
 
-def detect_control_plane(result):
-    for path in manifests_in(result["kubelet"]["static_pod_path"]):
-        result["manifests"].append(path)
+def detect_service(result, name, unit):
+    """k3s and RKE2: one process is everything, its configuration files say what it does."""
+    kind = SERVICES[name]
+    unit_files, environment_files, parsed = unit_sources(result, unit)
+    arguments = [word.value for word in parsed.exec_words[1:]]
+    running = _host.unit_process(name)
+    config = _host.option(arguments, "config") or environment_value(result, environment_files, kind.upper() + "_CONFIG_FILE") \
+        or "/etc/rancher/{0}/config.yaml".format(kind)
+    config_files = [config] + sorted(glob.glob(config + ".d/*.yaml") + glob.glob(config + ".d/*.yml"))
+    for path in config_files:
         result["files"][path] = read_file(path)
+    texts = [text_of(result["files"][path]) or "" for path in config_files]
+    data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
+    changed = [os.stat(path).st_mtime for path in config_files if os.path.exists(path)]
+    result["layout"] = kind
+    result["service"] = {
+        "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"), "arguments": arguments,
+        "config_files": config_files, "data_directory": data,
+        "stale": bool(running and changed and max(changed) > _host.started_at(running)),
+    }
+    result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
+    result["node_name"] = result["node_name"] or _host.option(arguments, "node-name") or scalar(texts, "node-name") \
+        or socket.gethostname().lower()
+    if running is None:
+        result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
+        return
+    result["kubelet"].update(pid=running.pid, version=_host.version_of(running))
+
+
+def environment_value(result, paths, variable):
+    for path in reversed(paths):
+        value = _unit.parse_environment_file(path, text_of(result["files"][path]) or "").get(variable)
+        if value is not None:
+            return "".join(char.char for char in value.chars)
+    return ""
+
+
+def scalar(texts, key):
+    """Return a scalar at the top of YAML files, the last one; there is no YAML library on managed nodes."""
+    found = ""
+    for text in texts:
+        for match in re.finditer(r"^{0}:[ \t]*[\"']?([^\s\"'#]+)".format(re.escape(key)), text, re.MULTILINE):
+            found = match.group(1)
+    return found
+
+
+def detect_control_plane(result):
+    if not result["service"]:  # k3s and RKE2 rewrite their manifests at every start
+        for path in manifests_in(result["kubelet"]["static_pod_path"]):
+            result["manifests"].append(path)
+            result["files"][path] = read_file(path)
+        for name in COMPONENTS:
+            unit = _host.unit_properties(name, PROPERTIES)
+            if unit.get("LoadState") == "loaded":
+                unit_files, environment_files, unused = unit_sources(result, unit)
+                result["units"][name] = {"unit": name + ".service", "unit_files": unit_files, "environment_files": environment_files}
     for name in COMPONENTS:
         for process in _host.processes(name):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
-            result["components"][name] = {"pid": process.pid, "flags": flags}
-    try:
-        with open("/etc/kubernetes/admin.conf", encoding="utf-8") as handle:
-            match = re.search(r"^\s+server:\s*[\"']?(https://[^\s\"']+)", handle.read(), re.MULTILINE)
+            result["components"][name] = {"pid": process.pid, "flags": flags, "version": ""}
+            if name in result["units"]:
+                result["components"][name]["version"] = _host.version_of(process)
+    for path in ADMIN_CONFS:
+        try:
+            with open(path, encoding="utf-8") as handle:
+                match = re.search(r"^\s+server:\s*[\"']?(https://[^\s\"']+)", handle.read(), re.MULTILINE)
+        except OSError:
+            continue
+        result["admin_conf"] = path
         result["api_server"] = match.group(1) if match else ""
-    except OSError:
-        pass
+        break
 
 
 def detect_journal(result, directory):
@@ -233,7 +365,7 @@ def detect_journal(result, directory):
         return
     for name, entry in sorted(journal.files.items()):
         written = entry["written"][-1]["sha256"]
-        item = {"component": entry["component"], "flags": entry["original"]["flags"], "written": written,
+        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"], "written": written,
                 "original_sha256": entry["original"]["sha256"]}
         if name == KUBEADM_CONFIG:
             content = journal.original(name) or b""
@@ -264,17 +396,17 @@ def main():
         argument_spec=dict(
             node_name=dict(type="str"),
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
+            patches_directory=dict(type="path", default="/etc/kubernetes/patches"),
         ),
         supports_check_mode=True,
     )
-    result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, components={}, manifests=[],
-                  files={}, journal={}, api_server="", problems=[])
+    result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
+                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", problems=[])
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
         module.exit_json(changed=False, **result)
-    detect_kubelet(result)
-    detect_control_plane(result)
+    detect(result, module.params["patches_directory"])
     detect_journal(result, module.params["state_directory"])
     check_writable(result, module.params["state_directory"])
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]

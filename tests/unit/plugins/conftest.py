@@ -69,13 +69,15 @@ def host_facts(fixture_text: Any) -> Any:
                 "sha256": "sha-of-" + path if text is not None else "", "mode": "0644", "real_path": path, "problem": "",
             }
         return {
-            "node_name": name, "layout": "kubeadm", "components": {k: {"pid": 1, "flags": v} for k, v in (components or {}).items()},
+            "node_name": name, "layout": "kubeadm", "service": {}, "units": {},
+            "patches": [path for path in files if path.startswith("/etc/kubernetes/patches/")],
+            "components": {k: {"pid": 1, "flags": v, "version": ""} for k, v in (components or {}).items()},
             "kubelet": {
-                "unit_files": list(paths)[:2], "environment_files": environment, "unread_files": [], "version": "v1.36.3",
+                "unit_files": list(paths)[:2], "environment_files": environment, "config_files": [], "unread_files": [], "version": "v1.36.3",
                 "pid": 7, "flags": running or [], "needs_reload": False, "static_pod_path": "/etc/kubernetes/manifests",
             },
             "manifests": [path for path in files if path.startswith("/etc/kubernetes/manifests/")],
-            "files": entries, "journal": {}, "api_server": "", "problems": [],
+            "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
         }
 
     return build
@@ -92,7 +94,7 @@ def cluster_facts(fixture_text: Any) -> Any:
             "version": version,
             "nodes": [{"name": name, "class": kind, "reason": f"it is {kind}", "provider_id": "sim://north/1" if kind == "initialized" else "",
                        "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "zone": "north-a", "region": "north",
-                       "instance_type": "sim.small"} for name, kind in nodes],
+                       "instance_type": "sim.small", "control_plane": name.startswith("cp-"), "etcd_voter": None, "managed_by": ""} for name, kind in nodes],
             "kubeadm_config": {"exists": bool(content), "content": content, "sha256": "sha-of-config"},
             "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", **(runtime or {})},
             "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "annotations": {}},

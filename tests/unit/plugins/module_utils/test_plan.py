@@ -122,7 +122,7 @@ def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, clu
     text = fixture_text("kubeadm-1.36/kube-apiserver.yaml")
     twice = host_facts("cp-1", {MANIFESTS + "a.yaml": text, MANIFESTS + "b.yaml.bak": text, FLAGS_ENV: PLAIN_ENV})
     assert f"{MANIFESTS}a.yaml and {MANIFESTS}b.yaml.bak" in problems({"cp-1": twice}, nodes)
-    assert "has no static Pod manifests" in problems({"cp-1": host_facts("cp-1", {FLAGS_ENV: PLAIN_ENV})}, nodes)
+    assert "has neither static Pod manifests" in problems({"cp-1": host_facts("cp-1", {FLAGS_ENV: PLAIN_ENV})}, nodes)
     other = host_facts("elsewhere", {FLAGS_ENV: PLAIN_ENV})
     assert "set ccm_install_node_name" in problems({**leftovers, "w-2": other}, nodes)
     same = host_facts("w-1", {FLAGS_ENV: PLAIN_ENV})

@@ -1,0 +1,55 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan for people, as lines of text, and for programs, as data without the contents of files. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional
+
+COLUMNS = ("host", "component", "file", "flag", "now", "then")
+
+#: What the report holds of the plan; the rest is what the roles carry out, with the contents of files.
+REPORTED = ("go", "problems", "warnings", "edits", "adopt", "new_nodes")
+
+
+def report(plan: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what preflight found, without the contents of any file."""
+    return {key: plan[key] for key in REPORTED}
+
+
+def _cell(value: Optional[str], absent: str) -> str:
+    if value is None:
+        return absent
+    return "''" if value == "" else str(value)
+
+
+def table(plan: Dict[str, Any]) -> List[str]:
+    """Return the plan as lines of text: a row for each edit, the reasons and risks they name, then what else to know."""
+    lines: List[str] = []
+    reasons: List[str] = []
+    risks: List[str] = []
+    rows = [[name.upper() for name in COLUMNS] + ["WHY", "RISK"]]
+    for edit in plan["edits"]:
+        for text, known in ((edit["why"], reasons), (edit["risk"], risks)):
+            if text not in known:
+                known.append(text)
+        rows.append([edit["host"], edit["component"], edit["file"], edit["flag"], _cell(edit["now"], "-"),
+                     _cell(edit["then"], "(removed)"), str(reasons.index(edit["why"]) + 1), _letter(risks.index(edit["risk"]))])
+    if plan["edits"]:
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] + [""]
+        lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
+        lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
+    else:
+        lines.append("Nothing to change: every file and every Node is as it should be.")
+    lines += ["WARNING: " + text for text in plan["warnings"]]
+    lines += ["PROBLEM: " + text for text in plan["problems"]]
+    lines.append("{0}: {1} edit(s), {2} warning(s), {3} problem(s)".format(
+        "NO-GO" if plan["problems"] else "GO", len(plan["edits"]), len(plan["warnings"]), len(plan["problems"])))
+    return lines
+
+
+def _letter(index: int) -> str:
+    return "abcdefghijklmnopqrstuvwxyz"[index]
