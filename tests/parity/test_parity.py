@@ -29,8 +29,8 @@ def test_the_page_is_what_the_tests_say(parity: Parity):
     assert PAGE.read_text() == render(parity), f"{PAGE.name} is stale: run `make parity`"
 
 
-def test_the_behaviours_are_complete_and_in_order():
-    sections = load([]).sections
+def test_the_behaviours_are_complete_and_in_order(made):
+    sections = made("").sections
     expected = {
         "nodes": [f"N{n}" for n in range(1, 48)],
         "addresses": [f"A{n}" for n in range(1, 19)] + [f"T{n}" for n in range(1, 11)],
