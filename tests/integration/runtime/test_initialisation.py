@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 
 from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node, WatchEvent
@@ -13,17 +14,19 @@ from ccm.simcloud.model import Address, InstancePatch
 from ccm.simcloud.testing import Simulator
 
 from .conftest import StartCcm
-from .support import NODES, event_messages, eventually, get_node, initialised, is_tainted, node_body
+from .support import NODES, event_messages, eventually, get_node, initialised, is_tainted, node_body, set_ready
 
 
-async def test_everything_an_instance_tells_is_on_the_node(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+async def test_N43_everything_an_instance_tells_is_on_the_node(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     instance = cloud.add_instance(
         "full",
         type="sim.large",
         zone="north-b",
         addresses=[
             {"type": "InternalIP", "address": "10.0.0.7"},
+            {"type": "InternalIP", "address": "fd00:1::7"},
             {"type": "ExternalIP", "address": "203.0.113.7"},
+            {"type": "Hostname", "address": "full.cloud.internal"},
         ],
         labels={"rack.example.com/row": "4"},
     )
@@ -38,7 +41,9 @@ async def test_everything_an_instance_tells_is_on_the_node(kube: KubeClient, clo
     assert node.spec.provider_id == f"sim://north/{instance.id}"
     assert [(a.type, a.address) for a in node.status.addresses] == [
         ("InternalIP", "10.0.0.7"),
+        ("InternalIP", "fd00:1::7"),
         ("ExternalIP", "203.0.113.7"),
+        ("Hostname", "full.cloud.internal"),
     ]
     # The API server itself adds not-ready to a Node without a kubelet.
     assert {taint.key for taint in node.spec.taints} == {"example.com/other", "node.kubernetes.io/not-ready"}
@@ -53,6 +58,74 @@ async def test_everything_an_instance_tells_is_on_the_node(kube: KubeClient, clo
     }
     assert {key: node.metadata.labels.get(key) for key in expected} == expected
     await eventually(lambda: event_messages(kube, "Synced", "full"))
+
+
+@pytest.mark.parametrize(
+    "node_ip",
+    [
+        pytest.param("10.0.0.8", id="N44-v4"),
+        pytest.param("fd00:1::8", id="N45-v6"),
+        pytest.param("fd00:1::8,10.0.0.8", id="N46-v6-v4"),
+        pytest.param("10.0.0.8,fd00:1::8", id="N47-v4-v6"),
+    ],
+)
+async def test_internal_ips_are_those_the_kubelet_was_given(
+    node_ip: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    """The API server merges address lists by type, which would lose one of two InternalIPs (reference 2.4.4)."""
+    addresses = ["10.0.0.9", "10.0.0.8", "fd00:1::9", "fd00:1::8"]
+    cloud.add_instance("given", addresses=[{"type": "InternalIP", "address": address} for address in addresses])
+    body = node_body("given")
+    body["metadata"]["annotations"] = {"alpha.kubernetes.io/provided-node-ip": node_ip}
+    body["status"] = {"addresses": [{"type": "InternalIP", "address": "10.0.0.8"}]}  # as the kubelet registers
+    await kube.create(NODES, body)
+    await start_ccm().leading()
+    await eventually(lambda: initialised(kube, "given"))
+    node = await get_node(kube, "given")
+    assert node is not None
+    assert [a.address for a in node.status.addresses if a.type == "InternalIP"] == node_ip.split(",")
+
+
+async def test_what_no_node_can_have_costs_it_nothing_else(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """The API server refuses a patch with an impossible label, and one with an address that comes twice."""
+    cloud.add_instance(
+        "odd",
+        type="m1 (large)",
+        zone="north-a",
+        addresses=[{"type": "InternalIP", "address": "10.0.0.7"}] * 2,
+        labels={"not a key": "x", "rack.example.com/row": "no value!", "fine": "yes"},
+    )
+    await kube.create(NODES, node_body("odd"))
+    await start_ccm().leading()
+    await eventually(lambda: initialised(kube, "odd"))
+    node = await get_node(kube, "odd")
+    assert node is not None
+    assert [a.address for a in node.status.addresses] == ["10.0.0.7"]
+    labels = node.metadata.labels
+    assert (labels.get("topology.kubernetes.io/zone"), labels.get("fine")) == ("north-a", "yes")
+    messages = await eventually(lambda: event_messages(kube, "LabelsNotUsable", "odd"))
+    for part in ("m1 (large)", "not a key", "no value!"):
+        assert part in messages[0]
+
+
+async def test_a_node_that_contradicts_its_instance_says_so_and_the_others_go_on(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    cloud.add_instances(3, prefix="mixed-")
+    body = node_body("mixed-0")
+    body["metadata"]["annotations"] = {"alpha.kubernetes.io/provided-node-ip": "192.0.2.1"}
+    await kube.create(NODES, body)
+    await kube.create(NODES, node_body("mixed-1", providerID="no provider id at all"))
+    await kube.create(NODES, node_body("mixed-2"))
+    await start_ccm(concurrent_node_syncs=1).leading()
+    await eventually(lambda: initialised(kube, "mixed-2"))
+    messages = await eventually(lambda: event_messages(kube, "InitializationFailed", "mixed-0"))
+    assert "--node-ip 192.0.2.1 is not among" in messages[0]
+    messages = await eventually(lambda: event_messages(kube, "ForeignProviderID", "mixed-1"))
+    assert "'no provider id at all'" in messages[0]
+    for name in ("mixed-0", "mixed-1"):
+        node = await get_node(kube, name)
+        assert node is not None and is_tainted(node)
 
 
 async def test_addresses_are_there_before_the_taint_goes(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
@@ -149,3 +222,48 @@ async def test_changed_addresses_are_followed(kube: KubeClient, cloud: Simulator
         return node is not None and [a.address for a in node.status.addresses] == ["10.0.0.2"]
 
     await eventually(moved)
+
+
+async def test_W12_labels_follow_the_cloud(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    instance = cloud.add_instance("grows", type="sim.small", zone="north-a")
+    await kube.create(NODES, node_body("grows"))
+    ccm = start_ccm(node_status_update_frequency="1s")
+    await ccm.leading()
+
+    async def has(**wanted: str) -> bool:
+        node = await get_node(kube, "grows")
+        labels = node.metadata.labels if node else {}
+        return all(
+            labels.get(key) == wanted["type"]
+            for key in ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+        ) and all(
+            labels.get(key) == wanted["zone"]
+            for key in ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+        )
+
+    await eventually(lambda: has(type="sim.small", zone="north-a"))
+    cloud.project().change_instance(instance.id, InstancePatch(type="sim.large"))
+    await eventually(lambda: has(type="sim.large", zone="north-a"))
+    spoilt = {"failure-domain.beta.kubernetes.io/zone": "elsewhere", "topology.kubernetes.io/zone": "elsewhere"}
+    await kube.patch(f"{NODES}/grows", {"metadata": {"labels": spoilt}})
+    await eventually(lambda: has(type="sim.large", zone="north-a"))
+
+
+async def test_W6_a_ready_node_whose_instance_vanished_is_told_and_kept(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    cloud.add_instance("stays")
+    instance = cloud.add_instance("vanishes", addresses=[{"type": "InternalIP", "address": "10.0.0.4"}])
+    await kube.create(NODES, node_body("vanishes"))
+    await start_ccm(
+        node_status_update_frequency="1s", node_monitor_period="200ms", node_deletion_min_age="0s"
+    ).leading()
+    await eventually(lambda: initialised(kube, "vanishes"))
+    await set_ready(kube, "vanishes", "True")
+    await asyncio.sleep(0.5)
+    cloud.project().delete_instance(instance.id)
+    messages = await eventually(lambda: event_messages(kube, "InstanceNotListed", "vanishes"))
+    assert instance.id in messages[0]
+    await asyncio.sleep(2)
+    node = await get_node(kube, "vanishes")
+    assert node is not None and [a.address for a in node.status.addresses] == ["10.0.0.4"]

@@ -11,7 +11,7 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm.simcloud.model import InstancePatch
-from ccm.simcloud.testing import Simulator
+from ccm.simcloud.testing import Simulator, running_simulator
 
 from .conftest import StartCcm
 from .support import NODES, Ccm, event_messages, eventually, get_node, initialised, node_body, set_ready
@@ -43,7 +43,7 @@ async def metric(process: Ccm, token: str, name: str) -> float:
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
 
-async def test_a_node_goes_when_its_instance_is_gone(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+async def test_L30_a_node_goes_when_its_instance_is_gone(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "gone-")
@@ -127,6 +127,29 @@ async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simu
     assert "5 Nodes" in messages[0] and "--node-deletion-cap" in messages[0]
     await asyncio.sleep(2)
     assert [name for name in names if await get_node(kube, name) is None] == []
+
+
+async def test_with_the_credentials_of_another_project_no_node_goes(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str
+):
+    """It answers "not found" to every question, and its listings are complete and full: of others' instances."""
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "mixed-up-", 6)
+    for name in names[1:]:
+        await set_ready(kube, name, "True")
+    await ccm.stop()
+    config = {"projects": [{"name": "theirs", "token": "their-token", "region": "north"}]}
+    async with running_simulator(config) as other:
+        other.add_instances(6, prefix="theirs-")
+        ccm = start_ccm(conf=other.conf(), **FAST)
+        await ccm.leading()
+        messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[0]))
+        assert "6 Nodes" in messages[0]
+        await asyncio.sleep(3)
+        assert await get_node(kube, names[0]) is not None
+        assert await metric(ccm, admin_token, "ccm_node_deletions_total") == 0
+        assert other.calls("instances.get") > 0
 
 
 async def test_nodes_that_cannot_be_judged_do_not_keep_others_from_going(

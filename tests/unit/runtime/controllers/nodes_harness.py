@@ -265,10 +265,17 @@ class Machines:
 
     async def _answer(self, call: str, find: Callable[[], Any]) -> Any:
         self.calls.append(call)
+        found: Any = None
+        try:
+            found = find()  # as it is now, to be told later
+        except NotFound as error:
+            found = error
         await asyncio.sleep(self.latency)
         if self.error is not None:
             raise self.error
-        return self.answer(find())
+        if isinstance(found, NotFound):
+            raise found
+        return self.answer(found)
 
     async def list_page(self, token: str | None) -> Page:
         def page() -> Page:

@@ -382,6 +382,38 @@ async def test_what_was_confirmed_about_a_node_does_not_hold_for_its_successor()
 
 
 @in_virtual_time
+async def test_a_node_that_was_ready_in_between_starts_anew():
+    async with Cluster() as c:
+        fleet(c)
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes()
+        for _ in range(5):
+            c.cloud.calls.clear()
+            await until(lambda: c.cloud.calls)
+            c.api.set_ready("n0", "True")
+            await asyncio.sleep(12)
+            assert c.cloud.calls == ["get fake://n0"]
+            c.api.set_ready("n0", "False")
+        c.cloud.calls.clear()
+        await until(is_gone(c), 30)
+        assert c.cloud.calls == ["get fake://n0", "list"]
+
+
+@in_virtual_time
+async def test_what_was_found_out_by_name_does_not_count_for_a_provider_id():
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n0", tainted=False, ready="False")
+        c.watch_over_nodes()
+        await until(lambda: c.api.told("DeletionHeld", "n0"))
+        await asyncio.sleep(300)
+        c.api.change("n0", {"spec": {"providerID": "fake://n0"}})
+        c.cloud.calls.clear()
+        await until(is_gone(c), 200)
+        assert [call for call in c.cloud.calls if "get" in call] == ["get fake://n0"]
+
+
+@in_virtual_time
 async def test_a_node_registered_anew_while_the_delete_is_under_way_is_kept():
     """W5: the request names the UID that was looked at."""
     async with Cluster() as c:
