@@ -495,6 +495,7 @@ FLIPS = {
     "providerID-gone": ({"spec": {"providerID": "fake://b"}}, {"spec": {"providerID": ""}}),
     "ready": (ready("False"), ready("True")),
     "autoscaler": (AUTOSCALER, {"spec": {"taints": None}}),
+    "label": ({"metadata": {"labels": {"a": "b"}}}, {"metadata": {"labels": {"a": "c"}}}),
 }
 #: What is true of a Node, what changes about it, and the updates that the change and its way back cost.
 COMPOUND = [
@@ -518,6 +519,8 @@ COMPOUND = [
     ("no-providerID", "providerID-gone", 1, 1),
     ("no-providerID", "ready", 0, 0),
     ("no-providerID", "autoscaler", 0, 0),
+    ("autoscaler", "label", 0, 0),
+    ("not-ready", "label", 0, 0),
 ]
 
 

@@ -8,6 +8,8 @@ import copy
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.controllers import service_rules as rules
@@ -323,6 +325,12 @@ PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
         pytest.param(PRESSURE, {}, False, id="S97-other-condition-removed"),
         pytest.param({"ready": "False"}, {"ready": "False"} | PRESSURE, False, id="S98-condition-added-not-ready"),
         pytest.param({"ready": "False"} | PRESSURE, {"ready": "False"}, False, id="S99-condition-removed-not-ready"),
+        pytest.param(
+            PRESSURE,
+            {"conditions": [{"type": "DiskPressure", "status": "False"}]},
+            False,
+            id="S100-other-condition-changed",
+        ),
         # Differs (W18): upstream takes these into account only when something else happens; here they count at once.
         pytest.param({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="S101-deletion-differs"),
         pytest.param({}, {"taints": [AUTOSCALER]}, True, id="S102-autoscaler-differs"),
@@ -335,6 +343,89 @@ PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
 )
 def test_which_changes_of_a_node_change_its_backends(old, new, relevant):
     assert (rules.backends([node(**old)], owns) != rules.backends([node(**new)], owns)) is relevant
+    assert rules.serves_alike(node(**old), node(**new), owns) is not relevant
+
+
+def test_a_node_that_comes_or_goes_changes_backends_if_it_is_one():
+    for one, alike in ((node(), False), (node(**EXCLUDED), True), (node(provider_id=""), True)):
+        assert rules.serves_alike(None, one, owns) is rules.serves_alike(one, None, owns) is alike
+
+
+def test_readiness_counts_only_when_asked_for():
+    up, down = node("a"), node("b", ready="False")
+    assert [backend.node_name for backend in rules.backends([up, down], owns)] == ["a", "b"]
+    assert [backend.node_name for backend in rules.backends([up, down], owns, ready_only=True)] == ["a"]
+    assert [backend.node_name for backend in rules.backends([down], owns, ready_only=True)] == ["b"]
+    assert not rules.serves_alike(node(), node(ready="False"), owns, ready_only=True)
+    assert rules.serves_alike(node(), node(), owns, ready_only=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "expected"),
+    [
+        pytest.param("LoadBalancer", "", False, id="S137-load-balancer-default"),
+        pytest.param("NodePort", "", False, id="S138-node-port-default"),
+        pytest.param("ClusterIP", "", False, id="S139-cluster-ip"),
+        pytest.param("LoadBalancer", "Cluster", False, id="S140-load-balancer-cluster"),
+        pytest.param("NodePort", "Cluster", False, id="S141-node-port-cluster"),
+        pytest.param("NodePort", "Local", True, id="S142-node-port-local"),
+        pytest.param("LoadBalancer", "Local", True, id="S143-load-balancer-local"),
+    ],
+)
+def test_requests_only_local_traffic(kind, policy, expected):
+    wish = service({"type": kind, "externalTrafficPolicy": policy})
+    assert rules.requests_only_local_traffic(wish) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "expected"),
+    [
+        pytest.param("ClusterIP", "", ("", 0), id="S144-cluster-ip"),
+        pytest.param("NodePort", "Local", ("", 0), id="S145-node-port-local"),
+        pytest.param("LoadBalancer", "", ("", 0), id="S146-default"),
+        pytest.param("LoadBalancer", "Cluster", ("", 0), id="S147-cluster"),
+        pytest.param("LoadBalancer", "Local", ("/healthz", 31000), id="S148-local"),
+    ],
+)
+def test_health_check(kind, policy, expected):
+    wish = service({"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": 31000})
+    assert rules.health_check(wish) == expected
+    assert rules.load_balancer_spec(wish, "c").health_check_node_port == expected[1]
+
+
+def test_a_message_names_twenty_nodes():
+    many = tuple(Backend(f"n{number}", "fake://x") for number in range(21))
+    assert rules.some_names(many[:2]) == "[n0, n1]"
+    assert rules.some_names(many[:20]).endswith("n19]")
+    assert rules.some_names(many).endswith("n19, ... (21 in total)]")
+
+
+CHANGES = st.dictionaries(
+    st.sampled_from(
+        [
+            "spec.type",
+            "spec.loadBalancerClass",
+            "spec.sessionAffinity",
+            "spec.loadBalancerIP",
+            "metadata.uid",
+            "metadata.resourceVersion",
+            "spec.internalTrafficPolicy",
+        ]
+    ),
+    st.sampled_from(["LoadBalancer", "ClusterIP", "NodePort", "x", ""]),
+    max_size=3,
+)
+FINALIZERS = st.lists(st.sampled_from([rules.FINALIZER, "a/b"]), unique=True)
+
+
+@given(before=CHANGES, after=CHANGES, had=FINALIZERS, has=FINALIZERS)
+def test_needs_update_is_the_same_from_both_sides_and_misses_nothing(before, after, had, has):
+    old, new = (changed(c | {"metadata.finalizers": f}) for c, f in ((before, had), (after, has)))
+    assert not rules.needs_update(old, old) or rules.needs_cleanup(old)
+    if rules.wants_load_balancer(old) != rules.wants_load_balancer(new):
+        assert rules.needs_update(old, new) and rules.needs_update(new, old)
+    if rules.concerns_us(new) and not rules.needs_update(old, new):
+        assert rules.load_balancer_spec(old, "c") == rules.load_balancer_spec(new, "c")
 
 
 def entries(*documents):
