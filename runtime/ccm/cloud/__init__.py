@@ -6,6 +6,7 @@ from .contract import (
     Address,
     AddressType,
     Backend,
+    CanonicalIds,
     Cloud,
     Ingress,
     IngressPort,
@@ -24,6 +25,7 @@ from .contract import (
     Routes,
     VolumeRef,
     Volumes,
+    Webhook,
 )
 from .errors import (
     CloudError,
@@ -45,6 +47,7 @@ __all__ = [
     "AddressType",
     "Backend",
     "BlockingCalls",
+    "CanonicalIds",
     "Cloud",
     "CloudError",
     "ConfigError",
@@ -75,4 +78,5 @@ __all__ = [
     "Unauthorized",
     "VolumeRef",
     "Volumes",
+    "Webhook",
 ]

@@ -106,6 +106,18 @@ class Instances(Protocol):
         ...
 
 
+@runtime_checkable
+class CanonicalIds(Protocol):
+    """What `Instances` may have in addition: then `owns` is true for older spellings of its providerIDs, too."""
+
+    def canonical(self, provider_id: str) -> str | None:
+        """A providerID that it owns, as `list_page` and `get` spell it; None when that cannot be told. No I/O.
+
+        Nodes keep the spelling that they have. `get` is asked in the canonical one.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Port:
     """One port of a load balancer: clients reach `port`, the cloud sends to `node_port` on every backend."""

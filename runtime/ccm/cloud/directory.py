@@ -19,11 +19,11 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from prometheus_client import Counter
 
-from .contract import Address, AddressType, Instance, InstanceRef, Instances, InstanceState, Page
+from .contract import Address, AddressType, CanonicalIds, Instance, InstanceRef, Instances, InstanceState, Page
 from .errors import CloudError, Conflict, NotFound, Transient
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,8 @@ class Snapshot:
     """One complete listing. `began` is monotonic seconds.
 
     `unusable`: what is wrong with the first entry that the provider made no proper Instance of, "" when all are. Such a
-    listing still tells what exists, but no longer what does not.
+    listing still tells what exists, but no longer what does not. `canonical`: a Node's providerID as the listing would
+    spell it, None when that cannot be told.
     """
 
     began: float
@@ -56,24 +57,36 @@ class Snapshot:
     by_name: dict[str, list[Instance]]
     pages: int
     unusable: str = ""
+    canonical: Callable[[str], str | None] = field(default=str, compare=False, repr=False)
 
     @classmethod
-    def of(cls, instances: Iterable[Instance], began: float, pages: int, unusable: str = "") -> Snapshot:
+    def of(
+        cls,
+        instances: Iterable[Instance],
+        began: float,
+        pages: int,
+        unusable: str = "",
+        canonical: Callable[[str], str | None] = str,
+    ) -> Snapshot:
         """An instance may come twice, when pages shift while they are read; the later one counts."""
         by_id: dict[str, Instance] = {}
         by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
             by_id[instance.provider_id] = instance
             by_name.setdefault(instance.name, {})[instance.provider_id] = instance
-        return cls(began, by_id, {name: list(found.values()) for name, found in by_name.items()}, pages, unusable)
+        unambiguous = {name: list(found.values()) for name, found in by_name.items()}
+        return cls(began, by_id, unambiguous, pages, unusable, canonical)
 
     @functools.cached_property
     def _by_folded_id(self) -> dict[str, str]:
         return {provider_id.casefold(): provider_id for provider_id in self.by_id}
 
     def find(self, ref: InstanceRef) -> Instance:
-        """Raises NotFound, Conflict (several of that name, or a providerID in another spelling), or Transient (an empty
-        listing proves nothing, nor does one with unusable entries)."""
+        """The instance, with the providerID as `ref` spells it.
+
+        Raises NotFound, Conflict (several of that name, or a providerID in another spelling), or Transient (an empty
+        listing proves nothing, nor does one with unusable entries).
+        """
         try:
             return self._find(ref)
         except NotFound as error:
@@ -85,9 +98,10 @@ class Snapshot:
         if not self.by_id:
             raise Transient("the cloud lists no instance at all, which is not believable while there are nodes")
         if ref.provider_id:
-            if (found := self.by_id.get(ref.provider_id)) is not None:
-                return found
-            if (similar := self._by_folded_id.get(ref.provider_id.casefold())) is not None:
+            asked = canonical_ref(ref, self.canonical).provider_id or ""
+            if (found := self.by_id.get(asked)) is not None:
+                return as_asked(found, ref, asked)
+            if (similar := self._by_folded_id.get(asked.casefold())) is not None:
                 raise Conflict(
                     f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: whether they are the "
                     "same cannot be told; delete the Node, so that it registers anew"
@@ -224,6 +238,16 @@ class InstanceDirectory:
         pages = self._snapshot.pages if self._snapshot else 1
         return questions <= pages if questions == 1 else questions < pages
 
+    def _canonical(self, provider_id: str) -> str | None:
+        """As the provider lists it (`contract.CanonicalIds`)."""
+        if not hasattr(self._instances, "canonical"):
+            return provider_id
+        try:
+            return cast(CanonicalIds, self._instances).canonical(provider_id)
+        except Exception as error:
+            log.error("provider failed to spell providerID %r as it lists it: %r", provider_id, error)
+            return None
+
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
         ANSWERS.labels("get").inc()
         try:
@@ -257,7 +281,7 @@ class InstanceDirectory:
                     unusable.append(problem)
                 else:
                     found.append(each)
-        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""))
+        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical)
         came = len(snapshot.by_id) + len(unusable)
         if total is not None and came < total:
             raise Transient(f"instances.list: {came} of {total} instances came: the listing is incomplete")
@@ -268,10 +292,11 @@ class InstanceDirectory:
         return snapshot
 
     async def _read(self, ref: InstanceRef) -> Instance:
-        instance = await self._instances.get(ref)
+        asked = canonical_ref(ref, self._canonical)
+        instance = await self._instances.get(asked)
         if problem := instance_problem(instance):
             raise TypeError(problem)  # a provider's bug: the gateway makes it Transient
-        return instance
+        return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
         """A page as the contract has it, apart from its entries."""
@@ -281,6 +306,22 @@ class InstanceDirectory:
         if not isinstance(page.next, str | None) or not isinstance(page.total, int | None):
             raise TypeError(f"Page.next is {page.next!r} and Page.total {page.total!r}")
         return dataclasses.replace(page, instances=list(page.instances))
+
+
+def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
+    """With the providerID as the cloud lists it. Raises Conflict when that cannot be told: unknown, never gone."""
+    if not ref.provider_id or (spelt := canonical(ref.provider_id)) == ref.provider_id:
+        return ref
+    if not spelt:
+        raise Conflict(f"which instance the providerID {ref.provider_id} means cannot be told")
+    return dataclasses.replace(ref, provider_id=spelt)
+
+
+def as_asked(found: Instance, ref: InstanceRef, canonical: str | None) -> Instance:
+    """With the providerID as the Node spells it: that never changes, and whoever compares them sees the same."""
+    if not ref.provider_id or found.provider_id != canonical or canonical == ref.provider_id:
+        return found
+    return dataclasses.replace(found, provider_id=ref.provider_id)
 
 
 def instance_problem(found: Any) -> str:

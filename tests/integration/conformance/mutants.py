@@ -149,6 +149,12 @@ class DisownsItsInstances(SimInstances):
         return False
 
 
+@mutant("instances.a_listed_id_is_its_own_canonical_spelling")
+class SpellsIdsAnotherWay(SimInstances):
+    def canonical(self, provider_id: str) -> str | None:
+        return provider_id.replace("sim://north/", "sim:///")
+
+
 @mutant("instances.it_leaves_foreign_ids_alone")
 class OwnsEverything(SimInstances):
     def owns(self, provider_id: str) -> bool:

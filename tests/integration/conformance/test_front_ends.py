@@ -53,7 +53,7 @@ async def test_check_provider_only_reads_unless_it_may_write(cloud: Simulator, c
     assert "passed" in lines["instances.getting_agrees_with_listing"]
     assert "not run  makes things in the cloud: allowed with --allow-writes" in lines["routes.a_route_is_there_once"]
     assert "not run  needs a cloud that fails on request" in lines["failures.a_server_error_is_transient"]
-    assert re.search(rf"provider 'sim': \d+ passed, 0 FAILED, \d+ not run$", output.strip())
+    assert re.search(r"provider 'sim': \d+ passed, 0 FAILED, \d+ not run$", output.strip())
     assert not [entry for entry in cloud.journal() if entry.write and not entry.path.endswith("/tokens")]
     assert TOKEN not in output
 

@@ -52,6 +52,15 @@ async def it_owns_what_it_lists(trial: Trial) -> None:
 
 
 @case()
+async def a_listed_id_is_its_own_canonical_spelling(trial: Trial) -> None:
+    """Where older spellings of providerIDs are understood (`canonical`), the listed one stands for itself."""
+    spell = getattr(trial.instances, "canonical", str)
+    for instance in await trial.some_instances():
+        if (told := spell(instance.provider_id)) != instance.provider_id:
+            raise Failed(f"lists {instance.provider_id!r}, and spells it {told!r} when it reads it from a Node")
+
+
+@case()
 async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
     """providerIDs of other clouds are not its own, no text is too odd to be asked about, and the answer is a bool."""
     scheme = (await trial.some_instances())[0].provider_id.partition("://")[0]

@@ -469,3 +469,56 @@ async def test_close_ends_reads_and_whoever_waits_for_them():
         await asker
     assert now() == 1001.0
     await found.close()
+
+
+# --- older spellings of providerIDs ---------------------------------------------------------------------------------
+
+
+class Respelt(FakeInstances):
+    """`old://x` is an older spelling of `fake://x`; of `old://?` nobody knows any more."""
+
+    def owns(self, provider_id):
+        return provider_id.startswith(("fake://", "old://"))
+
+    def canonical(self, provider_id):
+        if provider_id == "old://bug":
+            raise KeyError("bug")
+        return None if provider_id == "old://?" else provider_id.replace("old://", "fake://")
+
+
+def old(name):
+    return InstanceRef("some-node", f"old://{name}")
+
+
+@in_virtual_time
+@pytest.mark.parametrize("many", [pytest.param(False, id="single-read"), pytest.param(True, id="listing")])
+async def test_an_older_spelling_is_found_and_answered_as_the_node_spells_it(many):
+    fake = Respelt(*MACHINES)
+    fake.single["some-node"] = MACHINES[7]
+    asked = []
+    get = fake.get
+
+    async def seen(ref):
+        asked.append(ref.provider_id)
+        return await get(ref)
+
+    fake.get = seen
+    refs = [old("n7"), *(by_id(f"n{number}") for number in range(20) if many)]
+    answers = await ask(directory(fake), *refs)
+    assert answers[0] == Instance("old://n7", "n7")
+    assert asked == ([] if many else ["fake://n7"])
+
+
+@in_virtual_time
+async def test_an_older_spelling_of_what_is_gone_is_gone():
+    found = directory(Respelt(*MACHINES))
+    assert kinds(await ask(found, old("n300"), by_id("n1"))) == [NotFound, Instance]
+    assert kinds(await ask(found, old("none"))) == [NotFound]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("name", ["?", "bug"])
+async def test_a_spelling_that_nobody_can_read_is_unknown_and_never_gone(name):
+    found = directory(Respelt(*MACHINES))
+    assert kinds(await ask(found, old(name), by_id("n1"))) == [Conflict, Instance]
+    assert kinds(await ask(found, old(name))) == [Conflict]
