@@ -457,20 +457,30 @@ async def test_a_node_that_gets_ready_while_the_delete_is_under_way_is_kept():
 
 
 @in_virtual_time
-@pytest.mark.parametrize("skew", [0.0, 3600.0, -7200.0], ids=["clocks-agree", "an-hour-ahead", "two-hours-behind"])
-async def test_a_young_node_stays_whatever_the_clocks_say(skew):
-    """`skew`: our wall clock against the API server's. Since the Node came while we watched, its age is known."""
+@pytest.mark.parametrize(
+    ("skew", "stamp"),
+    [
+        pytest.param(0.0, 0.0, id="clocks-agree"),
+        pytest.param(3600.0, 0.0, id="ours-is-an-hour-ahead"),
+        pytest.param(-7200.0, 0.0, id="ours-is-two-hours-behind"),
+        pytest.param(0.0, 3600.0, id="the-api-servers-jumped-back-an-hour"),
+        pytest.param(0.0, -3600.0, id="the-api-servers-jumped-an-hour-ahead"),
+    ],
+)
+async def test_a_young_node_stays_whatever_the_clocks_say(skew, stamp):
+    """`skew`: how far our wall clock is ahead; `stamp`: how old the Node is by its creationTimestamp when it comes.
+    Since it came while we watched, its real age is known."""
     async with Cluster() as c:
         fleet(c)
         c.watch_over_nodes()
         await asyncio.sleep(1)
         c.clock.skew = skew
-        c.api.add("young", age=0, tainted=False, ready="False", providerID="fake://young")
+        c.api.add("young", age=stamp, tainted=False, ready="False", providerID="fake://young")
         await kept(c, ("young",), 290)
-        if skew >= 0:
+        if skew + stamp >= 0:
             await until(is_gone(c, "young"), 100)
         else:
-            await kept(c, ("young",), 600)  # too young by any reckoning that can be had: kept
+            await kept(c, ("young",), 600)  # too young by one of the two reckonings: kept
 
 
 @in_virtual_time
