@@ -15,7 +15,7 @@ import msgspec
 
 from tests.integration.cluster import free_port
 
-from .sides import OURS_ENVIRONMENT, BenchError, Process, ours
+from .sides import BenchError, Process, Side
 
 PROJECT, TOKEN, REGION = "bench", "bench-token", "north"
 #: Every load balancer's address begins like this, so that one sees in an encoded object whether it has one.
@@ -47,9 +47,10 @@ class Cloud:
 
     @classmethod
     async def start(
-        cls, folder: Path, instances: Sequence[str], *, limits: dict[str, Any] | None = None, **timing: float
+        cls, side: Side, folder: Path, instances: Sequence[str], limits: dict[str, Any], timing: dict[str, float]
     ) -> Cloud:
-        """With these instances, which have an InternalIP each; every call takes LATENCY seconds."""
+        """`ccm sim` (`side` is ours) with these instances, which have an InternalIP each; every call takes LATENCY
+        seconds."""
         seeds = [
             {
                 "name": name,
@@ -69,14 +70,13 @@ class Cloud:
                     "instances": seeds,
                 }
             ],
-            "limits": {"page_size": 1000, **(limits or {})},
+            "limits": {"page_size": 1000, **limits},
             "timing": {"latency": LATENCY, **timing},
         }
         file, port = folder / "cloud.yaml", free_port()
         file.write_bytes(msgspec.json.encode(config))  # JSON is YAML, and quick to read
-        side = ours()
         command = [*side.command, "sim", f"--listen=127.0.0.1:{port}", f"--config={file}", "--log-level=warning"]
-        process = Process(command, folder / "cloud.log", {**side.environment, **OURS_ENVIRONMENT})
+        process = Process(command, folder / "cloud.log", side.environment)
         cloud = cls(process, f"http://127.0.0.1:{port}", aiohttp.ClientSession())
         deadline = time.monotonic() + 60
         while not await cloud._answers():

@@ -153,13 +153,14 @@ class Cluster:
     async def _follow(
         self, path: str, resource_version: str, wire: str, left: set[str], done: Callable[[bytes], bool]
     ) -> float:
+        frame = b""
         async with contextlib.aclosing(self.frames(path, resource_version, wire)) as frames:
             async for frame in frames:
                 if done(frame):
                     left.discard(objects.object_name(frame))
                     if not left:
                         return time.monotonic()
-        raise BenchError(f"the API server ended the watch of {path}")
+        raise BenchError(f"the API server ended the watch of {path}, last with {frame[:300]!r}")
 
     async def _watch_over(self, process: Process) -> None:
         while True:

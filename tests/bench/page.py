@@ -123,8 +123,8 @@ them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a
 after the other, never together. Done is seen by a watch in the side's own encoding, so that looking costs the API
 server almost nothing. Cloud calls are counted by the simulator's journal.
 
-- *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a bench,
-  `--concurrent-service-syncs=50`.
+- *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
+  bench, `--concurrent-service-syncs=50`.
 - *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours is told nothing of it but its defaults.
 - *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
   {generator}. Its best is the API server's own limit here.
@@ -135,8 +135,8 @@ server almost nothing. Cloud calls are counted by the simulator's journal.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
 - *Routes*: 101 calls, of which 40 at once.
 
-API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what counts.
-Taken {taken}:
+API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what
+counts. Taken {taken}:
 
 | | |
 |---|---|

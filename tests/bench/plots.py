@@ -10,9 +10,10 @@ from typing import Any
 import matplotlib
 
 matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import pyplot
 
 COLOURS = {"peer": "#8a8f98", "ours": "#2563eb"}
+STYLE = {"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 PANELS = (
     ("seconds", "seconds to all initialised"),
     ("cpu", "CPU seconds"),
@@ -31,7 +32,7 @@ BARS = (
 
 
 def draw(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
-    matplotlib.rcParams.update({"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    matplotlib.rcParams.update(STYLE)
     runs = {name: result["runs"] for name, result in results.items()}
     if "growth" in runs:
         _save(_growth(runs["growth"]), folder / "growth.svg")

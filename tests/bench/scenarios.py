@@ -10,15 +10,15 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from ccm.controllers import node_rules
 from ccm.cloud import Address, AddressType, Instance
+from ccm.controllers import node_rules
 from ccm.engine.objects import Node, decoder
 from tests.integration.cluster import free_port
 
@@ -64,7 +64,7 @@ async def scene(
     await bench.cluster.clear()
     with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
         names = [objects.name(number) for number in range(instances)]
-        cloud = await Cloud.start(Path(folder), names, limits=limits, **timing)
+        cloud = await Cloud.start(bench.ours, Path(folder), names, limits or {}, timing)
         try:
             yield Path(folder), cloud
         finally:
@@ -184,6 +184,7 @@ async def initialise(
         async with running(bench, side, folder, cloud, {}, {**values, **more}) as started:
             process = started.process
             done = await cluster.until(NODES, version, side.wire, names, objects.is_initialised, process, patience)
+            at_done = {"cpu_done": process.usage().cpu, "api_cpu_done": cluster.usage().cpu - api.cpu}
             leading = await started.leading
             calls = summary(await cloud.calls())
             events = await _events(cluster, size)
@@ -195,6 +196,7 @@ async def initialise(
                 "seconds": done - process.started,
                 "seconds_leading": done - leading,
                 **calls,
+                **at_done,
                 "cpu": used.cpu,
                 "peak": used.peak,
                 "api_writes": measure.difference(before, await cluster.writes()),
@@ -207,8 +209,8 @@ async def initialise(
                 run["peak"] = process.usage().peak
     bench.say(
         f"{side.name}, {tuning}: {size} Nodes in {run['seconds']:.1f} s ({run['seconds_leading']:.1f} s leading), "
-        f"{run['cloud_calls']} cloud calls ({run['cloud_refused']} refused), {run['cpu']:.1f} CPU-s, "
-        f"{run['peak']:.0f} MiB, API {run['api_cpu']:.1f} CPU-s {run['api_writes']}"
+        f"{run['cloud_calls']} cloud calls ({run['cloud_refused']} refused), {run['peak']:.0f} MiB, "
+        f"{run['cpu_done']:.2f}/{run['cpu']:.2f} CPU-s, API server {run['api_cpu_done']:.1f}/{run['api_cpu']:.1f} CPU-s (done/Events told)"
     )
     return run
 
@@ -252,14 +254,15 @@ async def generate(bench: Bench, size: int, concurrency: int) -> Run:
         if child.returncode:
             raise BenchError(f"the generator ended with {child.returncode}")
         seconds = float(output)
-    bench.say(f"generator, {concurrency} at a time: {size} Nodes in {seconds:.2f} s")
-    return {
+    run = {
         "side": "generator",
         "tuning": f"{concurrency} at a time",
         "size": size,
         "seconds": seconds,
         "api_cpu": cluster.usage().cpu - api.cpu,
     }
+    bench.say(f"generator, {run['tuning']}: {size} Nodes in {seconds:.2f} s, API server {run['api_cpu']:.1f} CPU-s")
+    return run
 
 
 def patches(number: int) -> bytes:
@@ -286,9 +289,10 @@ async def restart(bench: Bench) -> AsyncIterator[Run]:
     for side in bench.sides:
         async with scene(bench, 10) as (folder, cloud):
             await ready_nodes(bench, cloud, 10)
+            version = await bench.cluster.version(ALL_SERVICES)
             await bench.cluster.create(SERVICES, (objects.service(number) for number in range(size)))
             async with running(bench, side, folder, cloud, UNLIMITED, TUNED_SERVICES) as started:
-                await all_served(bench, side, started, size)
+                await all_served(bench, side, started, size, version)
                 await cloud.quiet(3, 120)
             await cloud.forget()
             async with running(bench, side, folder, cloud, {}, {}) as started:
@@ -324,8 +328,8 @@ async def _settled(side: Side, started: Started, size: int, patience: float) -> 
 
 
 async def services(bench: Bench) -> AsyncIterator[Run]:
-    """New Services while the cloud takes 2 s for each; both sides at their defaults. The peer makes one after the other,
-    so fewer of them tell its rate."""
+    """New Services while the cloud takes 2 s for each; both sides at their defaults. The peer makes one after the
+    other, so fewer of them tell its rate."""
     for side, size in ((bench.peer, 30), (bench.ours, 200)):
         async with scene(bench, 10, load_balancer_create=2) as (folder, cloud):
             await ready_nodes(bench, cloud, 10)
@@ -353,9 +357,10 @@ async def join(bench: Bench) -> AsyncIterator[Run]:
     for side in bench.sides:
         async with scene(bench, 11) as (folder, cloud):
             await ready_nodes(bench, cloud, 10)
+            version = await bench.cluster.version(ALL_SERVICES)
             await bench.cluster.create(SERVICES, (objects.service(number) for number in range(size)))
             async with running(bench, side, folder, cloud, UNLIMITED, TUNED_SERVICES) as started:
-                await all_served(bench, side, started, size)
+                await all_served(bench, side, started, size, version)
                 await cloud.quiet(5, 120)
                 await cloud.forget()
                 version, name = await bench.cluster.version(NODES), objects.name(10)
@@ -375,12 +380,10 @@ async def join(bench: Bench) -> AsyncIterator[Run]:
         yield run
 
 
-async def all_served(bench: Bench, side: Side, started: Started, count: int, version: str = "0") -> float:
-    """Wait until Services that were made after `version` have addresses; "0": whenever they were made."""
+async def all_served(bench: Bench, side: Side, started: Started, count: int, version: str) -> float:
+    """Wait until Services that were made after `version` have addresses."""
     names = [objects.name(number) for number in range(count)]
-    return await bench.cluster.until(
-        ALL_SERVICES, version, side.wire, names, objects.is_served, started.process, 300
-    )
+    return await bench.cluster.until(ALL_SERVICES, version, side.wire, names, objects.is_served, started.process, 300)
 
 
 async def ready_nodes(bench: Bench, cloud: Cloud, count: int, *, pod_cidrs: bool = False) -> None:

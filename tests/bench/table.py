@@ -44,12 +44,12 @@ def seconds(value: float) -> str:
 
 
 def times(value: float) -> str:
-    return f"{value:.0f}×" if value >= 10 else f"{value:.1f}×"
+    return f"{value:.0f}x" if value >= 10 else f"{value:.1f}x"
 
 
 def _faster(what: str, peer: float, ours: float, at_least: float) -> Row:
     ratio = peer / ours
-    return Row(what, seconds(peer), seconds(ours), times(ratio), f"≥ {at_least:g}×", ratio >= at_least)
+    return Row(what, seconds(peer), seconds(ours), times(ratio), f"≥ {at_least:g}x", ratio >= at_least)
 
 
 def _defaults(runs: Runs) -> Row:
@@ -70,7 +70,7 @@ def _generator(runs: Runs) -> Row:
         seconds(best["seconds"]),
         seconds(ours),
         times(best["seconds"] / ours),
-        "≤ 1.25 × its time",
+        "≤ 1.25 x its time",
         ours <= 1.25 * best["seconds"],
     )
 
@@ -83,7 +83,7 @@ def _limited(runs: Runs) -> Row:
         f"{row.peer}, {peer['cloud_refused']} of {peer['cloud_calls']} calls refused",
         f"{row.ours}, {ours['cloud_refused']} of {ours['cloud_calls']} refused",
         row.ratio,
-        "≥ 30×, none refused",
+        "≥ 30x, none refused",
         row.met and not ours["cloud_refused"],
     )
 
@@ -139,7 +139,7 @@ def _restart(runs: Runs) -> Row:
         f"{row.peer}, {peer['cloud_writes']} cloud writes",
         f"{row.ours}, {ours['cloud_writes']} cloud writes",
         row.ratio,
-        "≥ 20×, no write",
+        "≥ 20x, no write",
         row.met and not ours["cloud_writes"],
     )
 
@@ -173,7 +173,7 @@ def _routes(runs: Runs) -> Row:
         f"{seconds(peer['seconds_leading'])}, {peer['cloud_refused']} calls refused",
         f"{seconds(ours['seconds_leading'])}, {ours['cloud_refused']} refused",
         times(peer["seconds_leading"] / ours["seconds_leading"]),
-        "≤ 1.5 × the cloud's limit",
+        "≤ 1.5 x the cloud's limit",
         ours["seconds_leading"] <= 1.5 * bound,
     )
 
