@@ -76,7 +76,7 @@ class _File:
         value = (self.data or {}).get(key)
         if isinstance(value, list):
             return [Item(self.path, key, index, _show(item)) for index, item in enumerate(value)]
-        return [] if value is None else [Item(self.path, key, None, _show(value))]
+        return [Item(self.path, key, None, "" if value is None else _show(value))] if self.has(key) else []
 
     def has(self, key: str) -> bool:
         return key in (self.data or {})

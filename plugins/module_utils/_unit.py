@@ -11,6 +11,7 @@ last one counts. That is why the files cannot be judged one at a time. It knows 
 
 from __future__ import annotations
 
+import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
@@ -290,18 +291,25 @@ def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]
 
 
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
-    """Take a flag out of the file that sets it, with the white space before or after it."""
-    for part in item.parts:
-        text = texts[part.path] or ""
-        first = 0 if part.variable == "" else line.variables[part.variable].chars[0].start
-        start, end = part.start, part.end
-        if start > first:
-            while start > first and text[start - 1] in " \t":
-                start -= 1
-        else:
+    """Take a flag out of the file that sets it, with the white space before or after it, or with the line it has to itself."""
+    parts = [(part.path, part.start, part.end, part.variable) for part in item.parts]
+    if len(parts) == 2 and parts[0][0] == parts[1][0] and not (texts[parts[0][0]] or "")[parts[0][2]:parts[1][1]].strip(" \t"):
+        parts = [(parts[0][0], parts[0][1], parts[1][2], parts[0][3])]
+    for path, start, end, variable in parts:
+        text = texts[path] or ""
+        first = 0 if variable == "" else line.variables[variable].chars[0].start
+        if start <= first:
             while text[end:end + 1] in (" ", "\t"):
                 end += 1
-        spans.setdefault(part.path, []).append(Span(start, end, ""))
+        else:
+            while start > first and text[start - 1] in " \t":
+                start -= 1
+            before, after = re.search(r"\\\r?\n$", text[:start]), re.match(r"[ \t]*(\\\r?\n|(?=\r?\n|$))", text[end:])
+            if before and after and after.group(1):
+                end += after.end()
+            elif before and after:
+                start = len(text[:before.start()].rstrip(" \t"))
+        spans.setdefault(path, []).append(Span(start, end, ""))
 
 
 def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:

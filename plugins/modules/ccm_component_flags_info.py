@@ -247,7 +247,9 @@ def unit_sources(result, unit):
         result["files"][path] = read_file(path)
     parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in unit_files])
     environment_files = []
+    name = os.path.basename(unit["FragmentPath"]).rpartition(".")[0]
     for pattern in parsed.environment_files:
+        pattern = pattern.replace("%n", name + ".service").replace("%N", name).replace("%p", name)
         environment_files += sorted(glob.glob(pattern)) if re.search(r"[*?\[]", pattern) else [pattern]
     for path in environment_files:
         result["files"][path] = read_file(path)

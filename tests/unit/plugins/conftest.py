@@ -38,6 +38,8 @@ def _importable() -> None:
 
 _importable()
 
+from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _unit  # noqa: E402
+
 
 @pytest.fixture
 def fixture_text() -> Any:
@@ -99,6 +101,61 @@ def cluster_facts(fixture_text: Any) -> Any:
             "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", **(runtime or {})},
             "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "annotations": {}},
             "services": [],
+        }
+
+    return build
+
+
+UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "kube-apiserver", "kube-controller-manager")
+
+
+@pytest.fixture
+def tree_facts(fixture_text: Any) -> Any:
+    """Build what ccm_component_flags_info returns of a host, from a fixture tree such as 'k3s/server'."""
+
+    def build(tree: str, name: str = "", version: str = "v1.33.4", changed: dict[str, str | None] | None = None) -> dict[str, Any]:
+        root = FIXTURES / tree
+        texts: dict[str, str | None] = {"/" + str(path.relative_to(root)): fixture_text(str(path.relative_to(FIXTURES)))
+                                        for path in sorted(root.rglob("*")) if path.is_file()}
+        texts.update(changed or {})
+        found: dict[str, dict[str, Any]] = {}
+        for unit in UNITS:
+            fragments = [path for path in texts if path.endswith(f"/{unit}.service") and texts[path] is not None]
+            if fragments:
+                files = fragments + sorted(path for path in texts if f"/{unit}.service.d/" in path)
+                parsed = _unit.parse_unit([(path, texts[path] or "") for path in files])
+                environment = [path.replace("%N", unit) for path in parsed.environment_files]
+                found[unit] = {"unit": f"{unit}.service", "unit_files": files, "environment_files": environment}
+        running = {}
+        for unit, item in found.items():
+            sources = _unit.Sources(tuple(item["unit_files"]), tuple(item["environment_files"]), texts)
+            argv = [argument.value for argument in sources.command_line().arguments]
+            running[unit] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
+        names = [unit for unit in found if unit not in ("kubelet", "kube-apiserver", "kube-controller-manager")]
+        service: dict[str, Any] = {}
+        kubelet = {"unit_files": [], "environment_files": [], **found.get("kubelet", {})}
+        if names:
+            kind = names[0].partition("-")[0]
+            main = f"/etc/rancher/{kind}/config.yaml"
+            parsed = _unit.parse_unit([(path, texts[path] or "") for path in found[names[0]]["unit_files"]])
+            service = {"name": kind, "unit": names[0] + ".service", "server": "agent" not in names[0],
+                       "arguments": [word.value for word in parsed.exec_words[1:]], "stale": False,
+                       "config_files": [main, *sorted(path for path in texts if path.startswith(main + ".d/"))],
+                       "data_directory": f"/var/lib/rancher/{kind}"}
+        paths = {*texts, *(path for item in found.values() for path in item["environment_files"]), *service.get("config_files", [])}
+        entries = {path: {"exists": texts.get(path) is not None, "content": base64.b64encode((texts.get(path) or "").encode()).decode(),
+                          "sha256": f"sha-of-{path}" if texts.get(path) is not None else "", "mode": "0644", "real_path": path,
+                          "problem": ""} for path in paths}
+        return {
+            "node_name": name or tree.replace("/", "-"), "layout": service.get("name") or tree.split("/")[0], "service": service,
+            "units": {unit: item for unit, item in found.items() if unit.startswith("kube-")}, "patches": [],
+            "components": {unit: {"pid": 1, "flags": flags, "version": version} for unit, flags in running.items()
+                           if unit.startswith("kube-")},
+            "kubelet": {**kubelet, "config_files": [path for path in texts if path == "/var/lib/kubelet/config.yaml"],
+                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []), "needs_reload": False,
+                        "static_pod_path": "/etc/kubernetes/manifests"},
+            "manifests": [path for path in texts if path.startswith("/etc/kubernetes/manifests/")],
+            "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
         }
 
     return build

@@ -89,6 +89,20 @@ def test_plain_units_are_edited_in_their_exec_line() -> None:
     assert plan_unit(unit)[1] == {unit[0]: unit[1].replace("aws", "external")}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (" \\\n  --cloud-config=/c \\\n  --v=2\n", " \\\n  --v=2\n"),
+        (" \\\n  --v=2 \\\n  --cloud-config /c\n", " \\\n  --v=2\n"),
+        (" \\\r\n\t--cloud-config=/c --v=2\r\n", " \\\r\n --v=2\r\n"),
+        (" --cloud-config=/c\n", "\n"),
+    ],
+)
+def test_a_flag_goes_with_the_line_it_has_to_itself(before: str, after: str) -> None:
+    unit = ("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=external" + before)
+    assert plan_unit(unit)[1] == {unit[0]: unit[1].replace(before, after)}
+
+
 def test_environment_lines_of_a_drop_in_are_edited() -> None:
     unit = ("/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
     drop_in = ("/etc/systemd/system/kubelet.service.d/20-x.conf", '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-config=/c --v=2"\n')
