@@ -7,10 +7,20 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 
-from ccm.controllers.service_rules import FINALIZER
+from ccm.cloud import Ingress, ProviderConfig
+from ccm.cloud.gateway import Gateway
+from ccm.controllers.context import Context
+from ccm.controllers.orphans import OrphanAudit
+from ccm.controllers.service_rules import FINALIZER, ingress_wire, same_ingress
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.objects import Service
+from ccm.engine.errors import InvalidError
+from ccm.engine.events import EventRecorder
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, Service
+from ccm.providers.sim import SimCloud
+from ccm.simcloud.model import LoadBalancerBody, Port, RouteBody
 from ccm.simcloud.testing import Simulator
 
 from .conftest import StartCcm
@@ -255,8 +265,6 @@ async def test_a_node_without_a_route_of_its_own_is_marked_and_told(
 
 
 async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
-    from ccm.simcloud.model import RouteBody
-
     mine = cloud.add_instance("vpn-gateway")
     project = cloud.project()
     project.create_route(RouteBody(destination="192.168.0.0/16", instance_id=mine.id))
@@ -268,3 +276,188 @@ async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, c
         return routes(cloud) == {"192.168.0.0/16": "vpn-gateway", "10.244.1.0/24": "scope-0"}
 
     await eventually(settled)
+
+
+# What the API server has to say about it (IDs of the behaviour reference).
+
+
+async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_stay(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await kube.create(SERVICES, service_body("theirs", loadBalancerClass="example.com/else"))
+    await kube.create(SERVICES, service_body("ours", 81))
+    await eventually(lambda: served(kube, "ours"))
+    await asyncio.sleep(3)
+    assert len(balancers(cloud)) == 1 and FINALIZER not in (await get_service(kube, "theirs")).metadata.finalizers
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{SERVICES}/theirs", {"spec": {"loadBalancerClass": "example.com/other"}})
+    # Nor can one be added to a Service that has a load balancer.
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{SERVICES}/ours", {"spec": {"loadBalancerClass": "example.com/else"}})
+
+
+async def test_S156_tcp_and_udp_on_one_port(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    ports = [{"name": p.lower(), "port": 53, "protocol": p} for p in ("TCP", "UDP")]
+    await kube.create(SERVICES, service_body("dns", ports=ports))
+    await eventually(lambda: served(kube, "dns"))
+    (balancer,) = balancers(cloud)
+    assert [(port.protocol, port.port) for port in balancer.ports] == [("TCP", 53), ("UDP", 53)]
+
+
+@pytest.mark.parametrize(
+    ("mode", "stored"),
+    [
+        pytest.param(None, "VIP", id="S157-not-given"),
+        pytest.param("VIP", "VIP", id="S158-vip"),
+        pytest.param("Proxy", "Proxy", id="S159-proxy"),
+    ],
+)
+async def test_ip_mode_as_the_api_server_stores_it(kube: KubeClient, clean: None, mode: str | None, stored: str):
+    """And what it gives back is no difference: no second patch (W20)."""
+    await kube.create(SERVICES, service_body("mode"))
+    wire = ingress_wire([Ingress(ip="192.0.2.1", ip_mode=mode)])
+    await kube.patch(f"{SERVICES}/mode/status", {"status": {"loadBalancer": {"ingress": wire}}})
+    ingress = (await get_service(kube, "mode")).status.load_balancer.ingress
+    assert [entry.ip_mode for entry in ingress] == [stored]
+    assert same_ingress(ingress, wire)
+
+
+async def test_S36_S150_what_others_write_meanwhile_is_kept(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Somebody edits the Services all the time: conflicts are tried again, nothing gets lost, none is an error."""
+    cloud.server.timing = msgspec.structs.replace(cloud.server.timing, load_balancer_create=2.0)
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    names = [f"busy-{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        await kube.create(SERVICES, service_body(name, 8000 + number))
+
+    async def edit(name: str) -> int:
+        edits = 0
+        while not await served(kube, name):
+            edits += 1
+            await kube.patch(f"{SERVICES}/{name}", {"metadata": {"annotations": {"edits": str(edits)}}})
+        return edits
+
+    edits = await asyncio.gather(*(edit(name) for name in names))
+    assert sum(edits) > len(names)
+    for name, count in zip(names, edits, strict=True):
+        service = await get_service(kube, name)
+        assert service.metadata.annotations == {"edits": str(count)}
+        assert service.metadata.finalizers == [FINALIZER]
+        assert service.spec.type == "LoadBalancer"
+        assert await event_messages(kube, "SyncLoadBalancerFailed", name) == []
+    assert len(balancers(cloud)) == 5
+
+
+async def test_S37_a_service_deleted_while_it_is_made_leaves_nothing(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    cloud.server.timing = msgspec.structs.replace(cloud.server.timing, load_balancer_create=2.0)
+    await start_ccm(**LIFECYCLE_OFF).leading()
+    await kube.create(SERVICES, service_body("brief"))
+
+    async def being_made() -> bool:
+        return len(balancers(cloud)) == 1
+
+    await eventually(being_made)
+    # Its finalizer is stripped, too: the status that is to be written has no object any more.
+    await kube.patch(f"{SERVICES}/brief", {"metadata": {"finalizers": None}})
+    await kube.delete(f"{SERVICES}/brief")
+
+    async def gone() -> bool:
+        return not balancers(cloud)
+
+    await eventually(gone)
+    assert await event_messages(kube, "SyncLoadBalancerFailed", "brief") == []
+
+
+async def test_R42_calicos_condition_is_taken_over_once(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    await start_ccm(**LIFECYCLE_OFF, route_reconciliation_period="1s").leading()
+    (name,) = await nodes_of(kube, cloud, "calico-", 1)
+
+    async def condition() -> Any:
+        node = await get_node(kube, name)
+        assert node is not None
+        return next((c for c in node.status.conditions if c.type == "NetworkUnavailable"), None)
+
+    await eventually(condition)
+    calico = {"type": "NetworkUnavailable", "status": "False", "reason": "CalicoIsUp", "message": "Calico is running"}
+    await kube.patch(f"{NODES}/{name}/status", {"status": {"conditions": [calico]}}, strategic=True)
+
+    async def ours_again() -> bool:
+        return (await condition()).reason == "RouteCreated"
+
+    await eventually(ours_again)
+    node = await get_node(kube, name)
+    await asyncio.sleep(3)
+    again = await get_node(kube, name)
+    assert node is not None and again is not None
+    assert node.metadata.resource_version == again.metadata.resource_version  # three audits later
+
+
+async def test_W30_two_clusters_in_one_network_leave_each_others_routes(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    theirs = cloud.add_instance("of-another-cluster")
+    project = cloud.project()
+    project.create_route(RouteBody(destination="10.244.2.0/24", instance_id=theirs.id, owner="theirs"))
+    project.create_route(RouteBody(destination="10.244.77.0/24", instance_id=theirs.id, owner="theirs"))
+    await start_ccm(**LIFECYCLE_OFF, cluster_name="ours").leading()
+    await nodes_of(kube, cloud, "shared-", 2)
+    messages = await eventually(lambda: event_messages(kube, "FailedToCreateRoute", "shared-1"))
+    assert messages == ["pod CIDR 10.244.2.0/24 is routed elsewhere by cluster 'theirs' of the same network"]
+
+    async def settled() -> bool:
+        return routes(cloud) == {
+            "10.244.2.0/24": "of-another-cluster",
+            "10.244.77.0/24": "of-another-cluster",
+            "10.244.1.0/24": "shared-0",
+        }
+
+    await eventually(settled)
+    (mine,) = [route for route in project.routes.rows.values() if route.owner == "ours"]
+    assert mine.destination == "10.244.1.0/24"
+    refused = [entry for entry in cloud.journal("routes.create") if entry.status >= 400]
+    assert not refused
+
+
+async def test_W30_an_orphan_is_found_and_deleted_and_what_has_a_service_is_not(
+    kube: KubeClient, cloud: Simulator, clean: None
+):
+    """The audit with a real list of Services, and a clock of ours."""
+    service = await kube.create(SERVICES, service_body("alive"))
+    project = cloud.project()
+    for uid in (service.uid, "uid-of-nobody"):
+        tags = {"cluster": "kubernetes", "service_uid": uid}
+        project.create_load_balancer(LoadBalancerBody(f"a{uid}", (Port(80, 30080),), tags=tags))
+    tags = {"cluster": "other", "service_uid": "uid-of-theirs"}
+    project.create_load_balancer(LoadBalancerBody("theirs", (Port(80, 30080),), tags=tags))
+    services: Informer[Service] = Informer(kube, "/api/v1/services", Service, name="services")  # empty: it never ran
+    gateway = Gateway(SimCloud(ProviderConfig(cloud.conf())))
+    await gateway.cloud.start()
+    seconds = [0.0]
+    context = Context(
+        kube,
+        gateway,
+        Informer(kube, NODES, Node, name="nodes"),
+        services,
+        lambda component: EventRecorder(kube, component),
+        "kubernetes",
+        monotonic=lambda: seconds[0],
+    )
+    try:
+        audit = OrphanAudit(context, delete=True, period=600.0)
+        for _ in range(3):
+            await audit.look()
+            assert len(balancers(cloud)) == 3
+            seconds[0] += 100.0
+        seconds[0] += 100.0
+        await audit.look()
+
+        async def deleted() -> bool:
+            return {balancer.tags["service_uid"] for balancer in balancers(cloud)} == {service.uid, "uid-of-theirs"}
+
+        await eventually(deleted)
+    finally:
+        await gateway.close()

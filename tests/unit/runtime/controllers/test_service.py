@@ -952,6 +952,24 @@ async def test_a_load_balancer_that_fails_among_many_is_made_again():
 
 
 @in_virtual_time
+async def test_a_change_taken_back_after_its_answer_was_lost_is_written():
+    """Of what was asked for in vain nobody knows whether it was done, so being as before is no reason to stop."""
+    async with Cluster() as c:
+        c.add_service(port=80)
+        c.serve()
+        await c.served()
+        before = c.cloud.made["uid-of-web"]["ports"]
+        lost = [Transient("the connection broke")]
+        c.cloud.after = lambda verb, spec: lost.pop() if verb == "ensure" and lost else None
+        old = c.api.service()["spec"]["ports"]
+        c.api.change("services", "shop/web", {"spec": {"ports": [old[0] | {"port": 81}]}})
+        await until(lambda: not lost)
+        assert c.cloud.made["uid-of-web"]["ports"] != before
+        c.api.change("services", "shop/web", {"spec": {"ports": old}})
+        await until(lambda: c.cloud.made["uid-of-web"]["ports"] == before)
+
+
+@in_virtual_time
 async def test_a_status_that_could_not_be_written_is_written_later():
     async with Cluster() as c:
         down = [True]
