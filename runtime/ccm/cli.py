@@ -17,6 +17,10 @@ def main(argv: list[str] | None = None) -> int:
         from ccm.conformance import command
 
         return command.main(args[1:])
+    if args[:1] == ["explain"]:
+        from ccm.app import explain
+
+        return explain.main(args[1:])
     from ccm.app import logs, options
     from ccm.app import main as app
 

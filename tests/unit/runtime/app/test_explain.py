@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `ccm explain node` concludes from a Node, a Lease and Events."""
+
+import datetime
+
+import msgspec
+import pytest
+
+from ccm import cli
+from ccm.app.explain import Event, default_kubeconfig, explain
+from ccm.engine.objects import Lease, Node
+
+NOW = datetime.datetime(2026, 11, 1, 12, 0, 0, tzinfo=datetime.UTC)
+WAITS = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "effect": "NoSchedule"}
+SHUT_DOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}
+
+
+def before(seconds):
+    return (NOW - datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node(*taints, ready="True", provider_id="sim://north/1", **meta):
+    return msgspec.convert(
+        {
+            "metadata": {"name": "w1", "uid": "u1", "creationTimestamp": before(720), **meta},
+            "spec": {"providerID": provider_id, "taints": list(taints)},
+            "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "KubeletReady"}] if ready else []},
+        },
+        Node,
+    )
+
+
+def lease(renewed=1, holder="ccm-a_1", **annotations):
+    told = {f"ccm.outoftree.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": before(renewed)}
+    return msgspec.convert({"metadata": {"name": "x", "annotations": told}, "spec": spec}, Lease)
+
+
+def event(reason, message, seconds=12, *, count=1, component="cloud-node-controller", uid="u1"):
+    wire = {
+        "reason": reason,
+        "message": message,
+        "count": count,
+        "lastTimestamp": before(seconds),
+        "source": {"component": component},
+        "involvedObject": {"uid": uid},
+    }
+    return msgspec.convert(wire, Event)
+
+
+def text(found, led_by=None, *events):
+    return "\n".join(explain(found, led_by, events, "kube-system/ccm", NOW))
+
+
+def test_a_tainted_node_with_its_reason():
+    found = text(
+        node(WAITS, ready="False", provider_id=""),
+        lease(cloud_provider="sim", controllers="cloud-node-controller", last_cloud_success=before(3)),
+        event("CloudNotAvailable", "old", 500),
+        event("InstanceNotFound", "the cloud lists no instance named 'w1'", 12, count=14),
+        event("NodeNotReady", "kubelet", 1, component="node-controller"),
+        event("InitializationFailed", "of its predecessor", 2, uid="u0"),
+    )
+    assert "Ready=False (KubeletReady), created 12 min ago" in found
+    assert "providerID: none yet" in found
+    waits = found.partition("waits for its initialisation")[2].splitlines()[1]
+    assert waits == "  InstanceNotFound (12 s ago, 14 times): the cloud lists no instance named 'w1'"
+    assert "ccm-a_1, which renewed the Lease kube-system/ccm 1 s ago" in found
+    assert "provider sim; the cloud last answered it 3 s ago" in found
+    assert "it does not run cloud-node-lifecycle-controller (--controllers)" in found
+    assert "kubelet" not in found.split("What was told")[1] and "predecessor" not in found
+
+
+def test_a_tainted_node_about_which_nothing_was_told():
+    assert "Nothing was told about the reason" in text(node(WAITS, ready=None))
+
+
+@pytest.mark.parametrize(
+    ("led_by", "conclusion"),
+    [
+        (None, "No controller ever led: there is no Lease kube-system/ccm"),
+        (lease(holder=""), "No controller leads: the Lease kube-system/ccm was released, 1 s ago"),
+        (lease(renewed=7300), "ccm-a_1 renewed the Lease kube-system/ccm 2 h ago, which is good for 15 s"),
+        (lease(), "the cloud last answered it never, or it does not say"),
+    ],
+)
+def test_who_should_look_after_it(led_by, conclusion):
+    assert conclusion in text(node(WAITS), led_by)
+
+
+def test_a_node_that_is_held():
+    message = "the instances of 9 Nodes are gone"
+    found = text(node(ready="Unknown"), lease(), event("DeletionHeld", message, component=LIFECYCLE))
+    assert f"  DeletionHeld (12 s ago): {message}" in found
+
+
+LIFECYCLE = "cloud-node-lifecycle-controller"
+
+
+def test_a_node_that_is_not_held():
+    assert "It is not held: the instance exists" in text(node(ready="Unknown"), lease())
+
+
+def test_a_ready_node_whose_instance_vanished():
+    found = text(node(), lease(), event("InstanceNotListed", "the cloud lists no instance sim://north/1"))
+    assert "a Ready Node is never deleted" in found
+    assert "  InstanceNotListed (12 s ago): the cloud lists no instance sim://north/1" in found
+
+
+def test_a_node_of_a_stopped_instance_and_one_on_its_way_out():
+    assert "Its instance is shut down" in text(node(SHUT_DOWN, ready="Unknown"))
+    found = text(node(ready="False", deletionTimestamp=before(5), finalizers=["example.com/x"]))
+    assert "waits for its finalizers: example.com/x" in found
+
+
+def test_a_ready_node_has_nothing_to_explain():
+    found = text(node(), lease())
+    assert "What was told" not in found and "waits" not in found
+
+
+def test_where_the_kubeconfig_is_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    assert default_kubeconfig() == ""
+    config = tmp_path / ".kube" / "config"
+    config.parent.mkdir()
+    config.touch()
+    assert default_kubeconfig() == str(config)
+    other = tmp_path / "other"
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/nowhere:{other}")
+    assert default_kubeconfig() == f"{tmp_path}/nowhere"  # named, so its absence is told
+    other.touch()
+    assert default_kubeconfig() == str(other)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["explain", "node", "w1", "--lease", "ccm"], 2, "--lease 'ccm' is not NAMESPACE/NAME"),
+        (["explain", "node", "w1", "--kubeconfig", "/nowhere/config"], 1, "/nowhere/config"),
+    ],
+)
+def test_mistakes_get_one_line(arguments, status, message, capsys):
+    assert cli.main(arguments) == status
+    error = capsys.readouterr().err
+    assert message in error and "Traceback" not in error and error.count("\n") == 1
