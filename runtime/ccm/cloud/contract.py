@@ -150,6 +150,7 @@ class LoadBalancerSpec:
     `uid` identifies the Service for ever, `cluster` the cluster (`--cluster-name`); both belong in ownership tags.
     `source_ranges`: CIDRs that may connect; empty means everybody.
     `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on it tells which backends have Pods.
+    `ingress`: what the Service's status says now; no part of the wish. For clouds that remember nothing themselves.
     """
 
     cluster: str
@@ -165,6 +166,7 @@ class LoadBalancerSpec:
     session_affinity_timeout: int | None = None
     external_traffic_policy: str = "Cluster"
     health_check_node_port: int = 0
+    ingress: tuple[Ingress, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def default_name(self) -> str:

@@ -114,6 +114,10 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
         session_affinity_timeout=affinity.get("timeoutSeconds"),
         external_traffic_policy=spec.external_traffic_policy or "Cluster",
         health_check_node_port=health_check(service)[1],
+        ingress=tuple(
+            Ingress(ip=entry.ip, hostname=entry.hostname, ip_mode=entry.ip_mode)
+            for entry in service.status.load_balancer.ingress
+        ),
     )
 
 
