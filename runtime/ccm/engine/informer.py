@@ -104,7 +104,7 @@ class Informer(Generic[T]):
         """Follow the API server until cancelled. No error of the server or the network ends it."""
         while True:
             started = self._clock.monotonic()
-            reason = "eof"
+            reason, asked = "eof", 0.0
             try:
                 if not self._resource_version:
                     await self._relist()
@@ -115,20 +115,21 @@ class Informer(Generic[T]):
                 logger.info("%s: the watch fell too far behind, listing again: %s", self.name, error)
                 self._resource_version = ""
             except ApiError as error:
-                reason = error.reason or str(error.status)
+                reason, asked = error.reason or str(error.status), error.retry_after or 0.0
                 self._lost(str(error))
             except UNREADABLE as error:
                 reason = "undecodable"
                 self._lost(f"{self._path}: the watch sent what is no event: {error}")
                 self._resource_version = ""
             metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
-            await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER)
+            await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, asked=asked)
 
-    async def _pause(self, *, healthy: bool) -> None:
-        """Wait before *every* new connection: a server that ends each watch at once must not make us spin."""
+    async def _pause(self, *, healthy: bool, asked: float) -> None:
+        """Wait before *every* new connection: a server that ends each watch at once must not make us spin. `asked`:
+        the seconds in its Retry-After."""
         if healthy:
             self._backoff = BACKOFF_FIRST
-        await self._clock.sleep(self._backoff * random.uniform(1.0, 1.5))
+        await self._clock.sleep(max(self._backoff, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5))
         self._backoff = min(self._backoff * 2, BACKOFF_MAX)
 
     def _lost(self, why: str) -> None:

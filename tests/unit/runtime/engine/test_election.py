@@ -136,7 +136,7 @@ async def candidate(api, clock):
 
     def make(identity, work=None, **options):
         elector = LeaderElector(
-            api.client(), namespace="kube-system", name="ccm", identity=identity, clock=clock, **options
+            api.client(), namespace="kube-system", name="ccm", identity=identity, **{"clock": clock, **options}
         )
         elector.work = work or Work(clock)
         elector.task = asyncio.create_task(elector.run(elector.work))
@@ -240,6 +240,66 @@ async def test_expiry_goes_by_our_clock_not_by_what_others_write(candidate, api,
     assert not standby.is_leader
     await clock.advance(10)
     assert standby.is_leader
+
+
+@pytest.mark.parametrize("jump", [-(10**9), -86400, -11, 11, 86400, 10**9])
+async def test_a_jump_of_the_wall_clock_neither_costs_nor_gives_the_leadership(candidate, api, clock, jump):
+    leader = candidate("a")
+    await clock.settle()
+    standby = candidate("b")
+    for _ in range(3):
+        await clock.advance(5)
+        clock.jump(jump)
+        await clock.advance(5)
+        clock.jump(-jump / 2)
+        assert leader.work.running and not standby.work.running
+        assert clock.monotonic() - leader.renewed_at <= 2
+    leader._client.cut = hang
+    last = leader.renewed_at
+    clock.jump(-jump)
+    await clock.advance(30)
+    assert leader.work.ended_at == last + 10 and standby.work.running, "deadline and lease last as long as ever"
+
+
+class Skewed:
+    """A machine's clocks over the true time: the wall clock is `off` seconds off, and all run `rate` times as fast."""
+
+    def __init__(self, true, off=0.0, rate=1.0):
+        self.true, self.off, self.rate = true, datetime.timedelta(seconds=off), rate
+
+    def monotonic(self):
+        return self.true.monotonic() * self.rate
+
+    def now(self):
+        return self.true.now() + self.off
+
+    async def sleep(self, seconds):
+        await self.true.sleep(seconds / self.rate)
+
+    def call_later(self, seconds, callback):
+        return self.true.call_later(seconds / self.rate, callback)
+
+
+@pytest.mark.parametrize("off", [-86400, 0, 86400])
+@pytest.mark.parametrize("rates", [(1.0, 1.0), (0.8, 1.0), (1.0, 1.25), (1.3, 0.7)])
+async def test_two_machines_with_different_clocks_never_both_lead(candidate, api, clock, off, rates):
+    """The times in the Lease are never compared with a clock, and duration and deadline are far enough apart for clocks
+    of which one is a quarter faster."""
+    a, b = (
+        candidate(name, clock=Skewed(clock, shift, rate))
+        for name, shift, rate in zip("ab", (0, off), rates, strict=True)
+    )
+    await clock.settle()
+    both = led = 0
+    for second in range(300):
+        leader = next((one for one in (a, b) if one.work.running), None)
+        if second == 20 and leader is not None:
+            leader._client.cut = hang  # its way to the API server is lost
+        await clock.advance(0.25)
+        both += a.work.running and b.work.running
+        led += a.work.running or b.work.running
+    assert both == 0 and led > 200
+    assert sum(elector.work.running for elector in (a, b)) == 1, "the other one took over"
 
 
 @pytest.mark.parametrize("fault", [hang, refuse], ids=["black-hole", "refused"])

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from ccm.engine import informer as module
 from ccm.engine.clock import FakeClock
-from ccm.engine.errors import ForbiddenError, GoneError, UnavailableError
+from ccm.engine.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PartialObject, decoder
 
@@ -240,6 +240,17 @@ async def test_an_unreachable_server_at_start_is_waited_for(informer, script, cl
     assert informer.synced and informer.last_error == "" and informer.get("a") is not None
     told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert len(told) == 2, "the same reason is told once"
+
+
+@pytest.mark.parametrize(("asked", "waits"), [(8, 8), (10**9, module.BACKOFF_MAX), (0, 0.2)])
+async def test_retry_after_is_heeded_within_reason(informer, script, clock, asked, waits):
+    script.lists = [([obj("a", 1)], 5)]
+    script.watches = [TooManyRequestsError(429, "", "busy", retry_after=asked), [None]]
+    await informer.start()
+    await clock.advance(waits * 0.99)
+    assert len(script.watched) == 1
+    await clock.advance(waits * 0.52)
+    assert len(script.watched) == 2
 
 
 async def test_a_watch_that_stood_resets_the_pause(informer, script, clock):
