@@ -255,6 +255,18 @@ async def test_a_node_that_goes_while_it_is_initialised_is_no_failure():
 
 
 @in_virtual_time
+async def test_the_events_of_a_burst_come_after_the_burst():
+    """Told meanwhile they would take a third of what the API server can do."""
+    async with Cluster(*(machine(f"n{number}") for number in range(300))) as c:
+        for number in range(300):
+            c.api.add(f"n{number}")
+        c.initialise_nodes(workers=5)
+        await until(lambda: c.api.count("PATCH") == 600)
+        assert len(c.api.events) <= 5
+        await until(lambda: len(c.api.told("Synced")) == 300)
+
+
+@in_virtual_time
 async def test_another_node_under_the_same_name_is_initialised_from_a_read_of_its_own():
     async with Cluster(machine("n1", "10.0.0.1", "fake://old"), machine("n0")) as c:
         c.api.add("n1")

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/nodes.md names what the node controllers tell: every Event and metric, and none that is not there."""
+
+import re
+from pathlib import Path
+
+import prometheus_client
+
+from ccm.controllers import event_budget, node, node_lifecycle, node_lifecycle_rules
+
+ROOT = Path(__file__).parents[4]
+PAGE = (ROOT / "docs" / "reference" / "nodes.md").read_text()
+SOURCE = "".join(Path(module.__file__).read_text() for module in (node, node_lifecycle, node_lifecycle_rules))
+#: Written as such in the code, but no reason of an Event or label of a metric.
+OTHER = {"NoSchedule"}
+
+
+def first_cells(title):
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def test_every_reason_is_explained():
+    words = set(re.findall(r'"([A-Z][a-z]+(?:[A-Z][A-Za-z]*)+|Synced|Unconfirmed)"', SOURCE)) - OTHER
+    assert first_cells("Events") <= words
+    assert words - set(re.findall(r"`(\w+)`", PAGE)) == set()
+
+
+def test_every_metric_is_explained():
+    kinds = (prometheus_client.Counter, prometheus_client.Gauge, prometheus_client.Histogram)
+    names = set()
+    for module in (event_budget, node, node_lifecycle):
+        for found in vars(module).values():
+            if isinstance(found, kinds) and not found._name.startswith("node_controller"):
+                names.add(found._name + ("_total" if isinstance(found, prometheus_client.Counter) else ""))
+    documented = first_cells("Metrics")
+    assert {name for name in documented if name.startswith("ccm_")} == names
