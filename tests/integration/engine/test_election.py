@@ -155,6 +155,39 @@ async def test_an_api_server_restart_within_the_deadline_costs_nothing(candidate
     assert leader.working and not leader.task.done()
 
 
+async def test_a_slow_api_server_costs_nothing_within_an_attempt(
+    candidate: Make, proxy: FaultProxy, through: KubeClient
+) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse | None:
+        await asyncio.sleep(0.3)
+        return None
+
+    leader = candidate("a", through, lease_duration=4.0, renew_deadline=3.0, retry_period=0.3)
+    await eventually(lambda: leader.working)
+    standby = candidate("b", lease_duration=4.0, renew_deadline=3.0, retry_period=0.3)
+    proxy.fault = slow
+    await asyncio.sleep(5)
+    assert leader.working and not standby.working
+
+
+async def test_429_on_a_renewal_is_sent_again_in_time(candidate: Make, proxy: FaultProxy, through: KubeClient) -> None:
+    leader = candidate("a", through, lease_duration=8.0, renew_deadline=6.0, retry_period=0.3)
+    await eventually(lambda: leader.working)
+    refused = 0
+
+    async def busy(request: web.Request) -> web.StreamResponse | None:
+        nonlocal refused
+        if request.method == "GET" or refused >= 2:
+            return None
+        refused += 1
+        return web.Response(status=429, text="Too many requests", headers={"Retry-After": "1"})
+
+    proxy.fault = busy
+    renewed = leader.elector.renewed_at
+    await eventually(lambda: refused == 2 and leader.elector.renewed_at > renewed + 1)
+    assert leader.working
+
+
 async def test_a_stolen_lease(candidate: Make, kube: KubeClient, name: str) -> None:
     leader = candidate("a")
     await eventually(lambda: leader.working)

@@ -262,6 +262,95 @@ async def test_garbage_in_the_stream_is_survived(things: Things, proxy: FaultPro
         assert ("deleted", "a") not in things.seen
 
 
+async def test_an_unreadable_object_in_list_and_stream_stops_no_other(
+    things: Things, kube: KubeClient, proxy: FaultProxy
+) -> None:
+    """As a newer API server, or a bug between us and it, might send it; upstream's decoder would list for ever."""
+
+    def spoil(thing: dict[str, Any]) -> dict[str, Any]:
+        return {**thing, "metadata": {**thing["metadata"], "labels": ["no", "mapping"]}}
+
+    async def spoilt_list(request: web.Request) -> web.StreamResponse | None:
+        if is_watch(request):
+            return None
+        listing = await kube.get(CONFIGMAPS, dict, params=dict(request.query))
+        items = [spoil(each) if each["metadata"]["name"].endswith("-bad") else each for each in listing["items"]]
+        return web.json_response({**listing, "items": items})
+
+    proxy.fault = spoilt_list
+    await things.add("a", "bad")
+    async with followed(things):
+        assert things.present() == {"a"}
+        await eventually(lambda: proxy._open)
+        live = await kube.get(f"{CONFIGMAPS}/{things._set}-a", dict)
+        line = {"type": "MODIFIED", "object": spoil(live)}
+        await proxy.inject(json.dumps(line).encode() + b"\n")
+        await things.add("b")
+        await eventually(lambda: things.present() == {"a", "b"})
+        await things.change("bad")  # and comes readable by the watch
+        await eventually(lambda: things.present() == {"a", "b", "bad"})
+        lists = sum(1 for _, path in proxy.requests if "limit=" in path)
+        await things.remove("a")
+        await eventually(lambda: things.present() == {"b", "bad"})
+    assert lists == 1 and things.informer.last_error == ""
+
+
+async def test_bookmarks_carry_the_version_past_what_others_write(
+    things: Things, kube: KubeClient, proxy: FaultProxy, apiserver: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them the version of a quiet kind would be forgotten by etcd, and each new watch would be a list."""
+    monkeypatch.setattr(module, "WATCH_SECONDS", (5, 5))  # a bookmark comes shortly before the end
+    await things.add("a")
+    async with followed(things):
+        before = int(things.informer._resource_version)
+        others = Things(kube, kube)
+        await others.add("x", "y", "z")
+        await eventually(lambda: int(things.informer._resource_version) >= before + 3, 20)
+        await asyncio.to_thread(apiserver.compact)
+        await eventually(lambda: proxy.count("GET", "watch=true") >= 3, 20)
+        await things.add("b")
+        await eventually(lambda: "b" in things.present())
+    assert sum(1 for _, path in proxy.requests if "limit=" in path) == 1
+
+
+async def test_a_very_slow_api_server_is_waited_for(things: Things, proxy: FaultProxy) -> None:
+    async def slow(request: web.Request) -> web.StreamResponse | None:
+        await asyncio.sleep(1.5)
+        return None
+
+    proxy.fault = slow
+    await things.add("a")
+    async with followed(things):
+        assert things.present() == {"a"} and proxy.count("GET") <= 2
+        await things.add("b")
+        await eventually(lambda: "b" in things.present())
+        proxy.cut()
+        await things.remove("a")
+        await eventually(lambda: things.present() == {"b"})
+    assert proxy.count("GET") == 3, "a list and two watches: nothing was asked twice because it was slow"
+
+
+async def test_429_with_retry_after_is_heeded_by_list_and_watch(things: Things, proxy: FaultProxy) -> None:
+    """As the API server's priority and fairness sends it: plain text."""
+    refused: list[tuple[bool, float]] = []
+    times: list[float] = []
+
+    async def busy(request: web.Request) -> web.StreamResponse | None:
+        times.append(asyncio.get_running_loop().time())
+        if len([watch for watch, _ in refused if watch == is_watch(request)]) >= 1:
+            return None
+        refused.append((is_watch(request), times[-1]))
+        return web.Response(status=429, text="Too many requests", headers={"Retry-After": "1"})
+
+    proxy.fault = busy
+    await things.add("a")
+    async with followed(things):
+        await eventually(lambda: proxy._open)
+        assert [watch for watch, _ in refused] == [False, True] and len(times) == 4
+        assert times[1] - times[0] >= 1.0 and times[3] - times[2] >= 1.0
+        assert things.present() == {"a"}
+
+
 async def test_an_event_larger_than_every_buffer(things: Things, kube: KubeClient) -> None:
     async with followed(things):
         await things.add("big")
