@@ -11,11 +11,13 @@ import jinja2
 import pytest
 import yaml
 
-from ccm.app.options import CONTROLLERS
+from ccm.app.migration import Migration
+from ccm.app.names import CONTROLLERS
 from ccm.app.permissions import needed
 
 ROOT = Path(__file__).parents[2]
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
+LEASES = [(NAMESPACE, NAME), (NAMESPACE, Migration().leader_name)]
 #: Used when somebody reads /metrics, not at start.
 REVIEWS = {
     ("authentication.k8s.io", "tokenreviews", "create"),
@@ -48,19 +50,32 @@ def granted(command: list[str], kind: str) -> set[tuple[str, str, str]]:
 
 
 def test_the_cluster_role_is_what_the_controllers_need():
-    wanted = {(r.group, r.resource, r.verb) for r in needed(CONTROLLERS, (NAMESPACE, NAME)) if not r.namespace}
+    wanted = {(r.group, r.resource, r.verb) for r in needed(CONTROLLERS, LEASES) if not r.namespace}
     assert granted([], "ClusterRole") == wanted | REVIEWS
 
 
 def test_the_role_is_what_the_election_needs():
-    wanted = {(r.group, r.resource, r.verb) for r in needed((), (NAMESPACE, NAME)) if r.namespace}
+    wanted = {(r.group, r.resource, r.verb) for r in needed((), LEASES) if r.namespace}
     assert granted([], "Role") == wanted
 
 
 def test_only_our_own_leases_may_be_written():
     (role,) = [document for document in documents([]) if document["kind"] == "Role"]
     for rule in role["rules"]:
-        assert rule["verbs"] == ["create"] or NAME in rule["resourceNames"]
+        assert rule["verbs"] == ["create"] or set(rule["resourceNames"]) == {name for _, name in LEASES}
+
+
+@pytest.mark.parametrize("command", [[], ["/other-ccm"]])
+def test_the_published_client_ca_may_be_read(command: list[str]):
+    """The Role comes with every cluster, and allows what the runtime asks for (and upstream's)."""
+    [right] = set(needed((), LEASES, client_ca=True)) - set(needed((), LEASES))
+    assert (right.resource, right.namespace, right.name) == (
+        "configmaps",
+        NAMESPACE,
+        "extension-apiserver-authentication",
+    )
+    bound = {document["roleRef"]["name"] for document in documents(command) if document["kind"] == "RoleBinding"}
+    assert bound == {NAME, "extension-apiserver-authentication-reader"}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])

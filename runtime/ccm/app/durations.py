@@ -26,3 +26,17 @@ def parse(text: str) -> float:
     if not unsigned or end != len(unsigned) or total > _LONGEST:
         raise ValueError(f"{text!r} is not a duration such as 10s, 5m or 1h30m")
     return -total if text.startswith("-") else total
+
+
+def spell(seconds: float) -> str:
+    """As Go's Duration.String does for whole milliseconds and more: "5m0s", "1.5s", "250ms", "0s"."""
+    if seconds < 0:
+        return "-" + spell(-seconds)
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:.10g}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    text = f"{rest:.10g}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text

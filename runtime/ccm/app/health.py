@@ -2,28 +2,86 @@
 """What `/livez` and `/readyz` mean (upstream's checks always pass, and it has neither path: reference W25).
 
 Alive: this process can still do its work; a failing check asks the kubelet to restart it.
-Ready: it could take over now: its view of the cluster is fresh and the cloud has accepted its credentials. A cloud that
-is down later does not make it unready, since a restart would not help; the metrics and the Lease tell that.
+Ready: it could take over now, or does its work: its view of the cluster is fresh, no work waits for ever, and the cloud
+answers. A cloud that fails briefly does not make it unready.
+
+Everybody may ask; the reasons of a failure are for the log, and for those who may read the path by their own right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+log = logging.getLogger(__name__)
 
 #: Returns why the check fails, or None.
 Check = Callable[[], str | None]
 
+#: What `/metrics/slis` shows.
+SLIS = CollectorRegistry()
+_HEALTHCHECK = Gauge(
+    "kubernetes_healthcheck", "Result of a check: 1 passed, 0 failed.", ["name", "type"], registry=SLIS
+)
+_HEALTHCHECKS = Counter(
+    "kubernetes_healthchecks", "Checks made, by their result.", ["name", "type", "status"], registry=SLIS
+)
 
-def report(checks: Mapping[str, Check], *, verbose: bool, exclude: frozenset[str] = frozenset()) -> tuple[int, str]:
-    """HTTP status and body, in the form of the Kubernetes components."""
-    lines, failed = [], False
-    for name, check in checks.items():
-        if name in exclude:
-            lines.append(f"[+]{name} excluded: ok")
-            continue
+
+class Health:
+    """The checks of the paths `/healthz`, `/livez` and `/readyz`, by the paths' names."""
+
+    def __init__(self, **checks: Mapping[str, Check]) -> None:
+        self._checks = checks
+        self._told: dict[str, str] = {}
+
+    @property
+    def paths(self) -> list[str]:
+        return list(self._checks)
+
+    def one(self, path: str, name: str) -> tuple[int, str] | None:
+        """`/<path>/<check>`; None when there is no such check."""
+        check = self._checks[path].get(name)
+        if check is None:
+            return None
+        reason = self._ask(path, name, check)
+        return (200, "ok") if reason is None else (500, f"internal server error: {reason}\n")
+
+    def all(
+        self, path: str, *, verbose: bool = False, exclude: Iterable[str] = (), reasons: bool = False
+    ) -> tuple[int, str]:
+        """HTTP status and body, in the form of the Kubernetes components; `reasons`: why a check failed."""
+        checks, left_out = self._checks[path], set(exclude)
+        lines, failed = [], {}
+        for name, check in checks.items():
+            if name in left_out:
+                lines.append(f"[+]{name} excluded: ok")
+                continue
+            reason = self._ask(path, name, check)
+            if reason is None:
+                lines.append(f"[+]{name} ok")
+            else:
+                failed[name] = reason
+                lines.append(f"[-]{name} failed: {reason if reasons else 'reason withheld'}")
+        if surplus := sorted(left_out - set(checks)):
+            quoted = ", ".join(f'"{name}"' for name in surplus)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        self._tell(path, failed)
+        if failed:
+            return 500, "\n".join([*lines, f"{path} check failed", ""])
+        return 200, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok"
+
+    def _ask(self, path: str, name: str, check: Check) -> str | None:
         reason = check()
-        failed = failed or reason is not None
-        lines.append(f"[+]{name} ok" if reason is None else f"[-]{name} failed: {reason}")
-    if failed:
-        return 500, "\n".join([*lines, "check failed", ""])
-    return 200, "\n".join([*lines, "check passed", ""]) if verbose else "ok"
+        _HEALTHCHECK.labels(name, path).set(1 if reason is None else 0)
+        _HEALTHCHECKS.labels(name, path, "success" if reason is None else "error").inc()
+        return reason
+
+    def _tell(self, path: str, failed: Mapping[str, str]) -> None:
+        """Log what fails when something else fails than before."""
+        names = ", ".join(failed)
+        if names and names != self._told.get(path):
+            log.warning("%s fails: %s", path, "; ".join(f"{name}: {reason}" for name, reason in failed.items()))
+        self._told[path] = names

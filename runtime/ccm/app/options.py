@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line: upstream's flags with upstream's names and meanings, and ours.
+"""The options of a process: from the defaults, `--config FILE`, and the command line, each above the one before it.
 
-Reference "Upstream cloud-controller-manager", sections 7.2-7.4. Flags that upstream accepts and that have no meaning
-here are accepted and ignored, so that existing manifests start; `IGNORED` lists them.
+Whatever is wrong is told at once (W31: upstream starts with 0 workers and stays "healthy").
 """
 
 from __future__ import annotations
 
 import argparse
-import math
+import json
+import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NoReturn
 
 from ccm import __version__
@@ -19,59 +20,15 @@ from ccm.cloud import registry
 from ccm.controllers import route_rules
 from ccm.controllers.node_lifecycle_rules import Safety
 
-from . import durations
-
-#: Canonical controller names -> aliases (7.4). Their order is the order in which they start.
-CONTROLLERS: Mapping[str, str] = {
-    "cloud-node-controller": "cloud-node",
-    "cloud-node-lifecycle-controller": "cloud-node-lifecycle",
-    "service-lb-controller": "service",
-    "node-route-controller": "route",
-}
-
-#: Upstream flags without a meaning here -> why.
-IGNORED: Mapping[str, str] = {
-    "allocate-node-cidrs": "kube-controller-manager allocates pod CIDRs",
-    "cidr-allocator-type": "kube-controller-manager allocates pod CIDRs",
-    "external-cloud-volume-plugin": "unused upstream, too",
-    "node-sync-period": "deprecated upstream",
-    "min-resync-period": "informers here have no resync",
-    "kube-api-content-type": "the API is spoken in JSON",
-    "contention-profiling": "a Go profile",
-    "profiling": "a Go profile",
-    "feature-gates": "no gated features",
-    "log-flush-frequency": "logs are not buffered",
-    "vmodule": "a Go logging option",
-    "controller-start-interval": "controllers start together",
-    "use-service-account-credentials": "one ServiceAccount with the union of the rights",
-    "leader-elect-resource-lock": "always leases",
-    "requestheader-client-ca-file": "no aggregation layer in front",
-    "requestheader-allowed-names": "no aggregation layer in front",
-    "authentication-tolerate-lookup-failure": "nothing is looked up at start",
-    "authentication-skip-lookup": "nothing is looked up at start",
-    "authentication-kubeconfig": "--kubeconfig serves for it",
-    "authorization-kubeconfig": "--kubeconfig serves for it",
-    "concurrent-node-status-updates": "addresses are refreshed from one listing",
-    "webhook-bind-address": "no webhooks are served",
-    "webhook-secure-port": "no webhooks are served",
-    "disable-http2-serving": "HTTP/1.1 is served",
-    "http2-max-streams-per-connection": "HTTP/1.1 is served",
-    "requestheader-username-headers": "no aggregation layer in front",
-    "requestheader-group-headers": "no aggregation layer in front",
-    "requestheader-extra-headers-prefix": "no aggregation layer in front",
-    "requestheader-uid-headers": "no aggregation layer in front",
-    "authentication-token-webhook-cache-ttl": "answers are kept for 10 s",
-    "authorization-webhook-cache-authorized-ttl": "answers are kept for 10 s",
-    "authorization-webhook-cache-unauthorized-ttl": "answers are kept for 10 s",
-    "log-text-split-stream": "logs go to standard error",
-    "log-text-info-buffer-size": "logs are not buffered",
-    "log-json-split-stream": "logs go to standard error",
-    "log-json-info-buffer-size": "logs are not buffered",
-}
+from . import configuration, gates, migration
+from .flags import FLAGS, IGNORED, Flag, Ignored
+from .kinds import BOOLEAN, GATES, SniPair
+from .migration import Migration
+from .tls import CIPHERS, VERSIONS, TlsOptions
 
 
 class OptionsError(Exception):
-    """The command line cannot be used; `problems` holds all that is wrong with it, one sentence each."""
+    """The options cannot be used; `problems` holds all that is wrong with them, one sentence each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -80,7 +37,8 @@ class OptionsError(Exception):
 
 @dataclass(frozen=True)
 class Options:
-    """Validated options. Durations are seconds. Field names are the flags' with underscores."""
+    """Validated options. Durations are seconds. Field names are the flags' with underscores; `flags.FLAGS` says what
+    they mean."""
 
     cloud_provider: str
     cloud_config: str
@@ -89,6 +47,19 @@ class Options:
     configure_cloud_routes: bool
     allow_untagged_cloud: bool
     controllers: tuple[str, ...]
+    concurrent_node_syncs: int
+    concurrent_service_syncs: int
+    node_monitor_period: float
+    node_status_update_frequency: float
+    route_reconciliation_period: float
+    legacy_node_labels: bool
+    load_balancer_ready_nodes_only: bool
+    orphan_audit_period: float
+    delete_orphaned_load_balancers: bool
+    node_deletion_min_age: float
+    node_deletion_confirmations: int
+    node_deletion_cap: str
+    node_deletion_window: float
     kubeconfig: str
     master: str
     kube_api_qps: float
@@ -99,24 +70,41 @@ class Options:
     cert_dir: str
     tls_cert_file: str
     tls_private_key_file: str
+    tls_sni_cert_key: tuple[SniPair, ...]
+    tls_cipher_suites: tuple[str, ...]
+    tls_min_version: str
+    permit_port_sharing: bool
     authorization_always_allow_paths: tuple[str, ...]
+    client_ca_file: str
+    authentication_skip_lookup: bool
+    authentication_tolerate_lookup_failure: bool
+    authentication_kubeconfig: str
+    authorization_kubeconfig: str
+    authentication_token_webhook_cache_ttl: float
+    authorization_webhook_cache_authorized_ttl: float
+    authorization_webhook_cache_unauthorized_ttl: float
+    webhooks: tuple[str, ...]
+    webhook_bind_address: str
+    webhook_secure_port: int
+    webhook_cert_dir: str
+    webhook_tls_cert_file: str
+    webhook_tls_private_key_file: str
+    webhook_tls_sni_cert_key: tuple[SniPair, ...]
+    webhook_tls_cipher_suites: tuple[str, ...]
+    webhook_tls_min_version: str
     leader_elect: bool
     leader_elect_lease_duration: float
     leader_elect_renew_deadline: float
     leader_elect_retry_period: float
     leader_elect_resource_name: str
     leader_elect_resource_namespace: str
-    concurrent_node_syncs: int
-    concurrent_service_syncs: int
-    node_monitor_period: float
-    node_status_update_frequency: float
-    route_reconciliation_period: float
-    node_deletion_min_age: float
-    node_deletion_confirmations: int
-    node_deletion_cap: str
-    node_deletion_window: float
+    enable_leader_migration: bool
+    leader_migration_config: str
+    feature_gates: Mapping[str, bool]
     logging_format: str
     v: int
+    #: What `--leader-migration-config`, or `--config`, says.
+    leader_migration: Migration = field(default_factory=Migration)
 
     def safety(self) -> Safety:
         """The rules of Node deletion that the flags describe."""
@@ -133,6 +121,29 @@ class Options:
     def cluster_networks(self) -> list[route_rules.Network]:
         return route_rules.parse_cluster_cidrs(self.cluster_cidr)
 
+    def migration(self) -> Migration | None:
+        """None when no controllers are migrated."""
+        return self.leader_migration if self.enable_leader_migration else None
+
+    def tls(self, prefix: str = "") -> TlsOptions:
+        """How to serve; with the prefix "webhook_" the webhooks."""
+        stem = "cloud-controller-manager" + ("-webhook" if prefix else "")
+        certificate, key = getattr(self, f"{prefix}tls_cert_file"), getattr(self, f"{prefix}tls_private_key_file")
+        directory = getattr(self, f"{prefix}cert_dir")
+        if not certificate and directory:
+            certificate, key = (str(Path(directory, f"{stem}.{ending}")) for ending in ("crt", "key"))
+        return TlsOptions(
+            certificate,
+            key,
+            getattr(self, f"{prefix}tls_sni_cert_key"),
+            getattr(self, f"{prefix}tls_cipher_suites"),
+            getattr(self, f"{prefix}tls_min_version"),
+        )
+
+    def configz(self) -> dict[str, Any]:
+        """All of them, in upstream's shape."""
+        return configuration.dump({item.name: getattr(self, item.name) for item in fields(self)}, self.leader_migration)
+
 
 def parse_cap(text: str) -> tuple[float, int]:
     """`--node-deletion-cap`: "10%" is a share of all Nodes (but 2 at least), "5" is a number."""
@@ -142,29 +153,6 @@ def parse_cap(text: str) -> tuple[float, int]:
     elif re.fullmatch(r"[0-9]+", text):
         return 0.0, int(text)
     raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")
-
-
-def select_controllers(text: str) -> tuple[str, ...]:
-    """`--controllers`: `*` for all, `name` on, `-name` off; the first mention of a name wins; aliases are understood.
-
-    Raises ValueError naming every unknown one.
-    """
-    canonical = {alias: name for name, alias in CONTROLLERS.items()} | {name: name for name in CONTROLLERS}
-    everything = False
-    chosen: dict[str, bool] = {}
-    unknown: list[str] = []
-    for item in (part.strip() for part in text.split(",")):
-        bare = item.removeprefix("-")
-        if item == "*":
-            everything = True
-        elif bare in canonical:
-            chosen.setdefault(canonical[bare], not item.startswith("-"))
-        else:
-            unknown.append(repr(item))
-    if unknown:
-        known = ", ".join(f"{name} ({alias})" for name, alias in CONTROLLERS.items())
-        raise ValueError(f"unknown controller {', '.join(unknown)}: known are {known}")
-    return tuple(name for name in CONTROLLERS if chosen.get(name, everything))
 
 
 class _Parser(argparse.ArgumentParser):
@@ -190,154 +178,133 @@ class _Parser(argparse.ArgumentParser):
         return converted
 
 
-def _boolean(text: str) -> bool:
-    lowered = text.lower()
-    if lowered in ("true", "t", "1"):
-        return True
-    if lowered in ("false", "f", "0"):
-        return False
-    raise ValueError(f"{text!r} is neither true nor false")
+class _Add(argparse.Action):
+    """Lists of several flags add up, and so do gates."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        before = getattr(namespace, self.dest, None)
+        joined = values if before is None else before | values if isinstance(values, dict) else (*before, *values)
+        setattr(namespace, self.dest, joined)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+class _Version(argparse.Action):
+    """`--version` for people, `--version=raw` for programs."""
 
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a whole number") from None
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{text!r} is not a number")
-    return number
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        if values is None:
+            print(f"outoftree-ccm {__version__}")
+        elif values == "raw":
+            print(
+                json.dumps(
+                    {"version": __version__, "python": platform.python_version(), "platform": platform.platform()}
+                )
+            )
+        else:
+            parser.error(f"--version: expected nothing or raw, not {values!r}")
+        parser.exit(0)
 
 
 def parser() -> _Parser:
-    """The parser; also what `--help` and the flags table of the documentation are made from."""
+    """The parser. Flags that are not given are absent from its result."""
     p = _Parser(
         prog="ccm",
+        usage="ccm [FLAG ...]",
         description="External cloud-controller-manager for Kubernetes. Further commands: ccm sim --help.",
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        argument_default=argparse.SUPPRESS,
     )
-
-    def flag(group: Any, name: str, default: Any, convert: Callable[[str], Any], help: str) -> None:
-        extra: dict[str, Any] = {"nargs": "?", "const": True} if convert is _boolean else {}
-        group.add_argument(
-            f"--{name}", default=default, type=p.gathering(f"--{name}", default, convert), help=help, **extra
-        )
-
-    seconds = durations.parse
-    cloud = p.add_argument_group("cloud")
-    flag(cloud, "cloud-provider", "", str, "name of an installed provider (required)")
-    flag(cloud, "cloud-config", "", str, "file with the provider's configuration")
-    flag(cloud, "cluster-name", "kubernetes", str, "tells this cluster's things in the cloud from others'")
-    flag(cloud, "cluster-cidr", "", str, "the pods' CIDR, or an IPv4 and an IPv6 one; routes within it are ours")
-    flag(cloud, "configure-cloud-routes", True, _boolean, "run the route controller")
-    flag(cloud, "allow-untagged-cloud", False, _boolean, "run although the provider cannot tell clusters apart")
-    run = p.add_argument_group("controllers")
-    flag(run, "controllers", "*", str, "comma list: '*' all, 'name' on, '-name' off; " + ", ".join(CONTROLLERS))
-    flag(run, "concurrent-node-syncs", 30, _whole, "Nodes written at a time")
-    flag(run, "concurrent-service-syncs", 10, _whole, "Services worked on at a time")
-    flag(run, "node-monitor-period", 5.0, seconds, "between looks at Nodes that are not Ready")
-    flag(run, "node-status-update-frequency", 300.0, seconds, "between refreshes of all Nodes' addresses")
-    flag(run, "route-reconciliation-period", 60.0, seconds, "between audits of routes; changes are seen at once")
-    safe = p.add_argument_group("safety of Nodes")
-    flag(safe, "node-deletion-min-age", 300.0, seconds, "younger Nodes are never deleted")
-    flag(safe, "node-deletion-confirmations", 2, _whole, "fresh reads that must report the instance gone")
-    flag(safe, "node-deletion-cap", "10%", str, "Nodes that may go within the window: a share (2 at least) or a number")
-    flag(safe, "node-deletion-window", 600.0, seconds, "the window of the cap")
-    kube = p.add_argument_group("Kubernetes API")
-    flag(kube, "kubeconfig", "", str, "kubeconfig file; without it and --master: in-cluster")
-    flag(kube, "master", "", str, "address of the API server; overrides the kubeconfig's")
-    flag(kube, "kube-api-qps", 400.0, _number, "requests per second")
-    flag(kube, "kube-api-burst", 800, _whole, "requests at once")
-    flag(kube, "kube-api-wait", 30.0, seconds, "how long to wait at start for an API server that does not answer")
-    serve = p.add_argument_group("serving")
-    flag(serve, "bind-address", "0.0.0.0", str, "address of health and metrics")
-    flag(serve, "secure-port", 10258, _whole, "port of health and metrics (HTTPS); 0 turns them off")
-    flag(serve, "cert-dir", "", str, "directory with cloud-controller-manager.crt and .key; empty: self-signed")
-    flag(serve, "tls-cert-file", "", str, "serving certificate")
-    flag(serve, "tls-private-key-file", "", str, "its key")
-    flag(
-        serve,
-        "authorization-always-allow-paths",
-        ("/healthz", "/livez", "/readyz"),
-        _names,
-        "paths that need no authorisation",
+    groups: dict[str, Any] = {}
+    for flag in FLAGS:
+        group = groups.get(flag.group) or groups.setdefault(flag.group, p.add_argument_group(flag.group))
+        _add(p, group, flag)
+    general = groups["general"]
+    general.add_argument(
+        "--config", help="file with a CloudControllerManagerConfiguration; flags are above it", metavar="FILE"
     )
-    lead = p.add_argument_group("leader election")
-    flag(lead, "leader-elect", True, _boolean, "run only while holding the Lease")
-    flag(lead, "leader-elect-lease-duration", 15.0, seconds, "a Lease not renewed for this long may be taken")
-    flag(lead, "leader-elect-renew-deadline", 10.0, seconds, "a leader that cannot renew for this long stops")
-    flag(lead, "leader-elect-retry-period", 2.0, seconds, "between renewals and attempts")
-    flag(lead, "leader-elect-resource-name", "cloud-controller-manager", str, "the Lease's name")
-    flag(lead, "leader-elect-resource-namespace", "kube-system", str, "the Lease's namespace")
-    logs = p.add_argument_group("logs")
-    flag(logs, "logging-format", "text", str, "text or json")
-    logs.add_argument(
-        "-v", "--v", default=0, type=p.gathering("-v", 0, _whole), help="verbosity; 4 and more show every decision"
+    general.add_argument(
+        "--version", action=_Version, nargs="?", help="tell the version (raw: as JSON) and end", metavar="raw"
     )
-    p.add_argument("--version", action="version", version=f"outoftree-ccm {__version__}")
-    for name, why in IGNORED.items():
-        p.add_argument(f"--{name}", nargs="?", default=None, help=f"accepted and ignored: {why}", metavar="")
+    useless = p.add_argument_group("accepted and ignored")
+    for name, entry in IGNORED.items():
+        useless.add_argument(f"--{name}", nargs="?", help=entry.why, metavar="", type=_ignoring(p, name, entry))
     return p
 
 
+def _add(p: _Parser, group: Any, flag: Flag) -> None:
+    shown = flag.kind.dump(flag.default)
+    default = " ".join(shown) if isinstance(shown, list) else "" if shown == {} else shown
+    more: dict[str, Any] = {"nargs": "?", "const": True} if flag.kind is BOOLEAN else {}
+    if flag.kind.lists or flag.kind is GATES:
+        more["action"] = _Add
+    group.add_argument(
+        *(["-v"] if flag.name == "v" else []),
+        f"--{flag.name}",
+        type=p.gathering(f"--{flag.name}" if flag.name != "v" else "-v", flag.default, flag.kind.parse),
+        help=flag.help.replace("%", "%%") + (f" (default: {str(default).replace('%', '%%')})" if default != "" else ""),
+        metavar=flag.kind.name.upper() if " " not in flag.kind.name else "X",
+        **more,
+    )
+
+
+def _ignoring(p: _Parser, name: str, entry: Ignored) -> Callable[[str], Any]:
+    return p.gathering(f"--{name}", None, entry.check)
+
+
 def parse(argv: Sequence[str]) -> Options:
-    """Options from a command line. Raises OptionsError with all problems."""
+    """Options from a command line, and from the files that it names. Raises OptionsError with all problems."""
     p = parser()
-    values, surplus = p.parse_known_args(list(argv))
+    namespace, surplus = p.parse_known_args(list(argv))
+    given = vars(namespace)
     problems = [*p.problems, *(f"unknown argument {text!r}" for text in surplus)]
-    try:
-        values.controllers = select_controllers(values.controllers)
-    except ValueError as error:
-        problems.append(f"--controllers: {error}")
-        values.controllers = ()
-    options = Options(**{field.name: getattr(values, field.name) for field in fields(Options)})
+    values: dict[str, Any] = {flag.field: flag.default for flag in FLAGS}
+    if "config" in given:
+        text = _read("--config", given["config"], problems)
+        if text is not None:
+            from_file, wrong = configuration.load(text, given["config"])
+            values |= from_file
+            problems += wrong
+    values |= {name: value for name, value in given.items() if name in values}
+    if values["enable_leader_migration"] and values["leader_migration_config"]:
+        text = _read("--leader-migration-config", values["leader_migration_config"], problems)
+        if text is not None:
+            values["leader_migration"], wrong = migration.parse(text, values["leader_migration_config"])
+            problems += wrong
+    options = Options(**values)
     problems += _problems(options)
     if problems:
         raise OptionsError(problems)
     return options
 
 
+def _read(flag: str, path: str, problems: list[str]) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        problems.append(f"{flag} {path} cannot be read: {reason}")
+        return None
+
+
 def _problems(o: Options) -> list[str]:
-    """Everything that is wrong with the values (W31: upstream starts with 0 workers and stays "healthy")."""
-    found = []
-    if not o.cloud_provider:
-        found.append(f"--cloud-provider is required: installed providers are {', '.join(registry.names()) or 'none'}")
-    elif o.cloud_provider == "external":
-        found.append(
-            "--cloud-provider=external is for the kubelet; here name a provider: " + ", ".join(registry.names())
-        )
+    """Everything that is wrong with the values."""
+    found = _provider_problems(o)
     for name in ("concurrent_node_syncs", "concurrent_service_syncs", "node_deletion_confirmations"):
         if getattr(o, name) < 1:
             found.append(f"--{name.replace('_', '-')} must be 1 or more, not {getattr(o, name)}")
     for name in ("node_monitor_period", "node_status_update_frequency", "route_reconciliation_period"):
         if getattr(o, name) <= 0:
             found.append(f"--{name.replace('_', '-')} must be more than 0, not {getattr(o, name):g}s")
-    for name in ("node_deletion_min_age", "node_deletion_window", "kube_api_wait"):
+    for name in (
+        "node_deletion_min_age",
+        "node_deletion_window",
+        "orphan_audit_period",
+        "kube_api_wait",
+        "authentication_token_webhook_cache_ttl",
+        "authorization_webhook_cache_authorized_ttl",
+        "authorization_webhook_cache_unauthorized_ttl",
+    ):
         if getattr(o, name) < 0:
             found.append(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(o, name):g}s")
-    if not 0 <= o.secure_port <= 65535:
-        found.append(f"--secure-port must be between 0 and 65535, not {o.secure_port}")
-    if bool(o.tls_cert_file) != bool(o.tls_private_key_file):
-        found.append("--tls-cert-file and --tls-private-key-file go together")
-    if o.leader_elect and not (
-        o.leader_elect_lease_duration > o.leader_elect_renew_deadline > 1.2 * o.leader_elect_retry_period > 0
-    ):
-        found.append(
-            "leader election needs lease-duration > renew-deadline > 1.2 x retry-period > 0, not "
-            f"{o.leader_elect_lease_duration:g}s, {o.leader_elect_renew_deadline:g}s, {o.leader_elect_retry_period:g}s"
-        )
     if o.logging_format not in ("text", "json"):
         found.append(f"--logging-format must be text or json, not {o.logging_format!r}")
     try:
@@ -349,4 +316,56 @@ def _problems(o: Options) -> list[str]:
             o.cluster_networks()
         except ValueError as error:
             found.append(str(error))
+    return found + _serving_problems(o) + _election_problems(o)
+
+
+def _provider_problems(o: Options) -> list[str]:
+    installed = registry.names()
+    if not o.cloud_provider:
+        return [f"--cloud-provider is required: installed providers are {', '.join(installed) or 'none'}"]
+    if o.cloud_provider == "external":
+        return ["--cloud-provider=external is for the kubelet; here name a provider: " + ", ".join(installed)]
+    return [] if o.cloud_provider in installed else [registry.unknown(o.cloud_provider)]
+
+
+def _serving_problems(o: Options) -> list[str]:
+    found = []
+    for prefix in ("", "webhook_"):
+        flag = "--" + prefix.replace("_", "-")
+        port, certificate = getattr(o, f"{prefix}secure_port"), getattr(o, f"{prefix}tls_cert_file")
+        if not 0 <= port <= 65535:
+            found.append(f"{flag}secure-port must be between 0 and 65535, not {port}")
+        if bool(certificate) != bool(getattr(o, f"{prefix}tls_private_key_file")):
+            found.append(f"{flag}tls-cert-file and {flag}tls-private-key-file go together")
+        version = getattr(o, f"{prefix}tls_min_version")
+        if version not in ("", *VERSIONS):
+            found.append(f"{flag}tls-min-version must be one of {', '.join(VERSIONS)}, not {version!r}")
+        unknown = [name for name in getattr(o, f"{prefix}tls_cipher_suites") if name not in CIPHERS]
+        if unknown:
+            found.append(f"{flag}tls-cipher-suites: unknown {', '.join(unknown)}: known are {', '.join(CIPHERS)}")
+    if o.webhooks and not gates.enabled(o.feature_gates, gates.WEBHOOK):
+        found.append(f"--webhooks needs --feature-gates={gates.WEBHOOK}=true")
+    elif o.webhooks and o.webhook_secure_port and o.webhook_secure_port == o.secure_port:
+        found.append(f"--webhook-secure-port must differ from --secure-port, which is {o.secure_port}, too")
+    return found
+
+
+def _election_problems(o: Options) -> list[str]:
+    found = []
+    if o.leader_elect and not (
+        o.leader_elect_lease_duration > o.leader_elect_renew_deadline > 1.2 * o.leader_elect_retry_period > 0
+    ):
+        found.append(
+            "leader election needs lease-duration > renew-deadline > 1.2 x retry-period > 0, not "
+            f"{o.leader_elect_lease_duration:g}s, {o.leader_elect_renew_deadline:g}s, {o.leader_elect_retry_period:g}s"
+        )
+    if o.enable_leader_migration and not o.leader_elect:
+        found.append(
+            "--enable-leader-migration needs --leader-elect: without a Lease two managers run the same controller"
+        )
+    if o.enable_leader_migration and o.leader_migration.leader_name == o.leader_elect_resource_name:
+        found.append(
+            f"the migration Lease and --leader-elect-resource-name are both {o.leader_elect_resource_name!r}: "
+            "the process would wait for itself"
+        )
     return found

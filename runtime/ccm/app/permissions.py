@@ -14,6 +14,8 @@ import msgspec
 
 from ccm.engine.client import KubeClient
 
+from .auth import LOOKUP
+
 
 @dataclass(frozen=True, order=True)
 class Right:
@@ -41,16 +43,20 @@ _CONTROLLERS = {
 }
 
 
-def needed(controllers: Iterable[str], lease: tuple[str, str] | None) -> list[Right]:
-    """All rights; `lease` is (namespace, name) when leader election is on."""
+def needed(
+    controllers: Iterable[str], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
+) -> list[Right]:
+    """All rights; `leases` are (namespace, name), `client_ca`: the published CA of client certificates is looked up."""
     rights = {*_INFORMERS, *_EVENTS}
     for name in controllers:
         rights |= set(_CONTROLLERS[name])
-    if lease is not None:
-        namespace, name = lease
+    for namespace, name in leases:
         group = "coordination.k8s.io"
         rights |= {Right("leases", verb, group, namespace, name) for verb in ("get", "patch", "list", "watch")}
         rights.add(Right("leases", "create", group, namespace))
+    if client_ca:
+        namespace, name = LOOKUP
+        rights.add(Right("configmaps", "get", "", namespace, name))
     return sorted(rights)
 
 

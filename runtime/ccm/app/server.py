@@ -1,123 +1,106 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTPS on the secure port: health for everybody, metrics for those whom the API server lets read them."""
+"""HTTPS on the secure port: health for everybody, the rest for those whom the API server lets read it."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
-import ssl
-import tempfile
-from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from .auth import Authorizer
-from .health import Check, report
-from .options import Options
+from .configuration import CONFIGZ_KEY
+from .health import SLIS, Health
+from .tls import ServingTls
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class CertificateError(Exception):
-    """The serving certificate cannot be used; the message names the file."""
+class Access(Protocol):
+    """`auth.Authorizer`."""
+
+    async def check(self, path: str, authorization: str, certificate: Any, *, verb: str) -> tuple[int, str]: ...
 
 
 def application(
-    live: Mapping[str, Check], ready: Mapping[str, Check], authorizer: Authorizer, always_allow: tuple[str, ...]
+    health: Health, access: Access, always_allow: tuple[str, ...], configz: Callable[[], dict[str, Any]]
 ) -> web.Application:
-    """`/healthz` `/livez` `/readyz` (with `?verbose` and `?exclude=`) and `/metrics`."""
+    """`/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`; `/metrics` `/metrics/slis`
+    `/configz`."""
+
+    async def ask(request: web.Request) -> tuple[int, str]:
+        certificate = request.transport.get_extra_info("peercert") if request.transport else None
+        header = request.headers.get("Authorization", "")
+        return await access.check(request.path, header, certificate, verb=request.method.lower())
 
     @web.middleware
     async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path not in always_allow:
-            status, reason = await authorizer.check(request.headers.get("Authorization", ""), request.path)
+            status, reason = await ask(request)
             if status != 200:
                 return web.Response(status=status, text=reason + "\n")
         return await handler(request)
 
-    def health(checks: Mapping[str, Check]) -> Handler:
+    async def known(request: web.Request) -> bool:
+        """Whether somebody asks who says who they are, and may read this."""
+        peer = request.transport and request.transport.get_extra_info("peercert")
+        return bool(peer or request.headers.get("Authorization")) and (await ask(request))[0] == 200
+
+    def whole(path: str) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            exclude = frozenset(request.query.getall("exclude", []))
-            status, text = report(checks, verbose="verbose" in request.query, exclude=exclude)
-            return web.Response(status=status, text=text)
+            query = request.query
+            status, text = health.all(
+                path,
+                verbose="verbose" in query,
+                exclude=query.getall("exclude", []),
+                reasons=await known(request),
+            )
+            return _plain(status, text)
 
         return handle
 
-    async def metrics(request: web.Request) -> web.Response:
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(REGISTRY), headers={"Content-Type": content_type})
+    def single(path: str) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            found = health.one(path, request.match_info["check"])
+            return _plain(*found) if found else _plain(404, f"there is no such check of {path}\n")
+
+        return handle
+
+    def metrics(registry: CollectorRegistry) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+            return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+        return handle
+
+    async def show_options(request: web.Request) -> web.Response:
+        return web.json_response({CONFIGZ_KEY: configz()})
 
     app = web.Application(middlewares=[authorize])
-    app.router.add_get("/healthz", health(live))
-    app.router.add_get("/livez", health(live))
-    app.router.add_get("/readyz", health(ready))
-    app.router.add_get("/metrics", metrics)
+    for path in health.paths:
+        app.router.add_get(f"/{path}", whole(path))
+        app.router.add_get(f"/{path}/{{check}}", single(path))
+    app.router.add_get("/metrics", metrics(REGISTRY))
+    app.router.add_get("/metrics/slis", metrics(SLIS))
+    app.router.add_get("/configz", show_options)
     return app
 
 
-async def serve(app: web.Application, options: Options) -> web.AppRunner:
-    """Start serving; the caller cleans the runner up. Raises CertificateError, or OSError when the port is taken."""
+def _plain(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text, headers={"X-Content-Type-Options": "nosniff"})
+
+
+async def serve(
+    app: web.Application, address: str, port: int, tls: ServingTls, *, share_port: bool = False
+) -> web.AppRunner:
+    """Start serving; the caller cleans the runner up. Raises OSError when the port is taken."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, options.bind_address, options.secure_port, ssl_context=tls_context(options))
+    site = web.TCPSite(runner, address, port, ssl_context=tls.context, reuse_port=share_port or None)
     try:
         await site.start()
     except OSError:
         await runner.cleanup()
         raise
     return runner
-
-
-def tls_context(options: Options) -> ssl.SSLContext:
-    """From `--tls-cert-file`, else from `--cert-dir`, else self-signed for this run."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    certificate, key = options.tls_cert_file, options.tls_private_key_file
-    if not certificate and options.cert_dir:
-        certificate = str(Path(options.cert_dir, "cloud-controller-manager.crt"))
-        key = str(Path(options.cert_dir, "cloud-controller-manager.key"))
-    if certificate:
-        try:
-            context.load_cert_chain(certificate, key)
-        except (OSError, ssl.SSLError) as error:
-            raise CertificateError(
-                f"serving certificate {certificate} with key {key} cannot be used: {error}"
-            ) from None
-        return context
-    with tempfile.TemporaryDirectory() as directory:
-        pem = Path(directory, "self-signed.pem")
-        pem.write_bytes(_self_signed())
-        context.load_cert_chain(pem)
-    return context
-
-
-def _self_signed() -> bytes:
-    """Key and certificate for localhost, valid for a year, in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud-controller-manager")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=365))
-        .add_extension(
-            x509.SubjectAlternativeName(
-                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))],
-            ),
-            critical=False,
-        )
-        .sign(key, hashes.SHA256())
-    )
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ) + certificate.public_bytes(serialization.Encoding.PEM)

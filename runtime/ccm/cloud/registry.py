@@ -16,6 +16,15 @@ def names() -> list[str]:
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
+def unknown(name: str) -> str:
+    """What to tell somebody who names a provider that is not installed."""
+    installed = ", ".join(names()) or "none"
+    return (
+        f"unknown cloud provider {name!r}: installed are {installed}. "
+        f"Install a package with an entry point {name!r} in the group {GROUP!r}, or correct --cloud-provider"
+    )
+
+
 def load(name: str) -> type[Cloud]:
     """The class of the provider `name`.
 
@@ -23,13 +32,7 @@ def load(name: str) -> type[Cloud]:
     """
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:
-        installed = ", ".join(names()) or "none"
-        raise ConfigError(
-            [
-                f"unknown cloud provider {name!r}: installed are {installed}. "
-                f"Install a package with an entry point {name!r} in the group {GROUP!r}, or correct --cloud-provider"
-            ]
-        )
+        raise ConfigError([unknown(name)])
     if len({point.value for point in found}) > 1:
         values = ", ".join(sorted(point.value for point in found))
         raise ConfigError([f"cloud provider {name!r} is registered more than once ({values}): uninstall all but one"])

@@ -82,6 +82,7 @@ class LeaderElector:
         self._record = LeaseSpec()
         self._changed_at = -math.inf
         metrics.LEADER.labels(name).set(0)
+        metrics.LEADER_SLOWPATH.labels(name)
 
     def healthy(self, tolerance: float) -> bool:
         """False when this process believes to lead although its Lease expired more than `tolerance` seconds ago: it is
@@ -238,6 +239,7 @@ class LeaderElector:
                     await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
                 except ConflictError:
                     # Somebody wrote: an annotation, a thief, or ourselves in a request whose answer was lost.
+                    metrics.LEADER_SLOWPATH.labels(self.name).inc()
                     await self._read()
                     if self._record.holder_identity != self.identity:
                         how = f"taken by {self.holder}" if self.holder else "emptied by somebody else"

@@ -42,6 +42,11 @@ LEADER = Gauge(
 )
 
 CACHED = Gauge("ccm_cached_objects", "Objects in the cache of that informer.", ["name"])
+
+LEADER_SLOWPATH = Counter(
+    "leader_election_slowpath", "Renewals for which the Lease had to be read first, since somebody wrote it.", ["name"]
+)
+
 WATCH_RESTARTS = Counter(
     "ccm_watch_restarts", "Watches that ended and were begun again, by what ended them.", ["name", "reason"]
 )

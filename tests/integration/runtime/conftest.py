@@ -106,6 +106,7 @@ async def cluster_role_without(kube: KubeClient) -> AsyncIterator[None]:
         {"apiGroups": [""], "resources": ["services"], "verbs": ["list", "watch"]},
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     ]
     rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
     meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}

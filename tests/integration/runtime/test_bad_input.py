@@ -23,7 +23,8 @@ async def refused(process: Ccm, status: int, *parts: str) -> None:
 
 
 async def test_unknown_provider(start_ccm: StartCcm):
-    await refused(start_ccm(cloud_provider="nimbus"), 1, "'nimbus'", "installed are sim", "ccm.providers")
+    process = start_ccm(cloud_provider="nimbus", v="x")
+    await refused(process, 2, "-v: ", "'nimbus'", "installed are ", "ccm.providers")
 
 
 async def test_no_provider(start_ccm: StartCcm):

@@ -2,6 +2,7 @@
 """The command line. C1, C2, C5-C8 of the behaviour reference; W31: what makes no sense is refused at start."""
 
 import dataclasses
+import json
 import re
 from typing import ClassVar
 
@@ -9,11 +10,17 @@ import pytest
 
 from ccm import __version__
 from ccm.app import options
-from ccm.app.options import CONTROLLERS, IGNORED, Options, OptionsError, parse, parse_cap, select_controllers
+from ccm.app.flags import FLAGS as TABLE
+from ccm.app.flags import IGNORED
+from ccm.app.kinds import SniPair
+from ccm.app.migration import Migration
+from ccm.app.names import CONTROLLERS, select_controllers
+from ccm.app.options import Options, OptionsError, parse, parse_cap
 from ccm.cloud import registry
 from ccm.controllers.node_lifecycle_rules import Safety
 
 SIM = "--cloud-provider=sim"
+INSTALLED = ", ".join(registry.names())
 DEFAULTS = Options(
     cloud_provider="sim",
     cloud_config="",
@@ -32,18 +39,47 @@ DEFAULTS = Options(
     cert_dir="",
     tls_cert_file="",
     tls_private_key_file="",
+    tls_sni_cert_key=(),
+    tls_cipher_suites=(),
+    tls_min_version="",
+    permit_port_sharing=False,
     authorization_always_allow_paths=("/healthz", "/livez", "/readyz"),
+    client_ca_file="",
+    authentication_skip_lookup=False,
+    authentication_tolerate_lookup_failure=False,
+    authentication_kubeconfig="",
+    authorization_kubeconfig="",
+    authentication_token_webhook_cache_ttl=10.0,
+    authorization_webhook_cache_authorized_ttl=10.0,
+    authorization_webhook_cache_unauthorized_ttl=10.0,
+    webhooks=(),
+    webhook_bind_address="0.0.0.0",
+    webhook_secure_port=10260,
+    webhook_cert_dir="",
+    webhook_tls_cert_file="",
+    webhook_tls_private_key_file="",
+    webhook_tls_sni_cert_key=(),
+    webhook_tls_cipher_suites=(),
+    webhook_tls_min_version="",
     leader_elect=True,
     leader_elect_lease_duration=15.0,
     leader_elect_renew_deadline=10.0,
     leader_elect_retry_period=2.0,
     leader_elect_resource_name="cloud-controller-manager",
     leader_elect_resource_namespace="kube-system",
+    enable_leader_migration=False,
+    leader_migration_config="",
+    leader_migration=Migration(),
+    feature_gates={},
     concurrent_node_syncs=30,
-    concurrent_service_syncs=10,
+    concurrent_service_syncs=20,
     node_monitor_period=5.0,
     node_status_update_frequency=300.0,
     route_reconciliation_period=60.0,
+    legacy_node_labels=True,
+    load_balancer_ready_nodes_only=False,
+    orphan_audit_period=600.0,
+    delete_orphaned_load_balancers=False,
     node_deletion_min_age=300.0,
     node_deletion_confirmations=2,
     node_deletion_cap="10%",
@@ -59,7 +95,7 @@ def problems(*arguments):
     return caught.value.problems
 
 
-def test_c1_defaults():
+def test_C1_defaults():
     assert parse([SIM]) == DEFAULTS
 
 
@@ -80,6 +116,27 @@ FLAGS = {
     "secure_port": ("0", 0),
     "cert_dir": ("/certs", "/certs"),
     "authorization_always_allow_paths": ("/healthz, /metrics", ("/healthz", "/metrics")),
+    "tls_sni_cert_key": ("/a.crt,/a.key:a.example.org,b", (SniPair("/a.crt", "/a.key", ("a.example.org", "b")),)),
+    "tls_cipher_suites": ("TLS_AES_128_GCM_SHA256", ("TLS_AES_128_GCM_SHA256",)),
+    "tls_min_version": ("VersionTLS13", "VersionTLS13"),
+    "permit_port_sharing": ("true", True),
+    "client_ca_file": ("/ca.crt", "/ca.crt"),
+    "authentication_skip_lookup": ("true", True),
+    "authentication_tolerate_lookup_failure": ("true", True),
+    "authentication_kubeconfig": ("/a.conf", "/a.conf"),
+    "authorization_kubeconfig": ("/b.conf", "/b.conf"),
+    "authentication_token_webhook_cache_ttl": ("0s", 0.0),
+    "authorization_webhook_cache_authorized_ttl": ("5m", 300.0),
+    "authorization_webhook_cache_unauthorized_ttl": ("30s", 30.0),
+    "webhook_bind_address": ("127.0.0.1", "127.0.0.1"),
+    "webhook_secure_port": ("0", 0),
+    "webhook_cert_dir": ("/hooks", "/hooks"),
+    "webhook_tls_sni_cert_key": ("/a.crt,/a.key", (SniPair("/a.crt", "/a.key"),)),
+    "webhook_tls_cipher_suites": ("TLS_AES_128_GCM_SHA256", ("TLS_AES_128_GCM_SHA256",)),
+    "webhook_tls_min_version": ("VersionTLS12", "VersionTLS12"),
+    "feature_gates": ("CloudControllerManagerWebhook=true", {"CloudControllerManagerWebhook": True}),
+    "enable_leader_migration": ("true", True),
+    "leader_migration_config": ("/migration.yaml", "/migration.yaml"),
     "leader_elect": ("false", False),
     "leader_elect_lease_duration": ("1m", 60.0),
     "leader_elect_renew_deadline": ("12s", 12.0),
@@ -91,6 +148,10 @@ FLAGS = {
     "node_monitor_period": ("9s", 9.0),
     "node_status_update_frequency": ("11m", 660.0),
     "route_reconciliation_period": ("12s", 12.0),
+    "legacy_node_labels": ("false", False),
+    "load_balancer_ready_nodes_only": ("true", True),
+    "orphan_audit_period": ("0s", 0.0),
+    "delete_orphaned_load_balancers": ("true", True),
     "node_deletion_min_age": ("0", 0.0),
     "node_deletion_confirmations": ("4", 4),
     "node_deletion_cap": ("3", "3"),
@@ -106,19 +167,46 @@ def spelt(field):
 
 @pytest.mark.parametrize("field", FLAGS)
 @pytest.mark.parametrize("joined", [True, False], ids=["with =", "as two words"])
-def test_c2_every_flag_sets_its_field_and_no_other(field, joined):
+def test_C2_every_flag_sets_its_field_and_no_other(field, joined):
     text, value = FLAGS[field]
     arguments = [f"{spelt(field)}={text}"] if joined else [spelt(field), text]
     assert parse([SIM, *arguments]) == dataclasses.replace(DEFAULTS, **{field: value})
 
 
-def test_c2_nothing_is_left_out():
-    tls = {"tls_cert_file": "/a.crt", "tls_private_key_file": "/a.key"}
-    assert parse([SIM, *(f"{spelt(k)}={v}" for k, v in tls.items())]) == dataclasses.replace(DEFAULTS, **tls)
-    assert {*FLAGS, *tls, "cloud_provider"} == {field.name for field in dataclasses.fields(Options)}
+def test_C2_nothing_is_left_out():
+    """Files and keys go together, and webhooks with their gate."""
+    files = {"tls_cert_file": "/a.crt", "tls_private_key_file": "/a.key"}
+    files |= {f"webhook_{name}": value for name, value in files.items()}
+    arguments = [*(f"{spelt(k)}={v}" for k, v in files.items()), "--webhooks=a,-b"]
+    gates = {"CloudControllerManagerWebhook": True}
+    expected = dataclasses.replace(DEFAULTS, **files, webhooks=("a", "-b"), feature_gates=gates)
+    assert parse([SIM, *arguments, "--feature-gates=CloudControllerManagerWebhook=true"]) == expected
+    tested = {*FLAGS, *files, "webhooks", "cloud_provider"}
+    assert tested == {flag.field for flag in TABLE}
+    assert tested | {"leader_migration"} == {field.name for field in dataclasses.fields(Options)}
 
 
-def test_c2_empty_list_of_open_paths():
+def test_lists_of_several_flags_add_up():
+    found = parse(
+        [
+            SIM,
+            "--tls-sni-cert-key=a,b:x",
+            "--tls-sni-cert-key=c,d",
+            "--feature-gates=" + GATE,
+            "--feature-gates=" + RELEASE,
+        ]
+    )
+    assert found.tls_sni_cert_key == (SniPair("a", "b", ("x",)), SniPair("c", "d"))
+    assert found.feature_gates == {
+        "CloudControllerManagerWebhook": True,
+        "ControllerManagerReleaseLeaderElectionLockOnExit": False,
+    }
+
+
+GATE, RELEASE = "CloudControllerManagerWebhook=true", "ControllerManagerReleaseLeaderElectionLockOnExit=false"
+
+
+def test_C2_empty_list_of_open_paths():
     assert parse([SIM, "--authorization-always-allow-paths="]).authorization_always_allow_paths == ()
 
 
@@ -142,11 +230,15 @@ def test_a_boolean_takes_no_word_that_is_none():
 #: Arguments of manifests that are in use: kubeadm-based and RKE2 clusters, vendors' DaemonSets.
 MANIFESTS = [
     ["--v=2", "--use-service-account-credentials=true", "--configure-cloud-routes=false"],
-    ["--allocate-node-cidrs=true", "--feature-gates=CloudDualStackNodeIPs=true", "--profiling=false"],
+    [
+        "--allocate-node-cidrs=true",
+        "--feature-gates=CloudControllerManagerWatchBasedRoutesReconciliation=true",
+        "--profiling=false",
+    ],
     [
         "--webhook-secure-port=0",
-        "--authorization-kubeconfig=/a",
-        "--authentication-kubeconfig=/a",
+        "--requestheader-client-ca-file=/a",
+        "--tls-curve-preferences=X25519",
         "--secure-port=10258",
     ],
     ["--node-sync-period", "1m", "--leader-elect-resource-lock", "leases", "--profiling", "--contention-profiling"],
@@ -157,12 +249,17 @@ MANIFESTS = [
 def test_existing_manifests_start(arguments):
     found = parse([SIM, *arguments])
     changed = {"v": 2, "configure_cloud_routes": False} if "--v=2" in arguments else {}
+    if "--webhook-secure-port=0" in arguments:
+        changed = {"webhook_secure_port": 0}
+    if any("feature-gates" in argument for argument in arguments):
+        changed = {"feature_gates": {"CloudControllerManagerWatchBasedRoutesReconciliation": True}}
     assert found == dataclasses.replace(DEFAULTS, **changed)
 
 
 @pytest.mark.parametrize("name", IGNORED)
 def test_ignored_flags_change_nothing(name):
-    assert parse([SIM, f"--{name}=x"]) == parse([SIM, f"--{name}", "x"]) == DEFAULTS
+    value = {"leader-elect-resource-lock": "leases", "concurrent-node-status-updates": "3"}.get(name, "x")
+    assert parse([SIM, f"--{name}={value}"]) == parse([SIM, f"--{name}", value]) == DEFAULTS
 
 
 def test_all_problems_at_once():
@@ -199,7 +296,9 @@ def test_all_problems_at_once():
         "--cluster-cidr: 'pods' does not appear to be an IPv4 or IPv6 network",
     ):
         assert expected in found
-    assert any(problem.startswith("--cloud-provider is required: installed providers are sim") for problem in found)
+    assert any(
+        problem.startswith(f"--cloud-provider is required: installed providers are {INSTALLED}") for problem in found
+    )
     assert any(problem.startswith("--controllers: unknown controller 'nodes': known are") for problem in found)
 
 
@@ -226,6 +325,19 @@ def test_all_problems_at_once():
         ("--leader-elect-renew-deadline=2.4s", "not 15s, 2.4s, 2s"),
         ("--leader-elect-retry-period=0", "> 0, not 15s, 10s, 0s"),
         ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "at most one IPv4 and one IPv6 CIDR"),
+        pytest.param("--concurrent-node-status-updates=-1", "must be 0 or more, not -1", id="C6-status-updates"),
+        ("--leader-elect-resource-lock=endpoints", "'endpoints' is no lock that this program takes: only leases"),
+        ("--feature-gates=Nope=true", "unknown gate 'Nope': known are CloudControllerManagerWatchBasedRoutes"),
+        (f"--feature-gates={GATE[:-4]}yes", "=yes: is neither true nor false"),
+        ("--webhooks=*", "needs --feature-gates=CloudControllerManagerWebhook=true"),
+        ("--webhook-secure-port=65536", "must be between 0 and 65535, not 65536"),
+        ("--webhook-tls-cert-file=/a", "--webhook-tls-cert-file and --webhook-tls-private-key-file go together"),
+        ("--tls-min-version=VersionTLS10", "must be one of VersionTLS12, VersionTLS13, not 'VersionTLS10'"),
+        ("--tls-cipher-suites=TLS_NULL", "unknown TLS_NULL: known are TLS_AES_128_GCM_SHA256, "),
+        ("--tls-sni-cert-key=/a.crt", "'/a.crt' is not CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,NAME"),
+        ("--authorization-webhook-cache-unauthorized-ttl=-1s", "must be 0 or more, not -1s"),
+        ("--config=/no/such/file", "/no/such/file cannot be read: No such file or directory"),
+        ("--version=2", "expected nothing or raw, not '2'"),
     ],
 )
 def test_one_problem(argument, problem):
@@ -233,6 +345,23 @@ def test_one_problem(argument, problem):
     assert problem in found
     if "go together" not in found and "leader election" not in found:
         assert found.startswith(argument.partition("=")[0])
+
+
+def test_two_managers_must_not_wait_for_one_another_nor_one_for_itself():
+    [found] = problems(SIM, "--enable-leader-migration", "--leader-elect=false")
+    assert found.startswith("--enable-leader-migration needs --leader-elect")
+    name = "--leader-elect-resource-name=cloud-provider-extraction-migration"
+    [found] = problems(SIM, "--enable-leader-migration", name)
+    assert "the process would wait for itself" in found
+    parse([SIM, name])
+
+
+def test_webhooks_need_a_port_of_their_own():
+    arguments = [SIM, f"--feature-gates={GATE}", "--secure-port=10260"]
+    assert problems(*arguments, "--webhooks=*") == [
+        "--webhook-secure-port must differ from --secure-port, which is 10260, too"
+    ]
+    parse(arguments)
 
 
 def test_limits_that_are_just_allowed():
@@ -256,7 +385,7 @@ def test_no_abbreviations():
 
 def test_cloud_provider_external_is_the_kubelets():
     [found] = problems("--cloud-provider=external")
-    assert found == "--cloud-provider=external is for the kubelet; here name a provider: sim"
+    assert found == f"--cloud-provider=external is for the kubelet; here name a provider: {INSTALLED}"
 
 
 class Point:
@@ -270,6 +399,7 @@ class Point:
 def test_required_lists_what_is_installed_also_what_does_not_import(monkeypatch):
     monkeypatch.setattr(registry, "entry_points", lambda *, group: [Point()])
     assert problems() == ["--cloud-provider is required: installed providers are vendor"]
+    assert parse(["--cloud-provider=vendor"]).cloud_provider == "vendor"
     monkeypatch.setattr(registry, "entry_points", lambda *, group: [])
     assert problems() == ["--cloud-provider is required: installed providers are none"]
 
@@ -295,24 +425,24 @@ NODE, LIFECYCLE, SERVICE, ROUTE = CONTROLLERS
     ],
 )
 def test_controllers(text, expected):
-    assert select_controllers(text) == expected
+    assert select_controllers(part.strip() for part in text.split(",")) == expected
     assert parse([SIM, f"--controllers={text}"]).controllers == expected
 
 
 @pytest.mark.parametrize("text", ["", "*,", "-*", "nodes", "Service", "--route"])
 def test_unknown_controllers(text):
     with pytest.raises(ValueError, match=r"unknown controller '.*': known are"):
-        select_controllers(text)
+        select_controllers(text.split(","))
 
 
 def test_every_unknown_controller_is_named():
     with pytest.raises(
         ValueError, match=r"unknown controller 'a', '-b': known are cloud-node-controller \(cloud-node\),"
     ):
-        select_controllers("a,service,-b")
+        select_controllers(["a", "service", "-b"])
 
 
-def test_c7_c8_names():
+def test_C7_C8_names():
     for name, alias in CONTROLLERS.items():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*-controller", name)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", alias)
@@ -365,6 +495,14 @@ def test_help_and_version(capsys):
     with pytest.raises(SystemExit):
         parse(["--version"])
     assert capsys.readouterr().out == f"outoftree-ccm {__version__}\n"
+    with pytest.raises(SystemExit) as caught:
+        parse(["--version=raw"])
+    assert caught.value.code == 0 and json.loads(capsys.readouterr().out)["version"] == __version__
+
+
+def test_an_unknown_provider_is_told_with_the_rest():
+    found = problems("--cloud-provider=nimbus", "--concurrent-node-syncs=0")
+    assert len(found) == 2 and found[0].startswith(f"unknown cloud provider 'nimbus': installed are {INSTALLED}")
 
 
 def test_the_parser_is_made_anew_each_time():

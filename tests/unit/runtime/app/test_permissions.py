@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from ccm.app.options import CONTROLLERS
+from ccm.app.names import CONTROLLERS
 from ccm.app.permissions import Right, missing, needed
 from ccm.engine.errors import UnavailableError
 
@@ -27,11 +27,11 @@ COMMON = {
     ],
 )
 def test_each_controller_asks_for_no_more_than_it_needs(controllers, more):
-    assert set(needed(controllers, None)) == COMMON | more
+    assert set(needed(controllers)) == COMMON | more
 
 
 def test_all_controllers_together_name_each_right_once():
-    rights = needed(CONTROLLERS, ("kube-system", "ccm"))
+    rights = needed(CONTROLLERS, [("kube-system", "ccm")])
     assert len(rights) == len(set(rights))
     assert rights == sorted(rights)
     assert {right.resource for right in rights} == {
@@ -46,11 +46,22 @@ def test_all_controllers_together_name_each_right_once():
 
 def test_the_lease_is_asked_for_by_name_but_created_without():
     group = "coordination.k8s.io"
-    leases = {right for right in needed([], ("cloud", "my-ccm")) if right.resource == "leases"}
+    leases = {right for right in needed([], [("cloud", "my-ccm")]) if right.resource == "leases"}
     assert Right("leases", "get", group, "cloud", "my-ccm") in leases
     assert Right("leases", "patch", group, "cloud", "my-ccm") in leases
     assert {right for right in leases if not right.name} == {Right("leases", "create", group, "cloud")}
     assert all(right.namespace == "cloud" for right in leases)
+
+
+def test_leader_migration_needs_both_leases():
+    group = "coordination.k8s.io"
+    rights = needed([], [("kube-system", "ccm"), ("kube-system", "moved")])
+    assert {right.name for right in rights if right.group == group} == {"", "ccm", "moved"}
+
+
+def test_the_client_ca_is_one_config_map():
+    wanted = Right("configmaps", "get", "", "kube-system", "extension-apiserver-authentication")
+    assert set(needed([], client_ca=True)) == COMMON | {wanted}
 
 
 def test_rights_read_like_kubectl():
@@ -75,7 +86,7 @@ class FakeClient:
 
 
 async def test_missing_names_all_that_are_refused():
-    rights = needed(CONTROLLERS, ("kube-system", "ccm"))
+    rights = needed(CONTROLLERS, [("kube-system", "ccm")])
     client = FakeClient({("delete", "nodes", ""), ("patch", "services", "status")})
     assert await missing(client, rights) == [Right("nodes", "delete"), Right("services/status", "patch")]
     assert len(client.asked) == len(rights)

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import socket
 import ssl
@@ -13,8 +14,12 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography import x509
 
+from ccm.app.auth import user_of
+from ccm.app.health import Health
 from ccm.app.options import parse
-from ccm.app.server import CertificateError, _self_signed, application, serve, tls_context
+from ccm.app.server import application, serve
+from ccm.app.tls import CIPHERS, CertificateError, ServingTls, self_signed
+from tests.integration.cluster import Authority
 
 OPEN = ("/healthz", "/livez", "/readyz")
 
@@ -23,8 +28,9 @@ class FakeAuthorizer:
     def __init__(self):
         self.asked = []
 
-    async def check(self, authorization, path):
+    async def check(self, path, authorization, certificate, *, verb):
         self.asked.append((authorization, path))
+        self.certificate, self.verb = certificate, verb
         return (200, "") if authorization == "Bearer good" else (403, f"not you: {path}")
 
 
@@ -46,7 +52,9 @@ def client_of(authorizer, state):
     async def client_of(always_allow=OPEN):
         live = {"ping": lambda: None, "leaderElection": lambda: state.live}
         ready = {**live, "cloud": lambda: state.cloud}
-        async with TestClient(TestServer(application(live, ready, authorizer, always_allow))) as client:
+        health = Health(healthz=live, livez=live, readyz=ready)
+        app = application(health, authorizer, always_allow, lambda: {"kind": "Options"})
+        async with TestClient(TestServer(app)) as client:
             yield client
 
     return client_of
@@ -68,14 +76,56 @@ async def test_verbose_and_exclude(client_of, state):
     state.cloud = "503"
     live = "[+]ping ok\n[+]leaderElection ok\n"
     async with client_of() as client:
-        assert await got(client, "/livez?verbose") == (200, live + "check passed\n")
-        assert await got(client, "/healthz?verbose=1") == (200, live + "check passed\n")
-        assert await got(client, "/readyz") == (500, live + "[-]cloud failed: 503\ncheck failed\n")
+        assert await got(client, "/livez?verbose") == (200, live + "livez check passed\n")
+        assert await got(client, "/healthz?verbose=1") == (200, live + "healthz check passed\n")
+        assert await got(client, "/readyz") == (500, live + "[-]cloud failed: reason withheld\nreadyz check failed\n")
         assert await got(client, "/readyz?exclude=cloud") == (200, "ok")
         assert await got(client, "/readyz?exclude=cloud&exclude=ping&verbose") == (
             200,
-            "[+]ping excluded: ok\n[+]leaderElection ok\n[+]cloud excluded: ok\ncheck passed\n",
+            "[+]ping excluded: ok\n[+]leaderElection ok\n[+]cloud excluded: ok\nreadyz check passed\n",
         )
+
+
+async def test_reasons_are_for_those_who_may_read_the_path_by_their_own_right(client_of, state, authorizer):
+    state.cloud = "503 from https://cloud.internal"
+    async with client_of() as client:
+        for headers in ({}, {"Authorization": "Bearer bad"}):
+            assert "cloud.internal" not in (await got(client, "/readyz?verbose", **headers))[1]
+        assert "cloud.internal" in (await got(client, "/readyz", Authorization="Bearer good"))[1]
+
+
+async def test_single_checks(client_of, state):
+    """Upstream answers 404 for them (7.7); and they are not among the paths that are always allowed."""
+    state.cloud = "503"
+    good = {"Authorization": "Bearer good"}
+    async with client_of() as client:
+        assert (await got(client, "/readyz/cloud"))[0] == 403
+        assert await got(client, "/readyz/cloud", **good) == (500, "internal server error: 503\n")
+        assert await got(client, "/healthz/ping", **good) == (200, "ok")
+        assert (await got(client, "/healthz/cloud", **good))[0] == 404
+
+
+async def test_C20_configz(client_of):
+    async with client_of() as client:
+        assert (await got(client, "/configz"))[0] == 403
+        async with client.get("/configz", headers={"Authorization": "Bearer good"}) as response:
+            assert await response.json() == {"cloudcontrollermanager.config.k8s.io": {"kind": "Options"}}
+
+
+async def test_C18_checks_do_not_block_one_another(client_of):
+    async with client_of() as client:
+        answers = await asyncio.gather(*(got(client, path) for path in OPEN * 10))
+    assert answers == [(200, "ok")] * 30
+
+
+async def test_slis_are_metrics_of_their_own(client_of):
+    async with client_of() as client:
+        await got(client, "/livez")
+        assert (await got(client, "/metrics/slis"))[0] == 403
+        text = (await got(client, "/metrics/slis", Authorization="Bearer good"))[1]
+    assert 'kubernetes_healthcheck{name="ping",type="livez"} 1.0' in text
+    assert 'kubernetes_healthchecks_total{name="ping",status="success",type="livez"}' in text
+    assert "python_info" not in text
 
 
 async def test_what_is_ready_and_what_is_alive(client_of, state):
@@ -123,8 +173,8 @@ async def test_always_allowed_paths_are_those_given_and_exact(client_of):
 
 async def test_what_does_not_exist_is_told_only_to_those_who_may(client_of):
     async with client_of() as client:
-        assert (await got(client, "/configz"))[0] == 403
-        assert (await got(client, "/configz", Authorization="Bearer good"))[0] == 404
+        assert (await got(client, "/secrets"))[0] == 403
+        assert (await got(client, "/secrets", Authorization="Bearer good"))[0] == 404
         async with client.post("/metrics", headers={"Authorization": "Bearer good"}) as response:
             assert response.status == 405
 
@@ -134,19 +184,19 @@ def options(**changes):
 
 
 def test_self_signed_certificate():
-    pem = _self_signed()
+    pem = self_signed()
     certificate = x509.load_pem_x509_certificate(pem)
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == ["localhost"]
     assert [str(ip) for ip in names.get_values_for_type(x509.IPAddress)] == ["127.0.0.1"]
     now = datetime.datetime.now(datetime.UTC)
     assert certificate.not_valid_before_utc < now < certificate.not_valid_after_utc
-    assert pem != _self_signed()
+    assert pem != self_signed()
 
 
 @pytest.fixture
 def pair(tmp_path):
-    pem = _self_signed()
+    pem = self_signed()
     head, _, tail = pem.partition(b"-----BEGIN CERTIFICATE-----")
     (tmp_path / "cloud-controller-manager.key").write_bytes(head)
     (tmp_path / "cloud-controller-manager.crt").write_bytes(b"-----BEGIN CERTIFICATE-----" + tail)
@@ -154,17 +204,33 @@ def pair(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def served(authorizer, **changes):
+async def served(authorizer, cas=None, tls=None, **changes):
     """The address of a running server."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    app = application({"ping": lambda: None}, {}, authorizer, OPEN)
-    runner = await serve(app, options(bind_address="127.0.0.1", secure_port=port, **changes))
+    health = Health(healthz={"ping": lambda: None})
+    app = application(health, authorizer, OPEN, dict)
+    runner = await serve(app, "127.0.0.1", port, tls or ServingTls(options(**changes).tls(), cas))
     try:
         yield port
     finally:
         await runner.cleanup()
+
+
+async def serial_of(port, server_name=None):
+    """Of the certificate that a client is shown."""
+
+    def ask():
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with (
+            socket.create_connection(("127.0.0.1", port)) as raw,
+            context.wrap_socket(raw, server_hostname=server_name) as tls,
+        ):
+            return x509.load_der_x509_certificate(tls.getpeercert(binary_form=True)).serial_number
+
+    return await asyncio.to_thread(ask)
 
 
 @pytest.mark.parametrize("how", ["files", "cert-dir", "self-signed"])
@@ -180,30 +246,158 @@ async def test_serves_https(authorizer, pair, how):
             assert (response.status, await response.text()) == (200, "ok")
         with pytest.raises(aiohttp.ClientError):
             await session.get(f"http://127.0.0.1:{port}/healthz")
-        pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
-    assert (x509.load_pem_x509_certificate(pem.encode()).serial_number == serial) is (how != "self-signed")
+        assert (await serial_of(port) == serial) is (how != "self-signed")
 
 
-def test_old_tls_is_refused():
-    assert tls_context(options()).minimum_version is ssl.TLSVersion.TLSv1_2
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+def write(authority, directory, name, *hosts, groups=()):
+    """Certificate and key files; the serial number."""
+    cert, key = authority.issue(name, groups, hosts)
+    for ending, data in (("crt", cert), ("key", key)):
+        (directory / f"{name}.{ending}").write_bytes(data)
+    return x509.load_pem_x509_certificate(cert).serial_number
+
+
+async def test_certificates_by_server_name(authorizer, authority, tmp_path):
+    serials = {
+        "default": write(authority, tmp_path, "default", "localhost"),
+        "named": write(authority, tmp_path, "named", "x"),
+        "own": write(authority, tmp_path, "own", "own.example.org", "*.wild.example.org"),
+    }
+    pairs = {name: f"{tmp_path}/{name}.crt,{tmp_path}/{name}.key" for name in serials}
+    found = options(tls_cert_file=tmp_path / "default.crt", tls_private_key_file=tmp_path / "default.key").tls()
+    sni = parse(
+        [
+            "--cloud-provider=sim",
+            f"--tls-sni-cert-key={pairs['named']}:a.example.org",
+            f"--tls-sni-cert-key={pairs['own']}",
+        ]
+    ).tls_sni_cert_key
+    tls = ServingTls(dataclasses.replace(found, sni=sni))
+    async with served(authorizer, tls=tls) as port:
+        for name, expected in {
+            None: "default",
+            "b.example.org": "default",
+            "x": "default",
+            "a.example.org": "named",
+            "A.Example.org": "named",
+            "own.example.org": "own",
+            "one.wild.example.org": "own",
+            "one.two.wild.example.org": "default",
+        }.items():
+            assert await serial_of(port, name) == serials[expected], name
+
+
+async def test_rotated_certificates_count_from_the_next_connection_on(authorizer, authority, tmp_path, caplog):
+    first = write(authority, tmp_path, "cloud-controller-manager", "localhost")
+    async with served(authorizer, cert_dir=tmp_path) as port:
+        assert await serial_of(port) == first
+        second = write(authority, tmp_path, "cloud-controller-manager", "localhost")
+        assert await serial_of(port) == second
+        (tmp_path / "cloud-controller-manager.crt").write_text("half of a fi")
+        for _ in range(3):
+            assert await serial_of(port) == second
+        told = [record for record in caplog.records if "stay what they were" in record.getMessage()]
+        assert len(told) == 1
+        third = write(authority, tmp_path, "cloud-controller-manager", "localhost")
+        assert await serial_of(port) == third
+
+
+async def test_client_certificates(authorizer, authority, tmp_path):
+    """Nobody has to bring one; one of another authority is refused; a new authority needs no restart."""
+    other_place = tmp_path / "other"
+    other_place.mkdir()
+    other = Authority(other_place)
+    write(authority, tmp_path, "jane", groups=("ops",))
+    write(other, other_place, "john", groups=("spies",))
+    bundle = {"now": authority.file.read_bytes()}
+
+    async def whoami(place, name):
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if name:
+            context.load_cert_chain(place / f"{name}.crt", place / f"{name}.key")
+        url = f"https://127.0.0.1:{port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url, ssl=context) as response:
+            await response.read()
+        return user_of(authorizer.certificate or {})
+
+    async with served(authorizer, lambda: bundle["now"]) as port:
+        assert (await whoami(tmp_path, None)).name == ""
+        jane = await whoami(tmp_path, "jane")
+        assert (jane.name, jane.groups, authorizer.verb) == ("jane", ("ops", "system:authenticated"), "get")
+        with pytest.raises(aiohttp.ClientError):
+            await whoami(other_place, "john")
+        bundle["now"] = other.file.read_bytes()
+        assert (await whoami(other_place, "john")).name == "john"
+        with pytest.raises(aiohttp.ClientError):
+            await whoami(tmp_path, "jane")
+
+
+async def test_without_client_cas_none_is_asked_for(authorizer, authority, tmp_path):
+    async with (
+        served(authorizer) as port,
+        aiohttp.ClientSession() as session,
+        session.get(f"https://127.0.0.1:{port}/metrics", ssl=False) as response,
+    ):
+        assert response.status == 403
+    assert authorizer.certificate is None
+
+
+def context_of(**changes):
+    return ServingTls(options(**changes).tls()).context
+
+
+def test_tls_versions_and_cipher_suites():
+    assert context_of().minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context_of(tls_min_version="VersionTLS13").minimum_version is ssl.TLSVersion.TLSv1_3
+    suites = "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256"
+    old = {c["name"] for c in context_of(tls_cipher_suites=suites).get_ciphers() if c["protocol"] == "TLSv1.2"}
+    assert old == {"ECDHE-RSA-AES256-GCM-SHA384"}
+
+
+def test_every_cipher_suite_is_one_that_openssl_knows():
+    for name in CIPHERS:
+        context_of(tls_cipher_suites=name)
 
 
 def test_certificates_that_cannot_be_used(tmp_path, pair):
     directory, _ = pair
-    with pytest.raises(CertificateError, match=r"nowhere/cloud-controller-manager\.crt with key .* cannot be used"):
-        tls_context(options(cert_dir=tmp_path / "nowhere"))
+    with pytest.raises(CertificateError, match=r"nowhere/cloud-controller-manager\.crt cannot be used: No such file"):
+        context_of(cert_dir=tmp_path / "nowhere")
     junk = tmp_path / "junk.key"
     junk.write_text("no key")
     certificate = directory / "cloud-controller-manager.crt"
     with pytest.raises(CertificateError) as caught:
-        tls_context(options(tls_cert_file=certificate, tls_private_key_file=junk))
+        context_of(tls_cert_file=certificate, tls_private_key_file=junk)
     assert str(certificate) in str(caught.value)
     assert str(junk) in str(caught.value)
     assert "no key" not in str(caught.value)
+    with pytest.raises(CertificateError, match=r"junk\.key cannot be used"):
+        context_of(tls_sni_cert_key=f"{junk},{junk}")
 
 
 async def test_a_port_that_is_taken(authorizer):
     async with served(authorizer) as port:
-        app = application({}, {}, authorizer, OPEN)
+        app, tls = application(Health(), authorizer, OPEN, dict), ServingTls(options().tls())
         with pytest.raises(OSError, match="address already in use"):
-            await serve(app, options(bind_address="127.0.0.1", secure_port=port))
+            await serve(app, "127.0.0.1", port, tls)
+        with pytest.raises(OSError, match="address already in use"):  # both have to permit it
+            await serve(app, "127.0.0.1", port, tls, share_port=True)
+
+
+async def test_a_port_that_is_shared(authorizer):
+    tls = ServingTls(options().tls())
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    runners = [
+        await serve(application(Health(), authorizer, OPEN, dict), "127.0.0.1", port, tls, share_port=True)
+        for _ in range(2)
+    ]
+    for runner in runners:
+        await runner.cleanup()

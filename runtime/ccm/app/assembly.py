@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which controllers run, made from the options, and their life together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from ccm.cloud import Cloud
+from ccm.controllers.context import RUNNING, Context, Controller
+from ccm.controllers.node import NodeController, NodeOptions
+from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
+from ccm.controllers.route import RouteController, RouteOptions
+from ccm.controllers.service import ServiceController, ServiceOptions
+
+from .errors import StartError
+from .names import CONTROLLERS
+from .options import Options
+
+log = logging.getLogger(__name__)
+
+
+def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
+    """Those of `--controllers` that this provider and these options allow. Raises StartError."""
+    lacking = {
+        "cloud-node-controller": None if cloud.instances else "instances",
+        "cloud-node-lifecycle-controller": None if cloud.instances else "instances",
+        "service-lb-controller": None if cloud.load_balancers and cloud.instances else "load balancers",
+        "node-route-controller": None if cloud.routes and cloud.instances else "routes",
+    }
+    usable = []
+    for name in options.controllers:
+        if lacking[name]:
+            log.warning("%s is not started: provider %s has no %s", name, options.cloud_provider, lacking[name])
+        elif name == "node-route-controller" and not options.configure_cloud_routes:
+            log.info("%s is not started: --configure-cloud-routes=false", name)
+        else:
+            usable.append(name)
+    if "node-route-controller" in usable:
+        try:
+            options.cluster_networks()
+        except ValueError as error:
+            raise StartError(str(error)) from None
+    return usable
+
+
+def make(name: str, context: Context, options: Options) -> Controller:
+    """Construct one controller from the options."""
+    if name == "cloud-node-controller":
+        return NodeController(
+            context,
+            NodeOptions(
+                options.concurrent_node_syncs, options.node_status_update_frequency, options.legacy_node_labels
+            ),
+        )
+    if name == "cloud-node-lifecycle-controller":
+        return NodeLifecycleController(context, LifecycleOptions(options.node_monitor_period, options.safety()))
+    if name == "service-lb-controller":
+        return ServiceController(
+            context,
+            ServiceOptions(
+                workers=options.concurrent_service_syncs,
+                ready_only=options.load_balancer_ready_nodes_only,
+                audit_period=options.orphan_audit_period,
+                delete_orphans=options.delete_orphaned_load_balancers,
+            ),
+        )
+    return RouteController(context, RouteOptions(options.cluster_networks(), options.route_reconciliation_period))
+
+
+async def run(controllers: Iterable[Controller]) -> None:
+    """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
+    running = list(controllers)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for controller in running:
+                RUNNING.labels(CONTROLLERS[controller.name], "cloud-controller-manager").set(1)
+                tasks.create_task(controller.run(), name=controller.name)
+            if not running:
+                await asyncio.Event().wait()
+    finally:
+        for controller in running:
+            RUNNING.labels(CONTROLLERS[controller.name], "cloud-controller-manager").set(0)
+        if running:
+            log.info("ended: %s", ", ".join(controller.name for controller in running))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`--feature-gates`: upstream's gates, as far as they say anything about a cloud-controller-manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from prometheus_client import Gauge
+
+
+class Gate(NamedTuple):
+    stage: str
+    default: bool
+    help: str
+
+
+WEBHOOK = "CloudControllerManagerWebhook"
+KNOWN: Mapping[str, Gate] = {
+    "CloudControllerManagerWatchBasedRoutesReconciliation": Gate(
+        "ALPHA", True, "routes follow watches; accepted, they always do here"
+    ),
+    WEBHOOK: Gate("ALPHA", False, "serve the provider's admission webhooks"),
+    "ControllerManagerReleaseLeaderElectionLockOnExit": Gate(
+        "ALPHA", True, "the Lease is released at the end; accepted, it always is here"
+    ),
+}
+
+ENABLED = Gauge("kubernetes_feature_enabled", "Whether a feature gate is on.", ["name", "stage"])
+
+
+def parse(text: str) -> dict[str, bool]:
+    """ "A=true,B=false". Raises ValueError with everything that is wrong."""
+    given: dict[str, object] = {}
+    for item in (part.strip() for part in text.split(",")):
+        if item:
+            name, _, value = item.partition("=")
+            given[name.strip()] = {"true": True, "false": False}.get(value.strip().lower(), value)
+    return check(given)
+
+
+def check(given: object) -> dict[str, bool]:
+    """A mapping of gates, as in a configuration file. Raises ValueError with everything that is wrong."""
+    if not isinstance(given, dict):
+        raise ValueError(f"{given!r} is not a mapping of gates to true or false")
+    problems = [f"unknown gate {name!r}" for name in given if name not in KNOWN]
+    if problems:
+        problems[-1] += f": known are {', '.join(KNOWN)}"
+    problems += [
+        f"{name}={value!s}: is neither true nor false" for name, value in given.items() if type(value) is not bool
+    ]
+    if problems:
+        raise ValueError("; ".join(problems))
+    return dict(given)
+
+
+def enabled(given: Mapping[str, bool], name: str) -> bool:
+    return given.get(name, KNOWN[name].default)
+
+
+def export(given: Mapping[str, bool]) -> None:
+    """Set `kubernetes_feature_enabled`."""
+    for name, gate in KNOWN.items():
+        ENABLED.labels(name, gate.stage).set(enabled(given, name))

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML (and so JSON) files of people, read strictly: every problem is told, with file, line and key."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+Path = tuple[str | int, ...]
+#: Deeper than anything that is read here; an alias may contain itself.
+_DEPTH = 20
+
+
+@dataclass
+class Document:
+    """`data`: plain values. `problems`: what is wrong with it so far, in the order found."""
+
+    source: str
+    data: Any = None
+    problems: list[str] = field(default_factory=list)
+    _lines: dict[Path, int] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, source: str) -> Document:
+        """Does not raise: text that is no YAML is a problem, and the data then None."""
+        document = cls(source)
+        try:
+            loader = yaml.SafeLoader(text)
+            node = loader.get_single_node()
+            if node is not None:
+                document.data = document._convert(loader, node, ())
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            mark = getattr(error, "problem_mark", None)
+            line = f", line {mark.line + 1}" if mark else ""
+            what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+            document.problems.append(f"{source}{line}: this is not YAML: {what}")
+        return document
+
+    def problem(self, path: Path, what: str) -> None:
+        line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
+        where = f", line {line}" if line else ""
+        self.problems.append(f"{self.source}{where}: {spell(path)}{': ' if path else ''}{what}")
+
+    def mapping(self, path: Path, value: Any) -> dict[str, Any]:
+        """`value`, if it is a mapping; {} also for nothing at all, and with a problem for anything else."""
+        if isinstance(value, dict):
+            return value
+        if value is not None:
+            self.problem(path, f"expected keys and values, not {value!r}")
+        return {}
+
+    def unknown(self, path: Path, known: Iterable[str]) -> None:
+        """The last part of `path` is no key that is known there."""
+        known, key = list(known), str(path[-1])
+        near = [name for name in known if name.lower() == key.lower()] or difflib.get_close_matches(key, known, 1)
+        self.problem(path, f"unknown key; {f'is {near[0]} meant?' if near else 'known are ' + ', '.join(known)}")
+
+    def _convert(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+        if len(path) > _DEPTH:
+            raise ValueError(f"nested more than {_DEPTH} deep")
+        if isinstance(node, yaml.SequenceNode):
+            return [self._convert(loader, item, (*path, index)) for index, item in enumerate(node.value)]
+        if not isinstance(node, yaml.MappingNode):
+            return loader.construct_object(node)
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            inner, line = (*path, key), key_node.start_mark.line + 1
+            if key in found:
+                self.problem(inner, f"is given again in line {line}")
+            self._lines.setdefault(inner, line)
+            found[key] = self._convert(loader, value_node, inner)
+        return found
+
+
+def spell(path: Path) -> str:
+    """As in `Generic.LeaderMigration.controllerLeaders[0].name`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

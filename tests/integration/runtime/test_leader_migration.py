@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leader migration with real processes (reference 7.6): controllers move from an "old manager" to a new one.
+
+The old manager is this program, too, with a main Lease of its own, as kube-controller-manager has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import re
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import Lease
+from ccm.simcloud.testing import Simulator
+
+from ..cluster import ApiServer
+from .conftest import StartCcm
+from .support import LEASE, Ccm, eventually, get_lease
+from .test_leadership import FAST_LEASE
+
+LEASES = LEASE.rpartition("/")[0]
+MIGRATION = "cloud-provider-extraction-migration"
+DURATION = 3.0
+MOVED = ("cloud-node-lifecycle-controller", "service-lb-controller", "node-route-controller")
+OLD = {"leader_elect_resource_name": "old-manager", "controllers": ",".join(MOVED)}
+
+
+@pytest.fixture(autouse=True)
+async def no_leases_left(kube: KubeClient) -> AsyncIterator[None]:
+    yield
+    for name in ("old-manager", MIGRATION, "moving"):
+        with contextlib.suppress(NotFoundError):
+            await kube.delete(f"{LEASES}/{name}")
+
+
+def config(folder: Path, **components: str) -> Path:
+    """A LeaderMigrationConfiguration; its controllers under the names of upstream's documentation."""
+    path = folder / f"migration-{'-'.join(components.values())}.yaml"
+    leaders = [{"name": name.replace("_", "-"), "component": component} for name, component in components.items()]
+    head = {"apiVersion": "controllermanager.config.k8s.io/v1", "kind": "LeaderMigrationConfiguration"}
+    path.write_text(yaml.safe_dump({**head, "leaderName": "moving", "controllerLeaders": leaders}))
+    return path
+
+
+def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
+    """Controller -> when it ran, as the log of its process tells (an end that is not told has not come)."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for line in process.text.splitlines():
+        if match := re.match(r"(\S+Z) .*?(controllers|ended): (.+)", line):
+            at = datetime.datetime.fromisoformat(match[1]).timestamp()
+            for name in match[3].split(", "):
+                if match[2] == "controllers" and name != "none":
+                    found.setdefault(name, []).append((at, float("inf")))
+                elif name in found:
+                    found[name][-1] = (found[name][-1][0], at)
+    return found
+
+
+def overlap(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> bool:
+    return any(a < d and c < b for a, b in one for c, d in other)
+
+
+async def holds(kube: KubeClient, name: str) -> str:
+    with contextlib.suppress(NotFoundError):
+        return (await kube.get(f"{LEASES}/{name}", Lease)).spec.holder_identity or ""
+    return ""
+
+
+async def test_controllers_move_and_never_run_twice(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Rolling over: the new manager starts while the old one works, and takes over when it ends."""
+    old = start_ccm(enable_leader_migration=True, **OLD, **FAST_LEASE)
+    await old.until_logged("migration Lease .* is held")
+    new = start_ccm(enable_leader_migration=True, **FAST_LEASE)
+    await new.leading()
+    # The new one leads, but what is migrated is still the old one's.
+    assert list(spans(new)) == ["cloud-node-controller"]
+    lease = await kube.get(f"{LEASES}/{MIGRATION}", Lease)
+    assert lease.metadata.annotations["ccm.outoftree.dev/controllers"] == ",".join(MOVED)
+    assert (await get_lease(kube)).metadata.annotations["ccm.outoftree.dev/controllers"] == "cloud-node-controller"
+    assert await holds(kube, MIGRATION) == await holds(kube, "old-manager") != ""
+
+    old.signal(signal.SIGTERM)
+    await new.until_logged("migration Lease .* is held")
+    assert await old.wait() == 0
+    before, after = spans(old), spans(new)
+    for name in MOVED:
+        assert not overlap(before[name], after[name])
+        assert after[name][0][0] - before[name][-1][1] < DURATION
+    assert await holds(kube, MIGRATION) == await holds(kube, "cloud-controller-manager") != ""
+    assert await holds(kube, "old-manager") == ""
+
+
+async def test_an_old_manager_that_dies_is_followed_within_a_lease(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    old = start_ccm(enable_leader_migration=True, **OLD, **FAST_LEASE)
+    await old.until_logged("migration Lease .* is held")
+    new = start_ccm(enable_leader_migration=True, **FAST_LEASE)
+    await new.leading()
+    old.signal(signal.SIGKILL)
+    killed = datetime.datetime.now(datetime.UTC).timestamp()
+    await new.until_logged("migration Lease .* is held")
+    began = spans(new)["service-lb-controller"][0][0]
+    # The lease from the last renewal on, one attempt, and what a busy machine adds.
+    assert DURATION - 0.5 * 1.5 - 0.5 <= began - killed < DURATION + 0.5 * 2.2 + 1.0
+
+
+async def test_who_runs_what_is_what_the_configuration_says(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
+):
+    """C15 with processes: another component's controllers are not run, and its migration Lease is not taken."""
+    theirs = config(tmp_path, route="kube-controller-manager", service="kube-controller-manager")
+    old = start_ccm(enable_leader_migration=True, leader_migration_config=theirs, **FAST_LEASE)
+    await old.leading()
+    assert set(spans(old)) == {"cloud-node-controller", "cloud-node-lifecycle-controller"}
+    assert "not run here, as the leader migration says: service-lb-controller, node-route-controller" in old.text
+    assert await holds(kube, "moving") == ""
+    await old.stop()
+
+    ours = config(tmp_path, route_controller="cloud-controller-manager", service="*")
+    new = start_ccm(enable_leader_migration=True, leader_migration_config=ours, **FAST_LEASE)
+    await new.until_logged("migration Lease moving is held")
+    assert set(spans(new)) == {*spans(old), "service-lb-controller", "node-route-controller"}
+    assert await holds(kube, "moving") != ""
+
+
+@pytest.mark.parametrize("name", ["cloud-controller-manager", MIGRATION])
+async def test_losing_either_lease_ends_the_process(name: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(enable_leader_migration=True, **FAST_LEASE)
+    await ccm.until_logged("migration Lease .* is held")
+    await kube.patch(f"{LEASES}/{name}", {"spec": {"holderIdentity": "a-thief"}})
+    assert await ccm.wait() == 1
+    assert re.search(rf"leadership is lost.*{name}", ccm.text)
+    assert "Traceback" not in ccm.text
+    other = MIGRATION if name != MIGRATION else "cloud-controller-manager"
+    assert (await holds(kube, name), await holds(kube, other)) == ("a-thief", "")
+
+
+async def test_a_blackout_of_the_migration_lease_alone_is_a_loss(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    """The Lease cannot be renewed although everything else works: here since it has gone to another namespace's way."""
+    ccm = start_ccm(enable_leader_migration=True, **FAST_LEASE)
+    await ccm.until_logged("migration Lease .* is held")
+    metrics = [line for line in (await ccm.get("/metrics", "admin-token-of-the-tests"))[1].splitlines()]
+    for name in ("cloud-controller-manager", MIGRATION):
+        assert f'leader_election_master_status{{name="{name}"}} 1.0' in metrics
+    assert (await ccm.get("/healthz?verbose"))[1].count("leaderElection ok") == 1
+
+
+async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Two old and two new ones, started, ended and killed: at no time do two run the same controller."""
+    processes: list[Ccm] = []
+    for number in range(4):
+        more: dict[str, Any] = OLD if number % 2 == 0 else {}
+        processes.append(start_ccm(enable_leader_migration=True, **more, **FAST_LEASE))
+    alive = list(processes)
+
+    async def led() -> bool:
+        return any("migration Lease" in process.text for process in alive)
+
+    for end in (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM):
+        holder: list[Ccm] = []
+
+        async def found(holder: list[Ccm] = holder) -> bool:
+            holder[:] = [process for process in alive if "is held; controllers" in process.text]
+            return bool(holder)
+
+        await eventually(found, 30, "somebody holds the migration Lease")
+        await asyncio.sleep(0.5)
+        [current] = holder
+        if end == signal.SIGKILL:
+            killed_at = datetime.datetime.now(datetime.UTC).timestamp()
+            current.signal(end)
+            await current.wait()
+            # What a killed process would have logged.
+            with current.log.open("a") as log:
+                stamp = datetime.datetime.fromtimestamp(killed_at, datetime.UTC).isoformat().replace("+00:00", "Z")
+                log.write(f"{stamp} INFO ccm.app.assembly: ended: {', '.join([*MOVED, 'cloud-node-controller'])}\n")
+        else:
+            current.signal(end)
+            assert await current.wait() == 0
+        alive.remove(current)
+    for number, one in enumerate(processes):
+        for other in processes[number + 1 :]:
+            for name in MOVED:
+                assert not overlap(spans(one).get(name, []), spans(other).get(name, [])), (
+                    name,
+                    spans(one),
+                    spans(other),
+                )
+    assert sum(1 for process in processes if spans(process).get("service-lb-controller")) >= 3
+
+
+async def test_the_rights_to_the_migration_lease_are_checked_at_start(
+    start_ccm: StartCcm, apiserver: ApiServer, kube: KubeClient
+):
+    process = start_ccm(kubeconfig=apiserver.kubeconfig("nobody-special", ()), enable_leader_migration=True)
+    assert await process.wait() == 1
+    assert "get configmaps in namespace kube-system" in process.text
+    assert "extension-apiserver-authentication-reader" in process.text

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C9-C13 and section 7.8 of the behaviour reference; W32: every request is counted."""
+
+import contextlib
+import json
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from prometheus_client import REGISTRY
+
+from ccm.app.webhooks import application, choose
+from ccm.cloud import Webhook
+
+
+async def label(request):
+    if request["operation"] == "DELETE":
+        raise KeyError("s3cret")
+    return {"allowed": True, "uid": "not yours to say", "warnings": [request["name"]]}
+
+
+async def silent(request):
+    return None
+
+
+OFFERED = {"one": Webhook("/one", label), "two": Webhook("/two", silent)}
+
+
+@pytest.mark.parametrize(
+    ("names", "chosen"),
+    [
+        pytest.param(("one", "two"), ["one", "two"], id="C9-both"),
+        pytest.param(("two",), ["two"], id="C10-one"),
+        pytest.param(("one", "-two"), ["one"], id="C11-one-and-not-the-other"),
+        pytest.param(("-two",), [], id="C12-only-a-negation"),
+        pytest.param(("*",), ["one", "two"], id="C13-all"),
+        pytest.param(("*", "-one"), ["two"], id="all-but-one"),
+        pytest.param((), [], id="none"),
+    ],
+)
+def test_choice(names, chosen):
+    assert choose(names, OFFERED) == chosen
+
+
+def test_unknown_webhooks():
+    with pytest.raises(ValueError, match="--webhooks: unknown 'three', '-four': the provider offers one, two"):
+        choose(("three", "-four"), OFFERED)
+    with pytest.raises(ValueError, match="the provider offers none"):
+        choose(("x",), {})
+
+
+@pytest.fixture
+def offered():
+    return dict(OFFERED)
+
+
+@pytest.fixture
+async def client(offered):
+    async with contextlib.AsyncExitStack() as stack:
+        yield await stack.enter_async_context(TestClient(TestServer(application(["one", "two"], lambda: offered))))
+
+
+def review(**changes):
+    request = {"uid": "u-1", "name": "pv-1", "operation": "CREATE"}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request} | changes
+
+
+async def post(client, path, body, content_type="application/json"):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    async with client.post(path, data=data, headers={"Content-Type": content_type}) as response:
+        return response.status, await response.text()
+
+
+def count(code, webhook="one"):
+    labels = {"code": str(code), "webhook": webhook}
+    assert (REGISTRY.get_sample_value("cloud_provider_webhook_request_duration_seconds_count", labels) or 0) == (
+        REGISTRY.get_sample_value("cloud_provider_webhook_request_total", labels) or 0
+    )
+    return REGISTRY.get_sample_value("cloud_provider_webhook_request_total", labels) or 0
+
+
+async def test_an_answer(client):
+    before = count(200)
+    status, text = await post(client, "/one", review())
+    assert status == 200
+    assert json.loads(text) == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"allowed": True, "uid": "u-1", "warnings": ["pv-1"]},
+    }
+    assert count(200) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "reason"),
+    [
+        (review(), "text/json", "expected Content-Type application/json, not 'text/json'"),
+        (review(), "application/json; charset=utf-8", "expected Content-Type application/json"),
+        (b"", "application/json", "no usable AdmissionReview"),
+        (b"{", "application/json", "no usable AdmissionReview"),
+        ([], "application/json", "no usable AdmissionReview"),
+        (review(kind="Pod"), "application/json", "not Pod of admission.k8s.io/v1"),
+        (review(apiVersion="admission.k8s.io/v1beta1"), "application/json", "of admission.k8s.io/v1beta1"),
+        (review(request=None), "application/json", "no usable AdmissionReview"),
+        (review(request={"name": "x"}), "application/json", "no usable AdmissionReview"),
+        (b" " * (9 * 1024 * 1024), "application/json", "no usable AdmissionReview"),
+    ],
+)
+async def test_bad_requests(client, body, content_type, reason):
+    before = count(400)
+    status, text = await post(client, "/one", body, content_type)
+    assert (status, reason in text) == (400, True), text
+    assert count(400) == before + 1
+
+
+async def test_other_methods_and_paths(client):
+    async with client.get("/one") as response:
+        assert response.status == 400
+    assert (await post(client, "/three", review()))[0] == 404
+
+
+async def test_a_handler_that_fails_or_says_nothing(client):
+    before = count(500), count(500, "two")
+    request = {"uid": "u-1", "name": "x", "operation": "DELETE"}
+    status, text = await post(client, "/one", review(request=request))
+    assert (status, text) == (500, "webhook one failed\n")
+    assert (await post(client, "/two", review()))[0] == 500
+    assert (count(500), count(500, "two")) == (before[0] + 1, before[1] + 1)
+
+
+async def test_a_reloaded_provider_answers(client, offered):
+    async def newer(request):
+        return {"allowed": False}
+
+    offered["one"] = Webhook("/one", newer)
+    assert json.loads((await post(client, "/one", review()))[1])["response"] == {"allowed": False, "uid": "u-1"}
