@@ -31,7 +31,7 @@ class OrphanAudit:
 
     def __init__(self, context: Context, *, delete: bool, period: float) -> None:
         self._context, self._delete, self._period = context, delete, period
-        self._sightings: dict[str, rules.Sighting] = {}
+        self._sightings: dict[str, float] = {}
         self._reported: frozenset[str] = frozenset()
 
     @property

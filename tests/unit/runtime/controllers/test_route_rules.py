@@ -204,6 +204,26 @@ def test_a_bad_cidr_is_a_problem_of_its_node_alone():
     assert plan.problems == [(bad, "pod CIDR '10.120.0.0/99' is not a CIDR such as 10.244.1.0/24")]
 
 
+def test_what_another_cluster_routes_is_no_double_of_ours():
+    ours, theirs = route(A4, "a", id="1", owner="ours"), route(A4, "a", id="2", owner="theirs")
+    for listed in ([ours, theirs], [theirs, ours]):
+        plan = rules.plan([A], listed, CLUSTER, owns, "ours")
+        assert (plan.create, plan.delete, plan.problems) == ([], [], [])
+
+
+def test_of_nodes_whose_cidrs_overlap_the_older_one_is_served_first():
+    def born(name, cidr, when):
+        return msgspec.structs.replace(
+            node(name, cidr), metadata=msgspec.structs.replace(node(name).metadata, creation_timestamp=when)
+        )
+
+    old, young = born("z", "10.120.4.0/22", "2026-01-01T00:00:00Z"), born("a", "10.120.5.0/24", "2026-02-01T00:00:00Z")
+    plan = rules.plan([young, old], [], CLUSTER, owns)
+    assert [who.metadata.name for who, _ in plan.create] == ["z"]
+    assert [who.metadata.name for who, _ in plan.problems] == ["a"]
+    assert [who.metadata.name for who, _ in plan.contested] == ["z"]
+
+
 CIDRS = st.sampled_from([A4, A6, B4, B6, "a00:100:0:0::/64", "10.9.0.0/24", "10.120.0.0/16", "10.120.7.0/24"])
 NODES = st.lists(
     st.builds(
@@ -216,18 +236,24 @@ NODES = st.lists(
     unique_by=lambda node: node.metadata.name,
 )
 ROUTES = st.lists(
-    st.builds(Route, st.one_of(CIDRS, st.just("junk")), st.sampled_from(["fake://a", "fake://b", "fake://gone", ""])),
+    st.builds(
+        Route,
+        st.one_of(CIDRS, st.just("junk")),
+        st.sampled_from(["fake://a", "fake://b", "fake://gone", ""]),
+        owner=st.sampled_from(["", "", "ours", "theirs"]),
+    ),
     max_size=8,
 )
 
 
 @given(nodes=NODES, present=ROUTES, blackholes=st.sets(st.integers(0, 7)))
 def test_a_plan_that_is_carried_out_leaves_nothing_to_do(nodes, present, blackholes):
-    present = [Route(r.destination, r.provider_id, str(i), i in blackholes) for i, r in enumerate(present)]
-    plan = rules.plan(nodes, present, CLUSTER, owns)
+    present = [Route(r.destination, r.provider_id, str(i), i in blackholes, r.owner) for i, r in enumerate(present)]
+    plan = rules.plan(nodes, present, CLUSTER, owns, "ours")
     assert all(rules.is_responsible(route.destination, CLUSTER) for route in plan.delete)
+    assert all(route.owner in ("", "ours") for route in plan.delete)
     after = [route for route in present if route not in plan.delete] + [route for _, route in plan.create]
-    again = rules.plan(nodes, after, CLUSTER, owns)
+    again = rules.plan(nodes, after, CLUSTER, owns, "ours")
     assert (again.create, again.delete) == ([], [])
     assert (again.problems, again.nodes) == (plan.problems, plan.nodes)
     # And every pod CIDR of ours is reached, through one of the Nodes that have it, or its Node was told why not.
