@@ -486,7 +486,7 @@ def test_default_name():
 
 
 def test_the_wish_carries_what_the_status_says_but_is_the_same_wish() -> None:
-    """Clouds that remember nothing learn from it; a fingerprint by representation must not change when it is written."""
+    """Clouds that remember nothing learn from it; what is told apart by representation must not change by it."""
     before = rules.load_balancer_spec(changed({"status": {}}), "c")
     after = rules.load_balancer_spec(changed({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}}), "c")
     assert [entry.ip for entry in after.ingress] == ["192.0.2.1"]

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider `static` passes the kit, as far as a file can be made to do what a cloud does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ccm.cloud import ProviderConfig
+from ccm.conformance import CASES, Case, NotRun, Outcome, Subject, Trouble, World, check
+from ccm.providers.static import StaticCloud
+
+#: Cases that make no sense for a file -> words of the reason that the kit must give.
+NOT_FOR_A_FILE = {
+    "configuration.no_secret_is_told": "nothing that looks like a secret",
+    "instances.an_ambiguous_name_is_a_conflict": "one name twice",
+    "failures.an_answer_cut_short_is_transient": "every answer ends in the middle",
+    "failures.refused_credentials_are_unauthorized": "credentials",
+    "failures.a_listing_cut_short_shows": "second half",
+    "failures.a_rate_limit_says_when_to_come_back": "one too many",
+    "failures.a_rate_limit_is_not_waited_for": "one too many",
+    "failures.it_recovers": "every answer ends in the middle",
+    "load_balancers.a_lost_answer_makes_no_second_one": "its answer is lost",
+    "load_balancers.nothing_is_waited_for": "not ready for a minute",
+    "load_balancers.one_that_failed_is_told_and_replaced": "to fail",
+    "load_balancers.one_that_failed_is_deleted": "to fail",
+} | {case.name: "offers no" for case in CASES if case.needs in ("routes", "volumes")}
+
+
+class FileWorld(World):
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    @contextlib.asynccontextmanager
+    async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
+        text = self._file.read_text()
+        match kind:
+            case Trouble.SERVER_ERROR:
+                self._file.unlink()
+            case Trouble.PROXY_PAGE:
+                self._file.write_text("<html><body>404 Not Found</body></html>\n")
+            case Trouble.HANG:  # whoever opens it waits for somebody who writes
+                self._file.unlink()
+                os.mkfifo(self._file)
+            case _:
+                raise NotRun(kind.value)
+        try:
+            yield
+        finally:
+            if kind is Trouble.HANG:
+                with contextlib.suppress(OSError):
+                    os.close(os.open(self._file, os.O_WRONLY | os.O_NONBLOCK))
+            self._file.unlink(missing_ok=True)
+            self._file.write_text(text)
+
+    async def create_instance(self, name: str) -> None:
+        machines = yaml.safe_load(self._file.read_text())
+        if any(machine["name"] == name for machine in machines):
+            raise NotRun("a file with one name twice is refused as a whole")
+        self._write([*machines, {"name": name, "id": str(uuid.uuid4()), "addresses": ["10.0.0.9"]}])
+
+    async def delete_instance(self, provider_id: str) -> None:
+        id_ = provider_id.rpartition("/")[2]
+        self._write([each for each in yaml.safe_load(self._file.read_text()) if each.get("id", each["name"]) != id_])
+
+    async def stop_instance(self, provider_id: str) -> None:
+        machines = yaml.safe_load(self._file.read_text())
+        for machine in machines:
+            if machine.get("id") == provider_id.rpartition("/")[2]:
+                machine["state"] = "shutdown"
+        self._write(machines)
+
+    def _write(self, machines: list[dict[str, object]]) -> None:
+        self._file.write_text(yaml.safe_dump(machines))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_static_passes(case: Case, tmp_path: Path) -> None:
+    file = tmp_path / "machines.yaml"
+    file.write_text(yaml.safe_dump([{"name": f"worker-{n}", "addresses": [f"10.0.0.{n}"]} for n in range(1, 5)]))
+    conf = f"cluster: cellar\nmachines_file: {file}\nload_balancer_addresses: [192.0.2.0/28]\nsettle: 0\n"
+    config = ProviderConfig(conf, "cloud.conf")
+    result = await check(case, Subject("static", StaticCloud, config, allow_writes=True, world=FileWorld(file)))
+    if case.name in NOT_FOR_A_FILE:
+        assert result.outcome is Outcome.NOT_RUN and NOT_FOR_A_FILE[case.name] in result.detail
+    else:
+        assert result.outcome is Outcome.PASSED, result.detail

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines from a file: what is read, what is wrong, and what is not gone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud import (
+    Address,
+    AddressType,
+    ConfigError,
+    Conflict,
+    Ingress,
+    Instance,
+    InstanceRef,
+    InstanceState,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    Port,
+    ProviderConfig,
+    QuotaExceeded,
+    RetryAfter,
+    Transient,
+)
+from ccm.providers.static import Given, StaticCloud, StaticLoadBalancers
+from ccm.providers.static_config import Settings, expanded
+
+CONF = """\
+cluster: cellar
+region: home
+zone: rack-1
+machines:
+- name: worker-1
+  addresses: [10.0.0.1]
+- name: worker-2
+  id: SN-4711
+  type: r640
+  zone: rack-2
+  addresses:
+  - 10.0.0.2
+  - {type: ExternalIP, address: "2001:DB8::2"}
+  - {type: Hostname, address: two}
+  labels: {disk: ssd}
+  state: shutdown
+"""
+
+
+def static(text: str) -> StaticCloud:
+    return StaticCloud(ProviderConfig(text, "cloud.conf"))
+
+
+def problems_of(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        static(text)
+    return caught.value.problems
+
+
+def ip(text: str) -> Address:
+    return Address(AddressType.INTERNAL_IP, text)
+
+
+# --- machines in the configuration -----------------------------------------------------------------------------------
+
+
+async def test_machines_with_all_they_have() -> None:
+    machines = (await static(CONF).instances.list_page(None)).instances
+    assert machines == (
+        Instance(
+            "static://cellar/worker-1",
+            "worker-1",
+            zone="rack-1",
+            region="home",
+            addresses=(ip("10.0.0.1"), Address(AddressType.HOSTNAME, "worker-1")),
+        ),
+        Instance(
+            "static://cellar/SN-4711",
+            "worker-2",
+            type="r640",
+            zone="rack-2",
+            region="home",
+            addresses=(
+                ip("10.0.0.2"),
+                Address(AddressType.EXTERNAL_IP, "2001:db8::2"),
+                Address(AddressType.HOSTNAME, "two"),
+            ),
+            state=InstanceState.SHUTDOWN,
+            labels={"disk": "ssd"},
+        ),
+    )
+
+
+async def test_a_machine_is_found_by_its_id_or_its_name() -> None:
+    instances = static(CONF).instances
+    assert (await instances.get(InstanceRef("any", "static://cellar/SN-4711"))).name == "worker-2"
+    assert (await instances.get(InstanceRef("worker-2"))).provider_id == "static://cellar/SN-4711"
+    for ref in (InstanceRef("worker-1", "static://cellar/worker-9"), InstanceRef("SN-4711")):
+        with pytest.raises(NotFound):
+            await instances.get(ref)
+
+
+def test_owns_the_ids_of_its_cluster() -> None:
+    instances = static(CONF).instances
+    assert instances.owns("static://cellar/worker-1") and instances.owns("static://cellar/gone-long-ago")
+    assert not instances.owns("static://attic/worker-1") and not instances.owns("static://cellar/a/b")
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        pytest.param("", ["line 1: expected keys and values (cluster, machines), not nothing"], id="empty"),
+        pytest.param("a: [", ["line 1: not YAML: expected the node content, but found '<stream end>'"], id="no-yaml"),
+        pytest.param("a: \x00", ["line 1: not YAML: characters that may not be in it"], id="no-text"),
+        pytest.param(
+            "region: x\n",
+            [
+                "line 1: cluster: is missing; it is the middle of each providerID, static://CLUSTER/ID",
+                "line 1: exactly one of machines, machines_file, inventory_file is needed",
+            ],
+            id="missing",
+        ),
+        pytest.param("cluster: c\nmachines: []\n", ["line 1: names no machine at all"], id="no-machine"),
+        pytest.param(
+            "cluster: c\nmachines_file: /x\ninventory_file: /y\n",
+            ["line 1: exactly one of machines, machines_file, inventory_file is needed"],
+            id="contradictory",
+        ),
+        pytest.param(
+            "cluster: c\ncluster: d\nmachines_file: /x\ninventory_group: g\n",
+            [
+                "line 2: cluster: stands here twice",
+                "line 4: inventory_group: is of use with inventory_file only",
+            ],
+            id="twice-and-useless",
+        ),
+        pytest.param(
+            "cluster: c\nmachines:\n"
+            "- name: Node_1\n  addresses: [10.0.0.300]\n"
+            "- name: b\n  zone: 7\n  addresses: []\n  colour: red\n"
+            "- just-a-name\n"
+            "- name: c\n  addresses: [{type: Inner, address: 10.0.0.1}]\n  labels: {a b: x, c: 1}\n  state: asleep\n",
+            [
+                "line 3: machine 'Node_1': name: 'Node_1' is not possible; it must look like the Node's name, "
+                "e.g. worker-1",
+                "line 4: machine 'Node_1': addresses: '10.0.0.300' is no IP address",
+                "line 6: machine 'b': zone: expected text, not 7; quotes make text of a number",
+                "line 7: machine 'b': addresses: expected a list of addresses, not an empty list",
+                "line 8: machine 'b': colour: unknown key; known are name, id, addresses, type, zone, region, "
+                "labels, state",
+                "line 9: a machine is keys and values, at least name and addresses, not 'just-a-name'",
+                "line 11: machine 'c': addresses: type 'Inner' is none of InternalIP, ExternalIP, Hostname, "
+                "InternalDNS, ExternalDNS",
+                "line 12: machine 'c': labels: 'a b' is no key of a label",
+                "line 12: machine 'c': labels: c: 1 is no value of a label (a number needs quotes)",
+                "line 13: machine 'c': state: expected running or shutdown, not 'asleep'",
+            ],
+            id="machines",
+        ),
+        pytest.param(
+            "cluster: c\nmachines:\n- {name: a, addresses: [10.0.0.1]}\n- {name: b, id: a, addresses: [10.0.0.2]}\n"
+            "- {name: a, id: z, addresses: [10.0.0.3]}\n",
+            [
+                "line 4: the id 'a' is taken by the machine in line 3",
+                "line 5: the name 'a' is taken by the machine in line 3",
+            ],
+            id="taken",
+        ),
+        pytest.param(
+            "cluster: c\nmachines_file: /x\nsettle: soon\n"
+            "load_balancer_addresses: [10.0.0.9-10.0.0.1, nowhere, 10.0.0.0/8]\n",
+            [
+                "line 3: settle: expected a number of seconds, not 'soon'",
+                "line 4: load_balancer_addresses: '10.0.0.0/8': more than 65536 addresses",
+                "line 4: load_balancer_addresses: '10.0.0.9-10.0.0.1': a range goes from a lower to a higher address",
+                "line 4: load_balancer_addresses: 'nowhere': 'nowhere' does not appear to be an IPv4 or IPv6 network",
+            ],
+            id="pool",
+        ),
+    ],
+)
+def test_every_problem_at_once_with_its_line(text: str, problems: list[str]) -> None:
+    assert problems_of(text) == [f"cloud.conf: {problem}" for problem in problems]
+
+
+def test_an_anchor_that_holds_itself_is_a_problem_and_no_recursion() -> None:
+    assert any("nested too deeply" in problem for problem in problems_of("cluster: c\nmachines: &a [*a]\n"))
+
+
+# --- machines in a file ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "machines.yaml"
+    path.write_text("- {name: a, addresses: [10.0.0.1]}\n- {name: b, addresses: [10.0.0.2]}\n")
+    return path
+
+
+def write(file: Path, text: str | None) -> None:
+    """None removes it."""
+    if text is None:
+        file.unlink()
+    else:
+        file.write_text(text)
+
+
+async def names(cloud: StaticCloud) -> list[str]:
+    return [machine.name for machine in (await cloud.instances.list_page(None)).instances]
+
+
+async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
+    cloud = static(f"cluster: c\nmachines_file: {file}\n")
+    await cloud.start()
+    assert await names(cloud) == ["a", "b"]
+    write(file, "machines:\n- {name: b, addresses: [10.0.0.2]}\n")
+    assert await names(cloud) == ["b"]
+    with pytest.raises(NotFound, match=r"machines.yaml names no machine static://c/a"):
+        await cloud.instances.get(InstanceRef("a", "static://c/a"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("", "line 1: machines: expected a list of machines, not nothing", id="emptied"),
+        pytest.param("[]", "names no machine at all", id="no-machine"),
+        pytest.param("- {name: a, addresses: [10.0.0.1]\n", "line 2: not YAML", id="cut-short"),
+        pytest.param("- {name: a}\n- {name: b, addresses: [10.0.0.2]}\n", "line 1: machine 'a'", id="one-is-wrong"),
+        pytest.param(None, "cannot be read: No such file", id="removed"),
+    ],
+)
+async def test_a_file_that_became_unusable_says_nothing_about_any_machine(
+    file: Path, text: str | None, message: str
+) -> None:
+    cloud = static(f"cluster: c\nmachines_file: {file}\n")
+    await cloud.start()
+    write(file, text)
+    for call in (cloud.instances.list_page(None), cloud.instances.get(InstanceRef("a", "static://c/a"))):
+        with pytest.raises(Transient, match=message):
+            await call
+
+
+async def test_at_the_start_an_unusable_file_is_a_problem_of_the_configuration(file: Path) -> None:
+    write(file, "- {name: a}\n- {name: b}\n")
+    with pytest.raises(ConfigError) as caught:
+        await static(f"cluster: c\nmachines_file: {file}\n").start()
+    assert caught.value.problems == [
+        f"{file}: line 1: machine 'a': addresses: is missing",
+        f"{file}: line 2: machine 'b': addresses: is missing",
+    ]
+
+
+# --- Ansible inventories ---------------------------------------------------------------------------------------------
+
+INVENTORY = """\
+all:
+  vars: {ccm_zone: outer, ccm_region: home, ansible_user: root, secret: !vault "$ANSIBLE_VAULT"}
+  hosts:
+    bastion: {ansible_host: 10.0.0.99}
+  children:
+    k8s:
+      vars: {ccm_zone: middle}
+      children: {workers: , masters: }
+workers:
+  vars: {ccm_type: big}
+  hosts:
+    node-[01:02]:
+    node-01: {ansible_host: 10.0.0.1}
+    node-02: {ccm_addresses: [10.0.0.2, {type: ExternalIP, address: 192.0.2.2}], ccm_zone: inner, ccm_id: SN2}
+masters:
+  hosts:
+    master-a: {ansible_host: 10.0.0.3, ccm_labels: {disk: ssd}, ccm_name: master-a.example.org}
+"""
+
+
+def from_inventory(text: str, group: str = "k8s") -> tuple[Instance, ...]:
+    return Settings.parse(f"cluster: c\ninventory_file: /inv\ninventory_group: {group}\n", "conf").read_file(text)
+
+
+def test_an_inventory_s_group_with_the_variables_of_outer_groups() -> None:
+    found = {machine.name: machine for machine in from_inventory(INVENTORY)}
+    assert found.keys() == {"node-01", "node-02", "master-a.example.org"}
+    one, two, master = found["node-01"], found["node-02"], found["master-a.example.org"]
+    assert (one.zone, one.region, one.type, one.addresses[0]) == ("middle", "home", "big", ip("10.0.0.1"))
+    assert (two.zone, two.provider_id) == ("inner", "static://c/SN2")
+    assert [address.address for address in two.addresses] == ["10.0.0.2", "192.0.2.2", "node-02"]
+    assert (master.type, master.zone, master.labels) == ("", "middle", {"disk": "ssd"})
+    assert {machine.name for machine in from_inventory(INVENTORY, "all")} == found.keys() | {"bastion"}
+
+
+@pytest.mark.parametrize(
+    ("text", "group", "problem"),
+    [
+        pytest.param("all:\n  hosts:\n    a: {ansible_host: a.example.org}\n", "all",
+                     "line 3: machine 'a': addresses: 'a.example.org' is no IP address", id="no-address"),
+        pytest.param("all:\n  hosts:\n    a:\n      ansible_host: '{{ x }}'\n", "all",
+                     "line 4: machine 'a': addresses: '{{ x }}' is no address; templates are not computed",
+                     id="template"),
+        pytest.param("all:\n  hosts:\n    a: {ansible_host: 10.0.0.1}\n", "k8s",
+                     "line 1: inventory_group: there is no group 'k8s'; there are all", id="no-group"),
+        pytest.param("k8s:\n  a:\n", "k8s", "line 1: group 'k8s': expected hosts, children and vars", id="no-groups"),
+        pytest.param("k8s:\n  hosts: [a]\n", "k8s", "line 2: group 'k8s': hosts: expected keys and values, not a list",
+                     id="list-of-hosts"),
+        pytest.param("k8s:\n  hosts:\n", "k8s", "line 1: names no machine at all", id="nobody"),
+        pytest.param("- a\n", "all", "line 1: expected an Ansible inventory in YAML", id="a-list"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_an_inventory(text: str, group: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_inventory(text, group)
+    assert [found.startswith(f"/inv: {problem}") for found in caught.value.problems].count(True) == 1, caught.value
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hosts"),
+    [
+        ("a", ["a"]),
+        ("n[1:3]", ["n1", "n2", "n3"]),
+        ("n[08:10].x", ["n08.x", "n09.x", "n10.x"]),
+        ("n[1:5:2]", ["n1", "n3", "n5"]),
+        ("[a:b]-[1:2]", ["a-1", "a-2", "b-1", "b-2"]),
+        ("n[x:1]", ["n[x:1]"]),
+    ],
+)
+def test_ranges_of_hosts(pattern: str, hosts: list[str]) -> None:
+    assert expanded(pattern) == hosts
+
+
+# --- addresses of a pool ---------------------------------------------------------------------------------------------
+
+SPEC = LoadBalancerSpec("c", "uid-1", "shop", "web", (Port("http", "TCP", 80, 30080),))
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Process:
+    """One life of the process, whose memory ends with it."""
+
+    def __init__(self, pool: str = "192.0.2.1-192.0.2.3", *, settled: bool = True) -> None:
+        settings = Settings.parse(f"cluster: c\nmachines_file: /x\nload_balancer_addresses: [{pool}]\n", "cloud.conf")
+        self.clock = Clock()
+        given = Given(since=self.clock.now - 3600 if settled else None)
+        self.balancers = StaticLoadBalancers(settings, given, self.clock)
+
+    async def ensure(self, spec: LoadBalancerSpec) -> list[str]:
+        return [ingress.ip for ingress in (await self.balancers.ensure(spec, [])).ingress]
+
+
+def service(number: int, *has: str, **more: object) -> LoadBalancerSpec:
+    ingress = tuple(Ingress(ip=each) for each in has)
+    return replace(SPEC, uid=f"uid-{number}", name=f"web-{number}", ingress=ingress, **more)
+
+
+def test_without_a_pool_load_balancers_are_somebody_elses() -> None:
+    assert static(CONF).load_balancers is None
+
+
+async def test_everybody_gets_an_address_of_its_own_until_there_is_none() -> None:
+    process = Process()
+    given = [await process.ensure(service(number)) for number in range(3)]
+    assert sorted(given) == [["192.0.2.1"], ["192.0.2.2"], ["192.0.2.3"]]
+    assert [await process.ensure(service(number)) for number in range(3)] == given
+    with pytest.raises(QuotaExceeded, match="all 3 IPv4 addresses of load_balancer_addresses are given away"):
+        await process.ensure(service(3))
+    await process.balancers.delete(service(1))
+    assert await process.ensure(service(3)) == given[1]
+
+
+async def test_after_a_restart_each_service_keeps_what_its_status_says() -> None:
+    process = Process(settled=False)
+    with pytest.raises(RetryAfter) as caught:  # a new one is not served before the others had their turn
+        await process.ensure(service(9))
+    assert caught.value.retry_after == 10.0
+    assert await process.ensure(service(1, "192.0.2.3")) == ["192.0.2.3"]
+    assert await process.ensure(service(2, "192.0.2.1")) == ["192.0.2.1"]
+    process.clock.now += 10
+    assert await process.ensure(service(9)) == ["192.0.2.2"]
+
+
+async def test_an_address_that_left_the_pool_or_is_anothers_is_not_kept() -> None:
+    process = Process()
+    assert await process.ensure(service(1, "192.0.2.3")) == ["192.0.2.3"]
+    assert await process.ensure(service(2, "192.0.2.3")) != ["192.0.2.3"]
+    assert await process.ensure(service(3, "198.51.100.1")) in (["192.0.2.1"], ["192.0.2.2"])
+
+
+async def test_a_service_made_anew_finds_the_address_that_it_had() -> None:
+    process = Process("192.0.2.0/24")
+    had = await process.ensure(service(1))
+    await process.balancers.delete(service(1))
+    assert await process.ensure(replace(service(1), uid="another")) == had
+
+
+async def test_a_wished_address() -> None:
+    process = Process()
+    assert await process.ensure(service(1, load_balancer_ip="192.0.2.2")) == ["192.0.2.2"]
+    with pytest.raises(Conflict, match=r"192\.0\.2\.2 is Service shop/web-1's"):
+        await process.ensure(service(2, load_balancer_ip="192.0.2.2"))
+    with pytest.raises(Invalid, match="not one of load_balancer_addresses"):
+        await process.ensure(service(2, load_balancer_ip="10.0.0.1"))
+
+
+async def test_both_families_where_the_pool_has_them() -> None:
+    process = Process('192.0.2.1, "2001:db8::1"')
+    assert await process.ensure(service(1, ip_families=("IPv6", "IPv4"))) == ["2001:db8::1", "192.0.2.1"]
+    with pytest.raises(NotImplementedByCloud, match="has no IPv6 address"):
+        await Process().ensure(service(1, ip_families=("IPv6",)))
+
+
+async def test_a_changed_configuration_forgets_nothing() -> None:
+    conf = CONF + "load_balancer_addresses: [192.0.2.77]\nsettle: 0\n"
+    before, after = static(conf), static(conf.replace("rack-1", "rack-9"))
+    assert before.load_balancers is not None and after.load_balancers is not None
+    made = await before.load_balancers.ensure(SPEC, [])
+    try:
+        assert await after.load_balancers.get(SPEC) == made
+    finally:
+        await after.load_balancers.delete(SPEC)
