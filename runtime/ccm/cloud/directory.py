@@ -180,6 +180,15 @@ class InstanceDirectory:
             future = self._batch.waiting[ref] = asyncio.get_running_loop().create_future()
         return await asyncio.shield(future)
 
+    async def get(self, ref: InstanceRef) -> Instance:
+        """The instance by a read of its own, whatever listings say: for a last look before something irrevocable.
+
+        Raises CloudError; NotFound only when the cloud says so about this very instance.
+        """
+        ANSWERS.labels("get").inc()
+        found: Instance = await self._call("instances.get", lambda: self._read(ref))
+        return found
+
     async def list(self, *, not_before: float) -> Snapshot:
         """A whole listing that began at or after `not_before`; for passes over all nodes."""
         if self._snapshot is None or self._snapshot.began < not_before:
@@ -249,9 +258,8 @@ class InstanceDirectory:
             return None
 
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
-        ANSWERS.labels("get").inc()
         try:
-            instance = await self._call("instances.get", lambda: self._read(ref))
+            instance = await self.get(ref)
         except CloudError as error:
             if not future.done():
                 future.set_exception(error)

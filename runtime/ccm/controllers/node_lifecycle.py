@@ -2,8 +2,9 @@
 """cloud-node-lifecycle-controller: deletes Nodes whose instances are gone, taints those whose instances are shut down.
 
 It asks only about Nodes that are not Ready, all of them in one read, and about each less often while nothing changes.
-What it may delete is decided in `node_lifecycle_rules`. The read upon which a Node is deleted is always a complete
-listing: a cloud that answers "not found" to a single question may only mean that it sees another project.
+What it may delete is decided in `node_lifecycle_rules`. Before a Node is deleted, a complete listing and a question
+about its very instance must agree: credentials of another project answer "not found" to every question, and a listing
+with a wrong filter hides what is there.
 """
 
 from __future__ import annotations
@@ -254,10 +255,24 @@ class NodeLifecycleController:
             nodes=situation.nodes,
             safety=self._options.safety,
         )
-        if decision.verdict is Verdict.DELETE:
-            await self._delete(current)
-        else:
+        if decision.verdict is not Verdict.DELETE:
             self._hold(current, decision, age)
+        elif await self._is_gone_for_sure(current):
+            await self._delete(current)
+
+    async def _is_gone_for_sure(self, node: Node) -> bool:
+        """The last look, at this instance alone. A listing said before that it is gone."""
+        doubt: CloudError
+        try:
+            await self._directory.get(node_rules.instance_ref(node))
+        except NotFound:
+            return True
+        except CloudError as error:
+            doubt = error
+        else:
+            doubt = Transient(f"it does not list {node.spec.provider_id}, yet it answers for it when asked")
+        self._is_unknown(node, doubt)
+        return False
 
     def _hold(self, node: Node, decision: Decision, age: float) -> None:
         name = node.metadata.name

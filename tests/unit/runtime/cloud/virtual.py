@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 #: Real seconds after which a test that waits for nothing is given up.
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class _Selector(selectors.DefaultSelector):

@@ -471,11 +471,11 @@ async def test_what_a_refresh_found_is_not_written_to_another_node_of_that_name(
 
 
 @in_virtual_time
-async def test_an_outage_with_2000_new_nodes_is_told_in_measure():
+async def test_an_outage_with_600_new_nodes_is_told_in_measure():
     """Every Node would tell every attempt otherwise; what is withheld is counted."""
     withheld = metric("ccm_node_events_withheld_total", reason="CloudNotAvailable")
     async with Cluster() as c:
-        for number in range(2000):
+        for number in range(600):
             c.api.add(f"n{number}")
         c.cloud.error = Transient("503")
         c.initialise_nodes()
