@@ -153,14 +153,15 @@ class Cluster:
     async def _follow(
         self, path: str, resource_version: str, wire: str, left: set[str], done: Callable[[bytes], bool]
     ) -> float:
-        frame = b""
-        async with contextlib.aclosing(self.frames(path, resource_version, wire)) as frames:
-            async for frame in frames:
-                if done(frame):
-                    left.discard(objects.object_name(frame))
-                    if not left:
-                        return time.monotonic()
-        raise BenchError(f"the API server ended the watch of {path}, last with {frame[:300]!r}")
+        while True:
+            async with contextlib.aclosing(self.frames(path, resource_version, wire)) as frames:
+                async for frame in frames:
+                    if done(frame):
+                        left.discard(objects.object_name(frame))
+                        if not left:
+                            return time.monotonic()
+            # The API server drops a watch that it thinks too slow: look at everything, and go on from there.
+            resource_version = "0"
 
     async def _watch_over(self, process: Process) -> None:
         while True:
