@@ -109,7 +109,7 @@ def parse_provided_ips(value: str) -> list[str]:
 
 
 def _parse_ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    if re.fullmatch(r"\d+(\.\d+){3}", text):
+    if re.fullmatch(r"[0-9]+(\.[0-9]+){3}", text):
         text = ".".join(str(int(part)) for part in text.split("."))
     return ipaddress.ip_address(text)
 

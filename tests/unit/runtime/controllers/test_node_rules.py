@@ -340,6 +340,8 @@ def test_provided_node_ip(node_ip, listed, expected):
         pytest.param("10.0.0.1,fd00:1::1,10.0.0.2", [V4, V6], "is not one IPv4 and one IPv6", id="three"),
         pytest.param("0.0.0.0,fd00:1::1", [V4, V6], "is not one IPv4 and one IPv6", id="unspecified-in-a-pair"),
         pytest.param("10.0.0.256", [V4], "'10.0.0.256' is not an IP", id="octet"),
+        pytest.param("\u0661\u0660.0.0.1", [V4], "is not an IP", id="digits-of-another-script"),
+        pytest.param("1" * 5000 + ".0.0.1", [V4], "is not an IP", id="beyond-what-int-takes"),
     ],
 )
 def test_bad_node_ip(node_ip, listed, message):
@@ -398,6 +400,17 @@ def test_addresses_are_the_clouds_and_settle(present, listed, node_ip):
     after = node(addresses=found, node_ip=node_ip)
     assert pairs(rules.node_addresses(after, cloud(*listed))) == found
     assert rules.status_patch(after, instance(addresses=listed)) is None
+
+
+@given(st.text() | st.from_regex(r"[0-9a-f:.,%]{0,40}", fullmatch=True) | st.ip_addresses().map(str))
+def test_any_annotation_is_ips_or_refused(value):
+    try:
+        ips = rules.parse_provided_ips(value)
+    except rules.NodeRuleError as error:
+        assert rules.PROVIDED_NODE_IP in str(error)
+        return
+    assert 1 <= len(ips) <= 2
+    assert rules.parse_provided_ips(",".join(ips)) == ips
 
 
 KEY = "node.cloudprovider.kubernetes.io/shutdown"
