@@ -110,8 +110,9 @@ Nodes.
 
 {growth}
 
-CPU and memory are the process's, until all Events are written too; memory is the peak of its resident set, after a
-refresh of all addresses at 5,000. The last column is kube-apiserver and etcd together.
+CPU and memory are the process's, until all Events are written too; memory is the peak of its resident set, at 5,000
+also that of a second process that starts beside the same Nodes and refreshes all their addresses. The last column is
+kube-apiserver and etcd together.
 
 ![Each bench, peer against ours](performance/bars.svg)
 

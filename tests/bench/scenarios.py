@@ -176,14 +176,13 @@ async def initialise(
     patience: float = 500,
 ) -> Run:
     """Start a side beside `size` tainted Nodes and wait until all are initialised and told so by Events."""
-    cluster, period = bench.cluster, 75
+    cluster = bench.cluster
     async with scene(bench, size, limits=limits) as (folder, cloud):
         await cluster.create(NODES, (objects.node(number) for number in range(size)))
         version = await cluster.version(NODES)
         names = [objects.name(number) for number in range(size)]
         before, api = await cluster.writes(), cluster.usage()
-        more = {"node_status_update_frequency": f"{period}s"} if refresh else {}
-        async with running(bench, side, folder, cloud, {}, {**values, **more}) as started:
+        async with running(bench, side, folder, cloud, {}, values) as started:
             process = started.process
             done = await cluster.until(NODES, version, side.wire, names, objects.is_initialised, process, patience)
             at_done = {"cpu_done": process.usage().cpu, "api_cpu_done": cluster.usage().cpu - api.cpu}
@@ -207,9 +206,9 @@ async def initialise(
                 "cloud_cpu": cloud.process.usage().cpu,
                 "events": events,
             }
-            if refresh:
-                run["refresh"] = await _refresh(cloud, period, process)
-                run["peak"] = process.usage().peak
+        if refresh:
+            run["refresh"] = await _refresh(bench, side, folder, cloud, values)
+            run["peak"] = max(run["peak"], run["refresh"]["peak"])
     bench.say(
         f"{side.name}, {tuning}: {size} Nodes in {run['seconds']:.1f} s ({run['seconds_leading']:.1f} s leading), "
         f"{run['cloud_calls']} cloud calls ({run['cloud_refused']} refused), {run['peak']:.0f} MiB; CPU-s until done, "
@@ -229,18 +228,13 @@ async def _events(cluster: Cluster, wanted: int) -> int:
     return now
 
 
-async def _refresh(cloud: Cloud, period: float, process: Process) -> dict[str, Any]:
-    """The cloud calls of the next refresh of all addresses."""
-    await cloud.quiet(2, 60)
+async def _refresh(bench: Bench, side: Side, folder: Path, cloud: Cloud, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Start the side again, beside Nodes that are initialised: both begin with a refresh of all addresses."""
     await cloud.forget()
-    deadline = time.monotonic() + 2 * period
-    while not await cloud.count():
-        process.check()
-        if time.monotonic() > deadline:
-            raise BenchError(f"no refresh within {2 * period:g} s")
-        await asyncio.sleep(0.2)
-    await cloud.quiet(3, 60)
-    return summary(await cloud.calls())
+    async with running(bench, side, folder, cloud, {}, values) as started:
+        await started.leading
+        await cloud.quiet(5, 300)
+        return {**summary(await cloud.calls()), "peak": started.process.usage().peak}
 
 
 async def generate(bench: Bench, size: int, concurrency: int) -> Run:
