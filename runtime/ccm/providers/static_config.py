@@ -269,7 +269,8 @@ class Taker:
             self._wrong(each, f"addresses: expected an IP address, or type and address, not {_shown(each)}")
             return None
         if not isinstance(text, str) or not text or "{{" in text:
-            self._wrong(each, f"addresses: {text!r} is no address" + "; templates are not computed" * ("{{" in str(text)))
+            hint = "; templates are not computed" if "{{" in str(text) else ""
+            self._wrong(each, f"addresses: {text!r} is no address{hint}")
             return None
         if kind in IP_TYPES:
             try:
