@@ -228,13 +228,15 @@ class ServiceController:
             self._refresh_backends()
             NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
-                if rules.wants_load_balancer(known.service) and known.backends != self._backends:
+                if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key)
 
     def _refresh_backends(self) -> None:
+        """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
         if self._backends_stale:
             self._backends_stale = False
-            self._backends = self._backends_now()
+            if (found := self._backends_now()) != self._backends:
+                self._backends = found
 
     # --- one Service --------------------------------------------------------------------------------------------
 

@@ -301,7 +301,7 @@ class SimLoadBalancers:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._digested: tuple[tuple[Backend, ...], str] = ((), _digest([]))
+        self._digested: list[tuple[tuple[Backend, ...], str]] = []
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
@@ -309,10 +309,17 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Two halves, so that `update_backends` cannot claim to have written what else changed in the spec."""
-        if isinstance(backends, tuple) and self._digested[0] is not backends:
-            self._digested = backends, _digest(_targets(backends))  # one and the same for hundreds of Services
-        targets = self._digested[1] if backends is self._digested[0] else _digest(_targets(backends))
-        return f"{_digest(_wanted(spec))}-{targets}"
+        return f"{_digest(_wanted(spec))}-{self._digest_of(backends)}"
+
+    def _digest_of(self, backends: Sequence[Backend]) -> str:
+        """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""
+        for known, digest in self._digested:
+            if known is backends:
+                return digest
+        digest = _digest(_targets(backends))
+        if isinstance(backends, tuple):  # nothing else is sure to stay what it is
+            self._digested = [(backends, digest), *self._digested[:3]]
+        return digest
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -352,7 +359,7 @@ class SimLoadBalancers:
         written = found.tags.get("fingerprint", "").partition("-")[0]
         body = {
             "targets": _targets(backends),
-            "tags": {"fingerprint": f"{written}-{_digest(_targets(backends))}"},
+            "tags": {"fingerprint": f"{written}-{self._digest_of(backends)}"},
         }
         path = f"/load-balancers/{found.id}/targets"
         return _load_balancer(await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE))

@@ -512,6 +512,22 @@ async def test_no_address_left_is_a_quota() -> None:
             await provider.load_balancers.ensure(replace(SPEC, uid="3"), [])
 
 
+async def test_a_fingerprint_is_of_the_backends_given_and_not_of_others_seen_before() -> None:
+    """The last few sets are remembered by identity, since hundreds of Services share one."""
+    async with running() as (_, provider):
+        address = (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)
+        sets = [(Backend("n", f"sim://north/i-{number:012x}", address),) for number in range(6)]
+        first = [provider.load_balancers.fingerprint(SPEC, each) for each in sets]
+        assert len(set(first)) == 6
+        for backends, fingerprint in zip(sets, first, strict=True):
+            assert provider.load_balancers.fingerprint(SPEC, backends) == fingerprint
+            assert provider.load_balancers.fingerprint(SPEC, list(backends)) == fingerprint
+        changing = list(sets[0])
+        before = provider.load_balancers.fingerprint(SPEC, changing)
+        changing.append(sets[1][0])
+        assert provider.load_balancers.fingerprint(SPEC, changing) != before
+
+
 # Routes and volumes
 
 
@@ -523,9 +539,9 @@ async def test_routes() -> None:
         for route in wanted:
             await routes.create("c1", route)
         listed = await routes.list("c1")
-        assert [replace(route, id="") for route in listed] == wanted
-        with pytest.raises(Conflict, match="destination_in_use"):
-            await routes.create("c1", wanted[0])
+        assert [replace(route, id="") for route in listed] == [replace(route, owner="c1") for route in wanted]
+        with pytest.raises(Conflict, match="destination_in_use.*of cluster 'c1'"):
+            await routes.create("c2", wanted[0])
         simulator.project().delete_instance(ids[0].rpartition("/")[2])
         assert (await routes.list("c1"))[0] == replace(listed[0], provider_id="", blackhole=True)
         await routes.delete("c1", listed[0])

@@ -211,7 +211,12 @@ async def test_routes_and_blackholes() -> None:
         instance = simulator.project().instances.ids[0]
         route = {"destination": "10.244.1.0/24", "instance_id": instance}
         status, created = await call("POST", "/routes", route)
-        assert (status, created["state"]) == (201, "active")
+        assert (status, created["state"], created["owner"]) == (201, "active", "")
+        owned = route | {"destination": "10.244.3.0/24", "owner": "c1"}
+        assert (await call("POST", "/routes", owned))[1]["owner"] == "c1"
+        refused = (await call("POST", "/routes", owned | {"owner": "c2"}))[1]["error"]
+        assert refused["code"] == "destination_in_use" and "of cluster 'c1'" in refused["message"]
+        await call("DELETE", f"/routes/{simulator.project().routes.ids[-1]}")
         assert (await call("POST", "/routes", route))[1]["error"]["code"] == "destination_in_use"
         assert (await call("POST", "/routes", route | {"instance_id": "i-x", "destination": "10.244.2.0/24"}))[0] == 422
         await call("DELETE", f"/instances/{instance}")
