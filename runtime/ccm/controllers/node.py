@@ -314,6 +314,11 @@ class NodeController:
             if not rules.is_ready(node):
                 return True  # the lifecycle controller's business
             message = f"{error}. The Node is Ready and therefore kept, with its addresses and labels as they are"
+            if replaced := snapshot.by_name.get(node.metadata.name):
+                message += (
+                    f". {replaced[0].provider_id} has its name: if that is its machine now, delete the Node, so that "
+                    "it registers anew"
+                )
             self._warnings.event(node, "Warning", "InstanceNotListed", message)
             return False
         except CloudError as error:

@@ -420,6 +420,17 @@ async def test_W6_a_ready_node_whose_instance_vanished_is_told_and_kept():
 
 
 @in_virtual_time
+async def test_W6_a_ready_node_on_a_machine_made_again_under_its_name_is_told_what_to_do():
+    async with Cluster() as c:
+        fleet(c, 2, ready="True")
+        c.cloud.put(machine("n1", provider_id="fake://again"))
+        c.initialise_nodes()
+        await until(lambda: c.api.told("InstanceNotListed", "n1"))
+        assert "fake://again has its name" in c.api.told("InstanceNotListed", "n1")[0]
+        assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]  # nothing of the other instance is written
+
+
+@in_virtual_time
 async def test_a_node_ip_that_the_cloud_no_longer_knows_is_told_and_the_others_are_refreshed():
     async with Cluster() as c:
         fleet(c, 3)
