@@ -13,6 +13,8 @@ import yaml
 Path = tuple[str | int, ...]
 #: Deeper than anything that is read here; an alias may contain itself.
 _DEPTH = 20
+#: More values than any such file has; aliases of aliases multiply.
+_VALUES = 10_000
 
 
 @dataclass
@@ -23,6 +25,7 @@ class Document:
     data: Any = None
     problems: list[str] = field(default_factory=list)
     _lines: dict[Path, int] = field(default_factory=dict)
+    _values: int = 0
 
     @classmethod
     def parse(cls, text: str, source: str) -> Document:
@@ -60,9 +63,14 @@ class Document:
         self.problem(path, f"unknown key; {f'is {near[0]} meant?' if near else 'known are ' + ', '.join(known)}")
 
     def _convert(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
+        self._values += 1
         if len(path) > _DEPTH:
             raise ValueError(f"nested more than {_DEPTH} deep")
+        if self._values > _VALUES:
+            raise ValueError(f"more than {_VALUES} values")
         if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._lines.setdefault((*path, index), item.start_mark.line + 1)
             return [self._convert(loader, item, (*path, index)) for index, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
             return loader.construct_object(node)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import weakref
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from . import metrics
 from .clock import SYSTEM_CLOCK, Clock, Timer
@@ -20,6 +21,9 @@ from .errors import ApiError
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+#: The queues of this process, for its health.
+QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 
 class Requeue(Exception):
@@ -54,6 +58,7 @@ class WorkQueue(Generic[K]):
         self._failures: dict[K, int] = {}
         self._timers: dict[K, tuple[float, Timer]] = {}
         self._measure(metrics)
+        QUEUES.add(self)
 
     def _measure(self, found: metrics.QueueMetrics | None) -> None:
         families = found or metrics.QUEUES

@@ -2,6 +2,7 @@
 """`--config` and `/configz`: C3, C4, C14 and C20 of the behaviour reference, W27."""
 
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -228,6 +229,12 @@ def test_problems_of_file_and_flags_come_together(write):
         ("a: b: c", "c.yaml, line 1: this is not YAML: mapping values are not allowed here"),
         ("a: !!python/object:os.system {}", "c.yaml, line 1: a: unknown key"),
         ("&a [*a]", "nested more than 20 deep"),
+        ("&a [*a, *a, *a, *a]", "nested more than 20 deep"),
+        (
+            "- &a [1,1,1,1,1,1]\n"
+            + "".join(f"- &{n} [{', '.join(['*' + p] * 6)}]\n" for p, n in itertools.pairwise("abcdefgh")),
+            "more than 10000 values",
+        ),
         ("a: 1\n---\nb: 2\n", "c.yaml, line 2: this is not YAML: but found another document"),
         ("\x00", "this is not YAML"),
         ("a: 1\nb: 2\na: 3", "c.yaml, line 1: a: is given again in line 3"),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is served and what health looks at, put together: W25, W24 (a blocked event loop), webhooks on their port."""
+
+import asyncio
+import contextlib
+import json
+import math
+import socket
+import time
+import types
+
+import aiohttp
+import pytest
+
+from ccm.app import loop, serving
+from ccm.app.errors import StartError
+from ccm.app.options import parse
+from ccm.cloud import Webhook
+from ccm.engine.clock import FakeClock
+from ccm.engine.queue import WorkQueue
+
+GATE = "--feature-gates=CloudControllerManagerWebhook=true"
+
+
+def informer(name, *, synced=True, silence=0.0, last_error=""):
+    return types.SimpleNamespace(name=name, synced=synced, silence=silence, last_error=last_error)
+
+
+@pytest.mark.parametrize(
+    ("informers", "reason"),
+    [
+        pytest.param([informer("nodes"), informer("services")], None, id="W25-fresh"),
+        pytest.param(
+            [informer("nodes"), informer("services", synced=False)], "services have not been listed", id="W25-unlisted"
+        ),
+        pytest.param([informer("nodes", silence=170)], None, id="W25-quiet"),
+        pytest.param(
+            [informer("nodes", silence=181, last_error="timeout")], "about nodes for 181 s: timeout", id="W25-stale"
+        ),
+        pytest.param([informer("nodes", silence=math.inf, synced=False)], "have not been listed", id="W25-never"),
+    ],
+)
+def test_freshness_of_our_view(informers, reason):
+    for item in informers:
+        item.last_contact = time.monotonic() - item.silence
+    found = serving.stale(informers)
+    assert (found is None) if reason is None else (reason in found)
+
+
+async def test_W25_work_that_nobody_takes_makes_unready(monkeypatch):
+    monkeypatch.setattr(serving, "QUEUES", queues := set())
+    clock = FakeClock()
+    queue = WorkQueue("test-stuck", clock=clock)
+    queues.add(queue)
+    queue.add("key")
+    await clock.advance(serving.STUCK_AFTER - 1)
+    assert serving.stuck() is None
+    await clock.advance(1)
+    assert serving.stuck() == f"work in the queue test-stuck has waited for {serving.STUCK_AFTER:.0f} s"
+
+
+def test_W25_what_each_path_looks_at(monkeypatch):
+    monkeypatch.setattr(serving, "QUEUES", set())
+    keeper = types.SimpleNamespace(not_ready=lambda: "down")
+    leadership = types.SimpleNamespace(unhealthy=lambda: None)
+    health = serving.checks(parse(["--cloud-provider=sim"]), leadership, [], keeper)
+    assert health.all("readyz")[0] == 500 and health.all("readyz", exclude=["cloud"])[0] == 200
+    assert [health.all(path)[0] for path in ("healthz", "livez")] == [200, 200]
+    for path, names in {"healthz": ["ping", "leaderElection"], "readyz": ["informers", "queues", "cloud"]}.items():
+        assert all(health.one(path, name) for name in names)
+    assert (
+        serving.checks(parse(["--cloud-provider=sim", "--leader-elect=false"]), leadership, [], keeper).one(
+            "healthz", "leaderElection"
+        )
+        is None
+    )
+
+
+async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog, monkeypatch):
+    monkeypatch.setattr(loop, "EVERY", 0.01)
+    monkeypatch.setattr(loop, "TOO_LATE", 0.2)
+    task = asyncio.create_task(loop.watch(lambda: ["instances.list", "instances.list"]))
+    await asyncio.sleep(0.05)
+    before = len(caplog.records)
+    time.sleep(0.5)  # noqa: ASYNC251 -- what a provider must not do
+    await asyncio.sleep(0.05)
+    task.cancel()
+    [record] = caplog.records[before:]
+    assert "the event loop stood still for 0." in record.getMessage()
+    assert record.getMessage().endswith("Cloud calls under way: instances.list")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def allow(request):
+    return {"allowed": True}
+
+
+@contextlib.asynccontextmanager
+async def webhooks(*flags, offered=None):
+    """The webhooks' port, served as the flags say."""
+    port = free_port()
+    options = parse(
+        [
+            "--cloud-provider=sim",
+            "--secure-port=0",
+            "--webhook-bind-address=127.0.0.1",
+            f"--webhook-secure-port={port}",
+            *flags,
+        ]
+    )
+    cloud = types.SimpleNamespace(webhooks={"one": Webhook("/one", allow)} if offered is None else offered)
+    keeper = types.SimpleNamespace(gateway=types.SimpleNamespace(cloud=cloud))
+    async with contextlib.AsyncExitStack() as cleanup:
+        await serving.Serving(options, None, keeper, cleanup).start(None)
+        yield port
+
+
+async def test_webhooks_on_their_port():
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u"}}
+    async with webhooks(GATE, "--webhooks=*") as port, aiohttp.ClientSession() as session:
+        headers = {"Content-Type": "application/json"}
+        url = f"https://127.0.0.1:{port}/one"
+        async with session.post(url, data=json.dumps(body), headers=headers, ssl=False) as response:
+            assert (await response.json())["response"] == {"allowed": True, "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    "flags", [[], [GATE], [GATE, "--webhooks=-one"], [GATE, "--webhooks=*", "--webhook-secure-port=0"]]
+)
+async def test_no_webhook_no_port(flags):
+    async with webhooks(*flags) as port, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await session.get(f"https://127.0.0.1:{port}/one", ssl=False)
+
+
+async def test_webhooks_that_the_provider_does_not_offer():
+    with pytest.raises(StartError, match="--webhooks: unknown 'two': the provider offers one"):
+        async with webhooks(GATE, "--webhooks=two"):
+            pass
+    with pytest.raises(StartError, match=r"--webhook-secure-port .* cannot be served: .*Free the port"):
+        async with (
+            webhooks(GATE, "--webhooks=*") as port,
+            webhooks(GATE, "--webhooks=*", f"--webhook-secure-port={port}"),
+        ):
+            pass
