@@ -540,7 +540,7 @@ async def test_routes() -> None:
             await routes.create("c1", route)
         listed = await routes.list("c1")
         assert [replace(route, id="") for route in listed] == [replace(route, owner="c1") for route in wanted]
-        with pytest.raises(Conflict, match="destination_in_use.*of cluster 'c1'"):
+        with pytest.raises(Conflict, match=r"destination_in_use.*of cluster 'c1'"):
             await routes.create("c2", wanted[0])
         simulator.project().delete_instance(ids[0].rpartition("/")[2])
         assert (await routes.list("c1"))[0] == replace(listed[0], provider_id="", blackhole=True)
