@@ -105,7 +105,8 @@ class Subject:
 
 def secrets_in(text: str) -> tuple[str, ...]:
     """The values of keys that look like secrets, in any of the usual formats; short ones would match by chance."""
-    key = r"[\w.-]*(?:token|password|passwd|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key)[\w.-]*"
+    word = r"token|password|passwd|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key"
+    key = rf"(?:[\w.-]*(?:{word})[\w.-]*|key)"
     found = re.findall(rf"(?im)^\W*{key}[\"']?\s*[:=]\s*[\"']?([^\s\"',}}]{{6,}})", text)
     return tuple(dict.fromkeys(value for value in found if not value.startswith("/")))
 

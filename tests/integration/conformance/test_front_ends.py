@@ -125,5 +125,7 @@ def test_secrets_are_found_in_all_usual_formats() -> None:
     token_file: /etc/token
     name: harmless-value
     short_token: abc
+    monkey: no-secret
+    key = bare-key
     """
-    assert secrets_in(text) == ("plain-yaml", "quoted-json", "ini-style", "single")
+    assert secrets_in(text) == ("plain-yaml", "quoted-json", "ini-style", "single", "bare-key")

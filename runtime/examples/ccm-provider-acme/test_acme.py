@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The conformance kit, with a cloud that can be made to fail: python -m pytest test_acme.py"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from acme_cloud import KEY, Acme, Handler, refused
+from aiohttp import web
+from ccm_provider_acme import AcmeCloud
+
+from ccm.cloud import ProviderConfig
+from ccm.conformance import CASES, Case, NotRun, Outcome, Result, Subject, Trouble, World, check
+
+
+class AcmeWorld(World):
+    """What the kit cannot cause from outside. Balancers of this cloud are ready at once and do not fail."""
+
+    def __init__(self, cloud: Acme) -> None:
+        self._cloud = cloud
+
+    @contextlib.asynccontextmanager
+    async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
+        async def trouble(request: web.Request, handler: Handler) -> web.StreamResponse:
+            match kind:
+                case Trouble.SERVER_ERROR:
+                    return refused(503, "maintenance")
+                case Trouble.PROXY_PAGE:
+                    return web.Response(text="<html>404</html>", status=404, content_type="text/html")
+                case Trouble.UNAUTHORIZED:
+                    return refused(401, "key_expired")
+                case Trouble.RATE_LIMITED:
+                    return refused(429, "slow_down", **{"Retry-After": f"{self.RETRY_AFTER:.0f}"})
+                case Trouble.HANG:
+                    await asyncio.Event().wait()
+            answer = await handler(request)
+            assert isinstance(answer, web.Response) and isinstance(answer.body, bytes)
+            if kind is Trouble.CUT_ANSWER:
+                return web.Response(body=answer.body[: len(answer.body) // 2], content_type="application/json")
+            if kind is Trouble.SHORT_LISTING and request.path == "/servers":
+                listing = json.loads(answer.body)
+                return web.json_response(listing | {"servers": listing["servers"][:1], "next": None})
+            if kind is Trouble.LOST_ANSWER and request.method == "PUT":
+                self._cloud.trouble = None
+                return refused(502, "bad_gateway")
+            return answer
+
+        if kind is Trouble.SLOW_LOAD_BALANCERS:
+            raise NotRun(kind.value)
+        self._cloud.trouble = trouble
+        try:
+            yield
+        finally:
+            self._cloud.trouble = None
+
+    async def create_instance(self, name: str) -> None:
+        self._cloud.add_server(name)
+
+    async def delete_instance(self, provider_id: str) -> None:
+        self._cloud.servers.pop(provider_id.rpartition("/")[2], None)
+
+    async def stop_instance(self, provider_id: str) -> None:
+        self._cloud.servers[provider_id.rpartition("/")[2]]["power"] = "off"
+
+
+async def examine(case: Case) -> Result:
+    cloud = Acme()
+    for number in range(5):
+        cloud.add_server(f"worker-{number}")
+    runner = web.AppRunner(cloud.application(), handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        conf = f"[acme]\nurl = http://127.0.0.1:{runner.addresses[0][1]}\nkey = {KEY}\ntimeout = 1\n"
+        config = ProviderConfig(conf, "acme.conf")
+        return await check(case, Subject("acme", AcmeCloud, config, allow_writes=True, world=AcmeWorld(cloud)))
+    finally:
+        await runner.cleanup()
+
+
+#: What this cloud does not have, or cannot be made to do.
+LEFT_OUT = {
+    "load_balancers.nothing_is_waited_for",
+    "load_balancers.one_that_failed_is_told_and_replaced",
+    "load_balancers.one_that_failed_is_deleted",
+} | {case.name for case in CASES if case.needs in ("routes", "volumes")}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
+def test_acme_conforms(case: Case) -> None:
+    result = asyncio.run(examine(case))
+    expected = Outcome.NOT_RUN if case.name in LEFT_OUT else Outcome.PASSED
+    assert result.outcome is expected, result.detail
