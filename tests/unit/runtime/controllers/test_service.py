@@ -147,6 +147,22 @@ def test_clean_up_deletes_clears_and_lets_go(fields):
 
 
 @in_virtual_time
+async def test_W32_each_ensure_and_each_update_is_counted():
+    """Upstream's metric leaves out what it ensures."""
+    async with Cluster() as c:
+        before = metric("service_controller_loadbalancer_sync_total")
+        c.add_node("n0")
+        c.add_service()
+        c.serve()
+        await c.served()
+        assert metric("service_controller_loadbalancer_sync_total") - before == 1
+        c.add_node("n1")
+        await until(lambda: c.cloud.count("update") == 1)
+        await settled(1)
+        assert metric("service_controller_loadbalancer_sync_total") - before == 2
+
+
+@in_virtual_time
 async def test_S8_S69_a_service_with_the_finalizer_is_patched_once():
     async with Cluster() as c:
         c.add_node("n0")
