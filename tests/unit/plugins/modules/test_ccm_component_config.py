@@ -144,3 +144,80 @@ def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host,
     refused = host.run(monkeypatch, state="original")
     assert refused["failed"] and "ccm_install_rollback_force" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
     assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
+
+
+class Service:
+    """A host with one systemd service that takes its file up at a restart; C(broken) contents do not come up."""
+
+    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str) -> None:
+        self.file, self.state, self.component = root / "config.yaml", root / "state", component
+        self.file.write_bytes(BEFORE)
+        self.commands: list[list[str]] = []
+        self.broken: set[bytes] = set()
+        self._pid, self._running = 1, BEFORE
+        monkeypatch.setattr(_host, "run", self._run)
+        monkeypatch.setattr(_host, "processes", lambda name: self._processes() if name == component else [])
+        monkeypatch.setattr(_host, "unit_process", lambda unit: (self._processes() or [None])[0])
+        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(subject, "POLL", 0.01)
+        monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
+
+    def _run(self, argv: list[str], timeout: float = 60) -> Any:
+        self.commands.append(argv)
+        if argv[:2] == ["systemctl", "restart"]:
+            self._pid, self._running = self._pid + 1, self.file.read_bytes()
+        out = "the last words\n" if argv[0] == "journalctl" else ""
+        return _host.subprocess.CompletedProcess(argv, 0, out, "")
+
+    def _processes(self) -> list[_host.Process]:
+        if self._running in self.broken:
+            return []
+        flags = ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
+        return [_host.Process(self._pid, self._pid, [self.component, *flags])]
+
+    @property
+    def restarts(self) -> list[str]:
+        return [argv[2] for argv in self.commands if argv[:2] == ["systemctl", "restart"]]
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
+        return Host.run(self, monkeypatch, component=self.component, **arguments)  # type: ignore[arg-type]
+
+    def present(self, monkeypatch: pytest.MonkeyPatch, service: dict[str, str]) -> dict[str, Any]:
+        before = [] if self.component == "k3s" else ["--cloud-config=/x"]
+        return self.run(monkeypatch, run_id="run-1", flags=[], flags_before=before, service=service, files=[
+            {"path": str(self.file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
+
+
+SERVICES = [("kube-apiserver", {"unit": "kube-apiserver.service"}), ("k3s", {"unit": "k3s.service", "data_directory": "/data"})]
+
+
+@pytest.mark.parametrize(("component", "service"), SERVICES)
+def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_way_back(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+) -> None:
+    host = Service(tmp_path, monkeypatch, component)
+    done = host.present(monkeypatch, service)
+    assert done["changed"] and done["restarted_at"] and host.file.read_bytes() == AFTER, done
+    assert host.restarts == [service["unit"]]
+    assert not host.present(monkeypatch, service)["changed"]
+    back = host.run(monkeypatch, state="original")
+    assert back["changed"] and host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
+
+
+@pytest.mark.parametrize(("component", "service"), SERVICES)
+def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+) -> None:
+    host = Service(tmp_path, monkeypatch, component)
+    host.broken.add(AFTER)
+    result = host.present(monkeypatch, service)
+    assert result["failed"] and result["restored"] and "the last words" in result["msg"]
+    assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
+    assert any(argv[0] == "journalctl" and service["unit"] in argv for argv in host.commands)
+
+
+def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Service(tmp_path, monkeypatch, "kubeadm-patches")
+    assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
+    assert host.run(monkeypatch, state="original")["changed"] and host.file.read_bytes() == BEFORE
