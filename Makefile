@@ -73,6 +73,10 @@ integration: setup binaries ## the runtime against a real etcd and kube-apiserve
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
 	@python tests/parity/collector.py
 
+.PHONY: docs
+docs: setup ## docs/reference/flags, configuration and metrics from the code
+	@python tests/docs/reference.py
+
 .PHONY: molecule
 molecule: setup images ## the collection on real clusters: one control plane, and three
 	@molecule test --scenario-name default

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make docs`: docs/reference/{flags,configuration,metrics}.md, written from the code, so that they cannot say else."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.metrics import MetricWrapperBase
+
+from ccm.app import gates
+from ccm.app.configuration import OURS, place
+from ccm.app.flags import FLAGS, IGNORED, Flag
+from ccm.app.health import SLIS
+from ccm.app.options import parse
+
+FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+<!-- Written by `make docs` from the code: do not edit. -->
+"""
+
+FLAGS_INTRO = """# Flags of `ccm`
+
+All flags of upstream's cloud-controller-manager are here, with upstream's meaning, so that manifests carry over, and
+some more. Whatever is wrong with flags and files is told at once.
+
+Every flag can stand in a file, too (`--config`, see [configuration](configuration.md)); what is given as a flag counts
+more. Durations are Go's: `10s`, `5m`, `1h30m`. Lists are separated by commas.
+"""
+
+CONFIGURATION_INTRO = f"""# `--config FILE` and `/configz`
+
+The options in the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
+files. Keys are spelt as in the Go type. What upstream has no key for stands below `{OURS}`, by the name of its flag.
+
+The file is read strictly: an unknown key, a key given twice, a value of another kind is refused, all problems at once,
+each with its line. Keys that are absent have the default; flags that are given count more than the file. Keys of flags
+that are accepted and ignored ([flags](flags.md)) are accepted and ignored, too.
+
+`GET /configz` on the secure port shows all options in this shape, below `cloudcontrollermanager.config.k8s.io`, to whom
+the API server lets read it. It names files, never what is in them; its content can serve as a file again.
+
+## Cloud configuration
+
+`--cloud-config` is the provider's own file. It is looked at every few seconds; when its content has changed, a new
+connection to the cloud is made from it, proven with one call, and takes the old one's place between two calls. So a
+rotated credential needs no restart. A file that cannot be used, or that the cloud refuses, changes nothing: the log, an
+Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` tell of it. Another provider,
+or the loss of a capability that is in use, needs a restart.
+"""
+
+MIGRATION = """## Leader migration
+
+`--enable-leader-migration` lets controllers move from another manager to this one without ever running twice: what is
+migrated runs only where a second Lease is held as well. `--leader-migration-config` names a file; without one, or the
+key `Generic.LeaderMigration`, the route, service and node lifecycle controllers migrate. Former, short and present names
+of controllers are understood.
+
+```yaml
+apiVersion: controllermanager.config.k8s.io/v1
+kind: LeaderMigrationConfiguration
+leaderName: cloud-provider-extraction-migration
+controllerLeaders:
+- {name: node-route-controller, component: "*"}
+- {name: service-lb-controller, component: "*"}
+- {name: cloud-node-lifecycle-controller, component: "*"}
+```
+
+A `component` of `cloud-controller-manager` or `*` is run here, under the migration Lease; any other is not run here; a
+controller that is not listed runs under the main Lease alone. Losing either Lease ends the process.
+"""
+
+METRICS_INTRO = """# Metrics of `ccm`
+
+`GET /metrics` on the secure port, for whom the API server lets read it (`nonResourceURLs: ["/metrics"]`, verb `get`;
+the group `system:monitoring` may by default). Names that do not begin with `ccm_` are those of the Kubernetes
+components, with their labels and buckets, so that dashboards and alerts carry over. Besides these there are
+`process_*` and `python_*`. Counters end in `_total`, histograms have `_bucket`, `_sum` and `_count`.
+"""
+
+SLIS_INTRO = """## `/metrics/slis`
+
+Results of the health checks, each time somebody asks for them:
+
+| Path | Check | Fails when |
+|---|---|---|
+| `/healthz`, `/livez`, `/readyz` | `ping` | never: it shows that the process answers |
+| `/healthz`, `/livez`, `/readyz` | `leaderElection` | this process leads and has not renewed its Lease for 20 s longer than it lasts |
+| `/readyz` | `informers` | Nodes or Services are not listed yet, or nothing was heard about them for three minutes |
+| `/readyz` | `queues` | work has waited for ten minutes |
+| `/readyz` | `cloud` | the cloud accepted no credentials yet, or has not answered for five minutes of trying |
+
+`?verbose` shows all checks, `?exclude=cloud` leaves one out, `/readyz/cloud` asks for one. Everybody may ask for the
+whole; why a check failed is told in the log, and to those who may read the path by their own right.
+"""
+
+
+def pages() -> dict[str, str]:
+    """File name -> text."""
+    return {
+        "flags.md": "\n".join(_flags()),
+        "configuration.md": "\n".join(_configuration()),
+        "metrics.md": "\n".join(_metrics()),
+    }
+
+
+def _flags() -> Iterator[str]:
+    yield HEAD + FLAGS_INTRO
+    for group in dict.fromkeys(flag.group for flag in FLAGS):
+        yield f"## {group[0].upper()}{group[1:]}\n"
+        rows = [(f"`--{flag.name}`", _default(flag), flag.help, flag.upstream) for flag in FLAGS if flag.group == group]
+        yield _table(("Flag", "Default", "Meaning", "Upstream's default, where it is another"), rows)
+        if group == FLAGS[-1].group:
+            yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` tell and end.\n"
+    yield "## Feature gates\n"
+    rows = [(f"`{name}`", str(gate.default).lower(), gate.stage, gate.help) for name, gate in gates.KNOWN.items()]
+    yield _table(("Gate", "Default", "Stage", "Meaning"), rows)
+    yield "## Accepted and ignored\n\nSo that existing manifests start.\n"
+    yield _table(
+        ("Flag", "Why it has no meaning here"), [(f"`--{name}`", entry.why) for name, entry in IGNORED.items()]
+    )
+
+
+def _configuration() -> Iterator[str]:
+    yield HEAD + CONFIGURATION_INTRO
+    yield MIGRATION
+    yield "## All keys, with their defaults\n\nOnly the provider's name is required.\n"
+    yield f"```yaml\n{yaml.safe_dump(parse(['--cloud-provider=sim']).configz(), sort_keys=False)}```\n"
+    yield "## Keys and flags\n"
+    rows = [
+        (f"`{'.'.join(map(str, place(flag)))}`", f"`--{flag.name}`", flag.kind.name) for flag in FLAGS if flag.place
+    ]
+    yield _table(("Key", "Flag", "Kind"), rows)
+
+
+def _metrics() -> Iterator[str]:
+    for package in ("app", "cloud", "controllers", "engine"):
+        module = importlib.import_module(f"ccm.{package}")
+        for found in pkgutil.iter_modules(module.__path__, f"ccm.{package}."):
+            importlib.import_module(found.name)
+    yield HEAD + METRICS_INTRO
+    rows = _rows(REGISTRY)
+    yield "## Of the Kubernetes components\n"
+    yield _table(_COLUMNS, [row for row in rows if not row[0].startswith("`ccm_")])
+    yield "## Of this program\n"
+    yield _table(_COLUMNS, [row for row in rows if row[0].startswith("`ccm_")])
+    yield SLIS_INTRO
+    yield _table(_COLUMNS, _rows(SLIS))
+
+
+_COLUMNS = ("Name", "Type", "Labels", "Meaning")
+
+
+def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
+    """Of all metrics that are declared, whether there is a sample or not."""
+    found = []
+    for metric in registry._collector_to_names:
+        if isinstance(metric, MetricWrapperBase):
+            name = metric._name + ("_total" if metric._type == "counter" else "")
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+            found.append((f"`{name}`", metric._type, labels, metric._documentation))
+    return sorted(found)
+
+
+def _default(flag: Flag) -> str:
+    shown = flag.kind.dump(flag.default)
+    if shown in ("", [], {}):
+        return ""
+    text = ",".join(shown) if isinstance(shown, list) else str(shown).lower() if isinstance(shown, bool) else f"{shown}"
+    return f"`{text}`"
+
+
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(tuple(columns))]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    main()
