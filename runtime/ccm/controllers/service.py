@@ -101,7 +101,7 @@ class _Known:
     `mark`: what the cloud was last told, None when that is not known (`ServiceController._mark`); `spec` and `backends`
     are what it was made from. `updating`: a write of the backends alone is being tried; `unsure`: it failed, so they
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
-    where.
+    where. `told`: an Event said what is wrong since the last success.
     """
 
     service: Service
@@ -116,6 +116,7 @@ class _Known:
     ensuring_since: float | None = None
     deleting: bool = False
     lost_races: int = 0
+    told: bool = False
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -274,12 +275,16 @@ class ServiceController:
                 raise Requeue(max(AT_LEAST, wait)) from error
             raise
         if known is not None:
-            known.lost_races = 0
+            known.lost_races, known.told = 0, False
 
     def _failed(self, service: Service | None, known: _Known | None, error: Exception) -> None:
         FAILURES.labels(type(error).__name__).inc()
         if service is None:
             return
+        if known is not None:
+            if known.told and getattr(error, "retry_after", None) is not None:
+                return  # in an outage hundreds of Services come back every few seconds, with nothing new to say
+            known.told = True
         expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
         what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
         if known is not None and known.updating:

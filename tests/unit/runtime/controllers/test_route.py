@@ -224,6 +224,39 @@ async def test_W22_a_failed_route_is_tried_again_soon_and_told_once():
         assert changes("create", "failure") - failed == 3
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        pytest.param(KeyError("id"), "raised KeyError", id="bug"),
+        pytest.param(None, "no answer within 7 s", id="never-answers"),
+        pytest.param(QuotaExceeded("50 routes are all you may have"), "50 routes", id="quota"),
+    ],
+)
+def test_a_route_that_cannot_be_made_says_why_and_holds_up_no_other(error, message):
+    @in_virtual_time
+    async def run():
+        async with Cluster(deadline=7.0) as c:
+            create = c.routes.create
+
+            async def strange(cluster, route):
+                if route.destination == A4 and error is None:
+                    await asyncio.Event().wait()
+                if route.destination == A4:
+                    raise error
+                await create(cluster, route)
+
+            c.routes.create = strange
+            for number in range(20):
+                c.add_node(f"n{number}", f"10.120.{number}.0/24")
+            c.route()
+            await until(lambda: c.api.condition("n0") == FAILED and len(c.routes.routes) == 19)
+            assert all(c.api.condition(f"n{number}") == CREATED for number in range(1, 20))
+            assert message in c.api.told("FailedToCreateRoute", "n0")[0]
+            assert len({event["involvedObject"]["name"] for event in c.api.events}) == 1
+
+    run()
+
+
 @in_virtual_time
 async def test_a_route_that_stays_impossible_is_tried_less_and_less():
     async with Cluster() as c:

@@ -991,6 +991,30 @@ async def test_a_status_that_could_not_be_written_is_written_later():
         assert c.cloud.count("ensure") == 1
 
 
+@in_virtual_time
+async def test_an_outage_with_100_services_costs_few_calls_and_few_events():
+    """While the breaker holds calls back, Services come back as soon as it may have ended, and say nothing new."""
+    async with Cluster() as c:
+        c.add_node("n0")
+        names = [f"s{n}" for n in range(100)]
+        for name in names:
+            c.add_service(name)
+        c.serve()
+        await c.served(*names)
+        await settled()
+        down = [True]
+        c.cloud.fault = lambda verb, spec: Transient("no route to host") if down[0] else None
+        calls, events = len(c.cloud.calls), len(c.api.events)
+        c.add_node("n1")
+        await settled(600)
+        assert len(c.cloud.calls) - calls < 100
+        assert len(c.api.events) - events <= 2 * len(names)
+        down[0] = False
+        ended = now()
+        await until(lambda: all(c.cloud.hosts(name) == ["n0", "n1"] for name in names), 400)
+        assert now() - ended < 330
+
+
 # --- bad input ------------------------------------------------------------------------------------------------------
 
 
