@@ -63,7 +63,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 
 .PHONY: unit
 unit: setup ## pure logic, in seconds
-	@pytest -q tests/unit tests/bed/tests tests/bench
+	@pytest -q tests/unit tests/bed/tests tests/bench tests/parity
 
 .PHONY: integration
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud

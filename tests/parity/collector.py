@@ -55,7 +55,7 @@ class Note:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Test:
     """A test function; its parameters are one with it."""
 
@@ -70,8 +70,8 @@ class Parity:
     notes: Mapping[str, Note]
     #: ID -> the tests that carry it.
     shown_by: Mapping[str, tuple[Test, ...]]
-    #: Names of all test functions, with or without an ID.
-    functions: frozenset[str]
+    #: Name of each test function, with or without an ID -> a file that has it.
+    functions: Mapping[str, str]
 
     def ids(self) -> list[str]:
         return [id_ for behaviours in self.sections.values() for id_ in behaviours]
@@ -114,14 +114,14 @@ def load(node_ids: Iterable[str], *, here: Path = HERE) -> Parity:
                 raise ParityError(f"{path.name}: {id_} has a note in {notes[id_].source} already")
             notes[id_] = _note(id_, document, path.name)
     shown_by: dict[str, dict[Test, None]] = defaultdict(dict)
-    functions = set()
+    functions: dict[str, str] = {}
     for node_id in node_ids:
         file, _, name = node_id.partition("::")
         function = name.partition("[")[0]
-        functions.add(function.rpartition("::")[2])
+        functions.setdefault(function.rpartition("::")[2], file)
         for id_ in ids_of(node_id):
             shown_by[id_][Test(file, function)] = None
-    return Parity(sections, notes, {id_: tuple(tests) for id_, tests in shown_by.items()}, frozenset(functions))
+    return Parity(sections, notes, {id_: tuple(tests) for id_, tests in shown_by.items()}, functions)
 
 
 def _mapping(path: Path) -> dict:
@@ -172,9 +172,9 @@ def contradictions(parity: Parity) -> list[str]:
     return found
 
 
-def is_evidence(text: str, functions: frozenset[str]) -> bool:
-    """A test's name (with or without its file), a metric that the runtime exports, or a file of this repository."""
-    if text.partition("[")[0].rpartition("::")[2] in functions:
+def is_evidence(text: str, functions: Mapping[str, str]) -> bool:
+    """A test function's name, a metric that the runtime exports, or a file of this repository."""
+    if text in functions:
         return True
     if re.fullmatch(r"[a-z0-9]+(_[a-z0-9]+)+", text):
         # A counter is declared without the ending that its samples have.
@@ -237,7 +237,7 @@ def _behaviours(parity: Parity, section: str) -> list[str]:
     for id_, behaviour in parity.sections[section].items():
         note = parity.notes.get(id_)
         ours = parity.status(id_) + ("" if note is None else f": {note.text}")
-        lines.append(_row(id_, behaviour.replace("->", "→"), ours, _links(parity, id_)))
+        lines.append(_row(id_, behaviour.replace("->", "→"), ours, _proofs(parity, id_)))
     return lines
 
 
@@ -246,20 +246,24 @@ def _weaknesses(parity: Parity) -> list[str]:
     for id_, weakness in parity.sections[WEAKNESSES].items():
         note = parity.notes.get(id_)
         ours = parity.status(id_) + ("" if note is None else f": {note.text}")
-        tests = parity.shown_by.get(id_, ())
-        named = (
-            []
-            if note is None
-            else [e for e in note.evidence if e.rpartition("::")[2] not in {t.function for t in tests}]
-        )
-        shown = ", ".join(part for part in (_links(parity, id_), *(f"`{evidence}`" for evidence in named)) if part)
-        lines.append(_row(id_, weakness, ours, shown))
+        lines.append(_row(id_, weakness, ours, _proofs(parity, id_)))
     return lines
 
 
-def _links(parity: Parity, id_: str) -> str:
-    tests = sorted(parity.shown_by.get(id_, ()), key=lambda test: (test.file, test.function))
-    return ", ".join(f"[{Path(test.file).stem}::{test.function}](../../{test.file})" for test in tests)
+def _proofs(parity: Parity, id_: str) -> str:
+    """Links to the tests that carry the ID and to what its note names."""
+    note = parity.notes.get(id_)
+    evidence = () if note is None else note.evidence
+    tests = set(parity.shown_by.get(id_, ()))
+    carried = {test.function for test in tests}
+    tests |= {
+        Test(parity.functions[name], name) for name in evidence if name in parity.functions and name not in carried
+    }
+    links = [f"[{Path(test.file).stem}::{test.function}](../../{test.file})" for test in sorted(tests)]
+    for name in evidence:
+        if name not in parity.functions:
+            links.append(f"[{Path(name).name}](../../{name})" if "/" in name else f"`{name}`")
+    return ", ".join(links)
 
 
 def _row(*cells: object) -> str:

@@ -119,7 +119,7 @@ def test_contradictions_are_named(made, notes, node_ids, problem):
 
 @pytest.mark.parametrize(
     "evidence",
-    ["test_y", "a.py::test_y", "ccm_node_deletions_held_total", "docs/architecture.md", "[test_y, Makefile]"],
+    ["test_y", "ccm_node_deletions_held_total", "docs/architecture.md", "[test_y, Makefile]"],
 )
 def test_evidence_is_a_test_a_metric_or_a_file(made, evidence):
     parity = made(f"W1: {{kind: removed, how: x, evidence: {evidence}}}", "a.py::test_y[1]")
@@ -149,7 +149,7 @@ def test_the_page_tells_what_is_same_different_and_not_applicable(made):
     page = render(
         made(
             "N2: {kind: different, why: better}\nN3: {kind: not-applicable, why: none here}\n"
-            "W4: {kind: removed, how: asked twice, evidence: ccm_node_deletions_held_total}",
+            "W4: {kind: removed, how: asked twice, evidence: [test_y, ccm_build_info, docs/architecture.md]}",
             "tests/a.py::test_y[N1-x]",
             "tests/a.py::test_y[N1-z]",
             "tests/a.py::test_N2_z",
@@ -159,6 +159,7 @@ def test_the_page_tells_what_is_same_different_and_not_applicable(made):
     assert rows["N1"].endswith(" | same | [a::test_y](../../tests/a.py) |")
     assert rows["N2"].endswith(" | different: better | [a::test_N2_z](../../tests/a.py) |")
     assert rows["N3"].endswith(" | not applicable: none here |  |")
-    assert rows["W4"].endswith(" | removed: asked twice | `ccm_node_deletions_held_total` |")
+    proofs = "[a::test_y](../../tests/a.py), `ccm_build_info`, [architecture.md](../../docs/architecture.md)"
+    assert rows["W4"].endswith(f" | removed: asked twice | {proofs} |")
     assert rows["[Node controller](#node-controller)"].endswith(" | 47 | 1 | 1 | 1 |")
     assert "1 are removed and 0 are kept" in page
