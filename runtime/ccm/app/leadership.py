@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
@@ -31,6 +32,13 @@ COMPONENT = "cloud-controller-manager"
 
 #: Runs the controllers of these names until it is cancelled.
 Work = Callable[[tuple[str, ...]], Awaitable[None]]
+
+
+def _end_at_once() -> None:
+    """Work was still under way when the Lease ran out; another process may lead by now, so not one more write."""
+    log.critical("leadership is lost, the Lease ran out before the work ended: this process ends at once")
+    logging.shutdown()
+    os._exit(1)
 
 
 class Leadership:
@@ -61,6 +69,7 @@ class Leadership:
             retry_period=o.leader_elect_retry_period,
             annotations=lambda: self._annotations(controllers),
             recorder=self._recorders.of(COMPONENT),
+            expired=_end_at_once,
         )
 
     @property

@@ -3,8 +3,10 @@
 
 The one promise: when somebody else may hold the Lease, our work has been cancelled. So the renew deadline is counted
 from *before* the last good renewal was sent, no request may outlast it, and the Lease is given up only after the work
-has ended. Durations and defaults are client-go's (`tools/leaderelection`); times of others are never compared with our
-clock: a Lease expires when its record has not changed for its duration, as measured here.
+has ended. A process that was frozen, by its hypervisor or by swapping, wakes when others lead already: then `expired`
+is called before any of its tasks can go on. Durations and defaults are client-go's (`tools/leaderelection`); times of
+others are never compared with our clock: a Lease expires when its record has not changed for its duration, as measured
+here.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ class LeaderElector:
     `lease_duration`: how long others wait after our last renewal. `renew_deadline`: how long we go on without a good
     one. `retry_period`: between renewals, and between attempts to take the Lease. All in seconds, each greater than the
     next (ValueError otherwise).
+    `expired()` is called, from the event loop and not from a task, when the Lease has run out although `lead` has not
+    ended; a process that can do harm then ends itself in it.
     `annotations()` is merged into the Lease's annotations at each renewal; those of others are left alone.
     """
 
@@ -58,6 +62,7 @@ class LeaderElector:
         annotations: Callable[[], dict[str, str]] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         recorder: Recorder | None = None,
+        expired: Callable[[], None] | None = None,
     ) -> None:
         if not identity:
             raise ValueError("the identity is empty: it would look like a Lease that nobody holds")
@@ -73,6 +78,7 @@ class LeaderElector:
         self._client, self._clock, self._recorder = client, clock, recorder
         self._lease_duration, self._renew_deadline, self._retry_period = lease_duration, renew_deadline, retry_period
         self._annotations = annotations
+        self._expired, self._tripwire = expired, contextlib.ExitStack()
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
@@ -116,6 +122,7 @@ class LeaderElector:
                 raise
             await self._end(work, renewal)
         finally:
+            self._tripwire.close()
             renewal.cancel()  # for the impatient, who cancel twice: then nothing is released
             self.is_leader = False
             metrics.LEADER.labels(self.name).set(0)
@@ -140,9 +147,18 @@ class LeaderElector:
 
     def _lead_begins(self) -> None:
         self.is_leader = True
+        self._set_tripwire()
         metrics.LEADER.labels(self.name).set(1)
         logger.info("%s holds the Lease %s", self.identity, self._where)
         self._tell("became leader")
+
+    def _set_tripwire(self) -> None:
+        """For the moment at which others may take the Lease. A timer's callback runs before the tasks that the same
+        turn of the event loop wakes, so what they were about to write is not written."""
+        self._tripwire.close()
+        if self._expired is not None:
+            left = self.renewed_at + self._lease_duration - self._clock.monotonic()
+            self._tripwire.callback(self._clock.call_later(left, self._expired).cancel)
 
     def _tell(self, what: str) -> None:
         if self._recorder is not None:
@@ -253,6 +269,7 @@ class LeaderElector:
         except ApiError as error:
             return str(error)
         self.renewed_at = sent
+        self._set_tripwire()
         return None
 
     # Giving it up

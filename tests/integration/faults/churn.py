@@ -68,7 +68,7 @@ class Churn:
             node = await get_node(self._kube, name_of(number))
             if row is not None and row.state == "stopped":
                 self._cloud.project().change_instance(row.id, InstancePatch(state="running"))
-            if node is not None and row is not None and node.spec.provider_id in ("", provider_id(row.id)):
+            if node is not None and row is not None and node.spec.provider_id == provider_id(row.id):
                 await set_ready(self._kube, name_of(number), "True")
 
     # Services

@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ccm.engine.client import KubeClient
+from ccm.engine.objects import Node
 from ccm.simcloud.testing import Simulator
 
+from ..runtime.support import NODES, Ccm, eventually, get_node
 from .audit import Witness, passes
 from .churn import Churn
 from .conftest import FAST, StartCcm
@@ -63,3 +66,80 @@ async def test_in_the_end_all_is_right_after(
     await passes(kube, cloud, witness)
     assert hits > 0, "the fault did happen"
     assert ccm.process.poll() is None
+
+
+async def test_tokens_that_expire_are_renewed_once_each(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
+):
+    await start_ccm(**FAST).leading()
+    churn = Churn(kube, cloud, witness, seed=5, nodes=8, services=4)
+    await churn.begin()
+    before = cloud.calls("tokens.create")
+    for _ in range(5):
+        cloud.expire_tokens()
+        for _ in range(6):
+            await asyncio.gather(churn.step(), asyncio.sleep(0.1))
+    await churn.rest()
+    await passes(kube, cloud, witness)
+    assert 3 <= cloud.calls("tokens.create") - before <= 5
+
+
+async def test_an_instance_made_again_under_its_name_is_another_one(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
+):
+    """The Node of the old one goes, that of the new one gets the new providerID, address, route and targets."""
+    await start_ccm(**FAST).leading()
+    churn = Churn(kube, cloud, witness, seed=6, nodes=6, services=3)
+    await churn.begin()
+    await passes(kube, cloud, witness)
+    first = {name: await get_node(kube, name) for name in sorted(witness.present())}
+    for _ in range(12):
+        await churn.replace_instance()
+    await eventually(lambda: only_ready_ones(kube), 30)
+    for _ in range(12):
+        await churn.add_node()
+        await asyncio.sleep(0.05)
+    await churn.rest()
+    await passes(kube, cloud, witness)
+    again = {name: await get_node(kube, name) for name in sorted(witness.present())}
+    renewed = [name for name, node in again.items() if node is not None and first[name] is not None]
+    changed = [name for name in renewed if again[name].spec.provider_id != first[name].spec.provider_id]
+    assert len(witness.deleted) >= 3 and sorted(changed) == sorted(set(witness.deleted))
+
+
+async def only_ready_ones(kube: KubeClient) -> bool:
+    """Whether every Node that is not Ready has gone."""
+    nodes, _ = await kube.list(NODES, Node)
+    return not [
+        node
+        for node in nodes
+        if not any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    ]
+
+
+async def test_ten_thousand_instances_of_others_cost_pages_not_memory(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
+):
+    """Ours are 12 of 10,000 in the account: a listing has 101 pages here, and is kept as little longer as need be."""
+    ccm = start_ccm(conf=cloud.conf(page_size=1000, calls_per_second=100, burst=200), **FAST)
+    await ccm.leading()
+    churn = Churn(kube, cloud, witness, seed=7, nodes=12, services=3)
+    await churn.begin()
+    await passes(kube, cloud, witness)
+    before = resident(ccm)
+    cloud.add_instances(10_000, prefix="theirs-")
+    since = cloud.server.journal.sequence
+    for _ in range(20):
+        await asyncio.gather(churn.step(), asyncio.sleep(0.2))
+    await churn.rest()
+    await passes(kube, cloud, witness, 90)
+    pages = cloud.calls("instances.list", since=since)
+    assert pages >= 100, "there was at least one listing of all"
+    assert resident(ccm) - before < 60, "MiB"
+    assert not [name for name in witness.present() if name.startswith("theirs-")]
+
+
+def resident(ccm: Ccm) -> float:
+    """MiB of the process."""
+    status = Path(f"/proc/{ccm.process.pid}/status").read_text()
+    return float(status.partition("VmRSS:")[2].split()[0]) / 1024

@@ -242,6 +242,45 @@ async def test_expiry_goes_by_our_clock_not_by_what_others_write(candidate, api,
     assert standby.is_leader
 
 
+async def test_work_that_outlives_the_lease_is_told_before_any_task_of_it_runs(candidate, api, clock):
+    """Frozen in the middle of a write, and awake again when another one leads."""
+    happened = []
+
+    async def write(answer):
+        with contextlib.suppress(asyncio.CancelledError):  # work that does not heed a cancellation
+            await answer.wait()
+        happened.append("write")
+
+    answer = asyncio.Event()
+    leader = candidate("a", lambda: write(answer), expired=lambda: happened.append("expired"))
+    await clock.settle()
+    await clock.advance(5)
+    assert happened == []
+    leader._client.cut = hang
+    clock._move(clock.monotonic() + 60)  # no task ran meanwhile
+    answer.set()  # what the kernel kept for us
+    for callback in [timer.callback for _, _, timer in sorted(clock._timers) if timer.callback]:
+        callback()  # all timers are due in the same turn
+    await clock.settle()
+    assert happened[0] == "expired"
+
+
+async def test_the_end_in_time_is_not_told_as_too_late(candidate, api, clock):
+    told = []
+    leader = candidate("a", expired=lambda: told.append("expired"))
+    await clock.settle()
+    await clock.advance(60)
+    leader._client.cut = hang
+    await clock.advance(60)
+    with pytest.raises(LeadershipLost):
+        await leader.task
+    other = candidate("b", Work(clock, ending=60), expired=lambda: told.append("expired"))
+    await clock.settle()
+    other.task.cancel()
+    await clock.advance(61)
+    assert told == [], "nor while the Lease is renewed for work that takes long to end"
+
+
 @pytest.mark.parametrize("jump", [-(10**9), -86400, -11, 11, 86400, 10**9])
 async def test_a_jump_of_the_wall_clock_neither_costs_nor_gives_the_leadership(candidate, api, clock, jump):
     leader = candidate("a")
