@@ -55,10 +55,10 @@ or the loss of a capability that is in use, needs a restart.
 
 MIGRATION = """## Leader migration
 
-`--enable-leader-migration` lets controllers move from another manager to this one without ever running twice: what is
+`--enable-leader-migration` lets controllers move from another manager to this one and never run twice: what is
 migrated runs only where a second Lease is held as well. `--leader-migration-config` names a file; without one, or the
-key `Generic.LeaderMigration`, the route, service and node lifecycle controllers migrate. Former, short and present names
-of controllers are understood.
+key `Generic.LeaderMigration`, the route, service and node lifecycle controllers migrate. Controllers may be named by
+their former, short or present names.
 
 ```yaml
 apiVersion: controllermanager.config.k8s.io/v1
@@ -89,7 +89,7 @@ Results of the health checks, each time somebody asks for them:
 | Path | Check | Fails when |
 |---|---|---|
 | `/healthz`, `/livez`, `/readyz` | `ping` | never: it shows that the process answers |
-| `/healthz`, `/livez`, `/readyz` | `leaderElection` | this process leads and has not renewed its Lease for 20 s longer than it lasts |
+| `/healthz`, `/livez`, `/readyz` | `leaderElection` | it leads, and its Lease expired 20 s ago without a renewal |
 | `/readyz` | `informers` | Nodes or Services are not listed yet, or nothing was heard about them for three minutes |
 | `/readyz` | `queues` | work has waited for ten minutes |
 | `/readyz` | `cloud` | the cloud accepted no credentials yet, or has not answered for five minutes of trying |

@@ -60,8 +60,8 @@ class Keeper:
             cloud = build(options, text)
         except ConfigError as error:
             raise StartError(_problems(options, error)) from None
-        #: Digest of the last file that was tried, whatever came of it.
-        self._seen = _digest(text)
+        #: Digests of the text that needs no more attempts, and of the one tried last; when to try that again.
+        self._done, self._tried, self._again_at, self._delay = _digest(text), "", 0.0, every
         self._waiting = "the cloud has not answered yet"
         self.gateway = Gateway(cloud)
 
@@ -94,7 +94,7 @@ class Keeper:
                 wait = max(delay, error.retry_after or 0.0)
                 log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
                 # Its address may be what is wrong with the file.
-                if await self._changed_within(wait) and await self._reload():
+                if await self._reloaded_within(wait):
                     break
                 delay = min(PATIENCE, delay * 2)
         self._waiting = ""
@@ -102,51 +102,57 @@ class Keeper:
 
     async def watch(self) -> None:
         """Follow the file until cancelled."""
-        if not self._options.cloud_config:
-            return
-        delay = self._every
-        while True:
-            await asyncio.sleep(delay)
-            if not self._changed():
-                delay = self._every
-            elif await self._reload() is None:
-                delay = min(PATIENCE, delay * 2)
+        while self._options.cloud_config:
+            await asyncio.sleep(self._every)
+            if (text := self._due()) is not None:
+                await self._reload(text)
 
-    async def _changed_within(self, seconds: float) -> bool:
+    async def _reloaded_within(self, seconds: float) -> bool:
+        """Whether the file changed within that time and is in force now."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, self._every))
-            if self._options.cloud_config and self._changed():
+            if (text := self._due()) is not None and await self._reload(text):
                 return True
         return False
 
-    def _changed(self) -> bool:
-        try:
-            return _digest(read(self._options)) != self._seen
-        except ConfigError as error:
-            if self._seen:
-                self._seen = ""
-                self._refused("unreadable", error)
-            return False
-
-    async def _reload(self) -> bool | None:
-        """True when the new file is in force, False when it is refused, None when to try it again."""
-        source = self._options.cloud_config
+    def _due(self) -> str | None:
+        """The file's text when it is not the one in force and has to be tried now."""
         try:
             text = read(self._options)
-        except ConfigError:
-            return None  # `_changed` tells it
+        except ConfigError as error:
+            if self._done:
+                self._done = ""
+                self._refused("unreadable", error)
+            return None
+        digest = _digest(text)
+        if digest == self._done or (digest == self._tried and time.monotonic() < self._again_at):
+            return None
+        return text
+
+    async def _reload(self, text: str) -> bool:
+        """Whether the new text is in force. What the cloud refused is tried again: it may learn of a key later."""
+        source, digest = self._options.cloud_config, _digest(text)
+        first = digest != self._tried
+        self._delay = self._every if first else min(PATIENCE, self._delay * 2)
+        self._tried = digest
         try:
             await self.gateway.replace(build(self._options, text))
-        except (ConfigError, Unauthorized) as error:
-            self._seen = _digest(text)
-            self._refused("invalid" if isinstance(error, ConfigError) else "refused", error)
+        except ConfigError as error:
+            self._done = digest
+            self._refused("invalid", error)
+            return False
+        except Unauthorized as error:
+            if first:
+                self._refused("refused", error)
+            self._again_at = time.monotonic() + self._delay
             return False
         except CloudError as error:
             RELOADS.labels("unavailable").inc()
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
-            return None
-        self._seen = _digest(text)
+            self._again_at = time.monotonic() + self._delay
+            return False
+        self._done, self._tried = digest, ""
         RELOADS.labels("success").inc()
         log.info("%s changed: the cloud is used with the new one from now on", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")

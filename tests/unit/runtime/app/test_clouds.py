@@ -162,6 +162,19 @@ async def test_a_cloud_that_is_down_is_asked_again_with_the_new_file(file, monke
         await until(lambda: keeper.gateway.cloud.config.text == "down", "replaced")
 
 
+async def test_a_key_that_the_cloud_learns_of_later(file, monkeypatch):
+    """Clouds spread new credentials slowly; the refusal is told once, and the file tried again."""
+    told, before = Told(), count("refused")
+    async with watching(file, told) as keeper:
+        file.write_text("refused")
+        await until(lambda: Scripted.started >= 4, "tried again")
+        assert keeper.gateway.cloud.config.text == "good 1"
+        monkeypatch.setattr(Scripted, "start", Cloud.start)
+        await until(lambda: keeper.gateway.cloud.config.text == "refused", "replaced")
+    assert count("refused") == before + 1
+    assert [reason for _, reason, _ in told] == ["CloudConfigRefused", "CloudConfigReloaded"]
+
+
 async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
     file.write_text("down")
     keeper = Keeper(options(file), every=0.01)
