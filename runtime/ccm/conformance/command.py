@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import fnmatch
 import ipaddress
 import sys
 from pathlib import Path
 
-from ccm.cloud import ConfigError, ProviderConfig, registry
+from ccm.cloud import CloudError, ConfigError, ProviderConfig, Transient, registry
 
 from .cases import CASES
 from .kit import Case, Outcome, Result, Subject, check
@@ -31,11 +32,14 @@ def main(argv: list[str]) -> int:
         if args.name is None:
             raise ConfigError([f"which provider? Installed are {', '.join(registry.names())}"])
         found = subject(args.name, args.cloud_config, args.allow_writes, args.route_cidr, args.patience)
-        _prove(found)
+        asyncio.run(_prove(found))
     except ConfigError as error:
         for problem in error.problems:
             print(f"ccm: {problem}", file=sys.stderr)
         return 2
+    except CloudError as error:
+        print(f"ccm: provider {args.name!r} cannot be started: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
     try:
         results = asyncio.run(_run(chosen, found))
     except KeyboardInterrupt:
@@ -66,10 +70,21 @@ def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr:
     )
 
 
-def _prove(found: Subject) -> None:
-    """Raises ConfigError when the given configuration cannot be used: then no case would tell anything."""
+async def _prove(found: Subject) -> None:
+    """Raises CloudError when the provider cannot be made or started: then no case would tell anything."""
     cloud = registry.create(found.name, found.config)
-    asyncio.run(cloud.close())
+    try:
+        async with asyncio.timeout(cloud.limits.deadline):
+            await cloud.start()
+    except TimeoutError:
+        raise Transient(f"no answer within {cloud.limits.deadline:g} s") from None
+    except CloudError:
+        raise
+    except Exception as error:
+        raise Transient(f"start raised {type(error).__name__}: {error}") from error
+    finally:
+        with contextlib.suppress(Exception):
+            await cloud.close()
 
 
 async def _run(cases: list[Case], found: Subject) -> list[Result]:

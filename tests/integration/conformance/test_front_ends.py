@@ -74,6 +74,13 @@ async def test_check_provider_fails_and_says_why(cloud: Simulator, conf: Path) -
     assert re.search(r"instances.all_pages_are_the_whole +FAILED +Transient: .* 503 internal", output)
 
 
+async def test_a_cloud_that_refuses_is_told_once(cloud: Simulator, conf: Path) -> None:
+    cloud.rotate_token("another-secret-token")
+    status, output = await run("ccm.cli", "check-provider", "sim", "--cloud-config", conf)
+    assert status == 1
+    assert output.startswith("ccm: provider 'sim' cannot be started: Unauthorized: ") and output.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

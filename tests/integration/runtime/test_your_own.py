@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/providers/your-own.md: every command is run as it stands there, and what it shows is what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from ccm import cloud
+
+from ..cluster import ApiServer, binaries, free_port
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE = ROOT / "runtime/examples/ccm-provider-acme"
+PAGE = (ROOT / "docs/providers/your-own.md").read_text()
+#: Seconds; an hour is for those who write it.
+PATIENCE = 300
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S)
+
+
+@pytest.mark.timeout(PATIENCE + 60)
+async def test_every_command_of_the_page_works(apiserver: ApiServer, clean: None, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "runtime", tmp_path / "runtime", ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
+    port = str(free_port())
+    script = "set -euo pipefail\ntrap 'kill $(jobs -p)' EXIT\n" + "\n".join(blocks("sh")).replace("9450", port)
+    tools = f"{ROOT / 'build/venv/bin'}:{binaries()}"
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "PYTHON", "PYTEST"))
+    } | {"KUBECONFIG": str(apiserver.kubeconfig()), "PATH": f"{os.environ['PATH']}:{tools}"}
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        "-c",
+        script,
+        cwd=tmp_path,
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(PATIENCE):
+            output = (await process.communicate())[0].decode()
+    except TimeoutError:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    assert process.returncode == 0, output
+    for shown in blocks("text"):
+        assert shown in output, output
+    assert list((tmp_path / "ccm-provider-acme/dist").glob("*.whl"))
+
+
+@pytest.mark.parametrize(
+    ("language", "files"),
+    [("python", ["ccm_provider_acme.py", "test_acme.py"]), ("toml", ["pyproject.toml"])],
+)
+def test_what_is_shown_stands_in_the_example(language: str, files: list[str]) -> None:
+    there = "\n".join((EXAMPLE / file).read_text() for file in files)
+    assert blocks(language)
+    for shown in blocks(language):
+        assert shown in there, shown
+
+
+def test_every_error_of_the_contract_is_told() -> None:
+    errors = {
+        name
+        for name in cloud.__all__
+        if isinstance(kind := getattr(cloud, name), type) and issubclass(kind, cloud.CloudError)
+    }
+    assert errors - {"CloudError"} == set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M))
