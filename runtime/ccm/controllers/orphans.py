@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import Counter, Gauge
 
-from ccm.cloud import CloudError, LoadBalancer, LoadBalancers, LoadBalancerSpec, RetryAfter
+from ccm.cloud import CloudError, LoadBalancer, LoadBalancers, LoadBalancerSpec, NotImplementedByCloud, RetryAfter
 from ccm.engine.client import ApiError
 from ccm.engine.objects import PartialObject
 
@@ -27,10 +27,13 @@ DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancer
 
 
 class OrphanAudit:
-    """Looks every `period` seconds; `delete` what is found, or only report it."""
+    """Looks every `period` seconds; `delete` what is found, or only report it.
 
-    def __init__(self, context: Context, *, delete: bool, period: float) -> None:
-        self._context, self._delete, self._period = context, delete, period
+    `in_hand` gives UIDs of Services that somebody takes care of, whether they exist or not.
+    """
+
+    def __init__(self, context: Context, *, delete: bool, period: float, in_hand: Callable[[], set[str]] = set) -> None:
+        self._context, self._delete, self._period, self._in_hand = context, delete, period, in_hand
         self._sightings: dict[str, float] = {}
         self._reported: frozenset[str] = frozenset()
 
@@ -46,6 +49,9 @@ class OrphanAudit:
             await asyncio.sleep(self._period)
             try:
                 await self.look()
+            except NotImplementedByCloud as error:
+                log.info("orphaned load balancers are not looked for: %s", error)
+                return
             except (CloudError, ApiError) as error:
                 log.warning("orphaned load balancers are looked for later, now that is not possible: %s", error)
 
@@ -60,7 +66,7 @@ class OrphanAudit:
         context = self._context
         balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
         listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
-        services = {service.metadata.uid for service in context.services.items()}
+        services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
             # The cache may lag or be wrong: those that it lacks are asked for, after the cloud was.
             live, _ = await context.client.list("/api/v1/services", PartialObject)

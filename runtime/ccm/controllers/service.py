@@ -162,7 +162,7 @@ class ServiceController:
         context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
         self._listed = await self._list_for_sure()
-        audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period)
+        audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period, in_hand=self._in_hand)
         audit.saw(self._listed.values())
         self._backends = self._backends_now()
         context.services.add_handler(self._on_service)
@@ -170,8 +170,12 @@ class ServiceController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
-            if options.audit_period:
+            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
                 tasks.create_task(audit.run())
+
+    def _in_hand(self) -> set[str]:
+        """UIDs of the Services that the queue takes care of, also of those that are gone and not yet released."""
+        return {known.service.metadata.uid for known in self._known.values()}
 
     async def _list_for_sure(self) -> dict[str, LoadBalancer]:
         """What the cloud has, by Service UID; asked until it answers: without it every Service would be written."""

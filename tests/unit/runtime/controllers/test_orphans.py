@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from ccm.cloud import Transient
+from ccm.cloud import Invalid, NotImplementedByCloud, Transient
 from ccm.controllers import orphan_rules as rules
 from ccm.engine.errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time
-from .services_harness import Cluster, until
+from .services_harness import Cluster, FakeCloud, until
 
 
 def orphaned():
@@ -119,6 +119,41 @@ async def test_no_audit_when_it_is_turned_off():
         c.serve(audit_period=0.0, delete_orphans=True)
         await asyncio.sleep(7200)
         assert c.cloud.count("list") == 1 and "uid-of-left" in c.cloud.made
+
+
+@in_virtual_time
+async def test_what_is_being_released_is_no_orphan():
+    """Its deletion fails for an hour: that is the queue's business, and two deletions at a time would be too many."""
+    async with Cluster() as c:
+        c.add_service()
+        c.serve(delete_orphans=True, audit_period=60.0)
+        await c.served()
+        failing = [True]
+        c.cloud.fault = lambda verb, spec: Invalid("it is locked") if verb == "delete" and failing[0] else None
+        c.api.remove("services", "shop/web")
+        await asyncio.sleep(3600)
+        assert orphaned() == 0
+        failing[0] = False
+        await until(lambda: not c.cloud.made, 400)
+
+
+@in_virtual_time
+async def test_no_audit_where_clusters_cannot_be_told_apart(monkeypatch):
+    monkeypatch.setattr(FakeCloud, "has_cluster_id", property(lambda self: False))
+    async with Cluster() as c:
+        leave_behind(c, "of-another-cluster")
+        c.serve(delete_orphans=True, audit_period=60.0)
+        await asyncio.sleep(3600)
+        assert c.cloud.count("list") == 1 and "uid-of-of-another-cluster" in c.cloud.made
+
+
+@in_virtual_time
+async def test_no_audit_where_nothing_can_be_listed():
+    async with Cluster() as c:
+        c.cloud.fault = lambda verb, spec: NotImplementedByCloud("no listing") if verb == "list" else None
+        c.serve(audit_period=60.0)
+        await asyncio.sleep(3600)
+        assert c.cloud.count("list") == 2
 
 
 UIDS = st.sets(st.sampled_from("abcdefgh"))
