@@ -65,9 +65,18 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 unit: setup ## pure logic, in seconds
 	@pytest -q tests/unit tests/bed/tests tests/bench tests/parity
 
+# How often the leader is killed under load, and how long the soak takes; pytest alone kills 10 times.
+CHAOS_KILLS ?= 100
+SOAK_SECONDS ?= 1800
+
 .PHONY: integration
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
-	@pytest -q tests/integration
+	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q tests/integration
+	@SOAK_SECONDS=120 pytest -q tests/soak
+
+.PHONY: soak
+soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak
+	@SOAK_SECONDS=$(SOAK_SECONDS) pytest -q tests/soak
 
 .PHONY: parity
 parity: setup ## docs/reference/parity.md from the tests; lists what nothing shows yet
