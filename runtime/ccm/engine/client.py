@@ -253,6 +253,8 @@ class KubeClient:
         context = f"{verb} {path}"
         await self._wait_turn(verb, path)
         data = _encode(body) if body is not None else None
+        if data is not None:
+            metrics.REST_REQUEST_SIZE.labels(verb, self._host).observe(len(data))
         accept = accept or (JSON if method == "GET" else METADATA_ONLY)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT)
         loop = asyncio.get_running_loop()
@@ -266,7 +268,9 @@ class KubeClient:
                     )
                     async with response:
                         if 200 <= response.status < 300 and response.content_type == JSON:
-                            return await response.read()
+                            answer = await response.read()
+                            metrics.REST_RESPONSE_SIZE.labels(verb, self._host).observe(len(answer))
+                            return answer
                         error = await self._error(response, context)
             except (aiohttp.ClientError, OSError) as failed:
                 if method != "POST" and not reconnected and _was_closed(failed):

@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 #: Upstream: ExponentialBuckets(10e-9, 10, 10), seconds.
 _QUEUE_BUCKETS = tuple(10.0**exponent for exponent in range(-8, 2))
 
+_SIZE_BUCKETS = (64, 256, 512, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216)
 _REST_BUCKETS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 
 REST_REQUESTS = Counter(
@@ -24,6 +25,18 @@ REST_DURATION = Histogram(
     "How long the API server took to answer, without our own rate limit.",
     ["verb", "host"],
     buckets=_REST_BUCKETS,
+)
+REST_REQUEST_SIZE = Histogram(
+    "rest_client_request_size_bytes",
+    "Size of what was sent to the API server.",
+    ["verb", "host"],
+    buckets=_SIZE_BUCKETS,
+)
+REST_RESPONSE_SIZE = Histogram(
+    "rest_client_response_size_bytes",
+    "Size of what the API server answered, watches apart.",
+    ["verb", "host"],
+    buckets=_SIZE_BUCKETS,
 )
 REST_LIMITER = Histogram(
     "rest_client_rate_limiter_duration_seconds",

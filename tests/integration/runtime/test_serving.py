@@ -137,6 +137,8 @@ METRICS = (
     "rest_client_request_duration_seconds_bucket",
     "rest_client_rate_limiter_duration_seconds",
     "rest_client_request_retries_total",
+    "rest_client_request_size_bytes_bucket",
+    "rest_client_response_size_bytes_bucket",
     "node_controller_cloud_provider_taint_removal_delay_seconds",
     "node_controller_initial_node_sync_delay_seconds",
     "service_controller_loadbalancer_sync_total",
