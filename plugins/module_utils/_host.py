@@ -187,7 +187,7 @@ def component_health(component: str, argv: List[str]) -> str:
 def rancher_health(unit: str, data_directory: str) -> str:
     """Return '' when the kubelet of k3s or RKE2 on this host is healthy, and on a server its API server is ready."""
     ill = kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": "10248"})
-    if ill or unit.endswith("-agent"):
+    if ill or unit.replace(".service", "").endswith("-agent"):
         return ill
     tls = os.path.join(data_directory, "server", "tls")
     try:

@@ -10,12 +10,11 @@ only (it needs PyYAML). Pure: text in, text out.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
 
 #: Sections of ClusterConfiguration and the component each one configures.
 SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager"))
@@ -47,7 +46,7 @@ def edit(text: str, version: Tuple[int, int]) -> Tuple[str, List[SectionChange]]
     document = YamlText(text)
     if not isinstance(document.data, dict) or document.data.get("kind") != "ClusterConfiguration":
         raise BadClusterConfiguration("its kind is not ClusterConfiguration")
-    expected = copy.deepcopy(document.data)
+    expected = independent(document.data)
     done: List[SectionChange] = []
     for key, component in SECTIONS:
         section = document.data.get(key)

@@ -10,12 +10,11 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 from __future__ import annotations
 
 import base64
-import copy
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
 SHARED_MOUNTS = frozenset((
@@ -122,7 +121,7 @@ def edit(text: str, component: str, version: Tuple[int, int]) -> Tuple[str, List
             new = change.then if value_at != first else render(change.name, change.then)
             new_argv[value_at] = new
             document.replace(arguments[value_at][0], new)
-    expected = copy.deepcopy(document.data)
+    expected = independent(document.data)
     target = _at(expected, container)
     for key in ("command", "args"):
         kept = [new_argv[i] for i, (path, unused) in enumerate(arguments) if path[-2] == key]

@@ -10,7 +10,6 @@ given again at each upgrade. Controller side only (it needs PyYAML). Pure: text 
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 from typing import Any, List, NamedTuple, Optional, Tuple
@@ -18,7 +17,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, YamlText
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, YamlText, independent
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager")
 
@@ -78,7 +77,7 @@ def _edit_operations(document: YamlText, text: str, component: str, version: Tup
         flags = find_flags(value if isinstance(value, list) else [value] if isinstance(value, str) else [])
         changes = [change for change in control_plane_changes(component, flags, version) if change.flag is not None]
         done += changes
-        expected.append(copy.deepcopy(operation))
+        expected.append(independent(operation))
         if not changes:
             continue
         if isinstance(value, list) or not value.startswith("--" + changes[0].name + "="):

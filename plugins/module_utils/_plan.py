@@ -274,7 +274,7 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     try:
         texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None) for path in service["config_files"]]
         edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
-    except (_rancher.RancherRefused, NotYaml, EditRefused, UnicodeDecodeError) as exc:
+    except (_rancher.RancherRefused, UnicodeDecodeError) as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
         return
     for change in edit.changes:

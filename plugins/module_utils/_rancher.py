@@ -13,13 +13,12 @@ Controller side only (it needs PyYAML). Pure: text in, text out.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _target
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import EXTERNAL, Change
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, load, pruned
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
 
 #: Keys whose items are flags of a component, written C(name=value).
 COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
@@ -65,11 +64,14 @@ class _File:
     def __init__(self, path: str, text: Optional[str]) -> None:
         self.path = path
         self.text = text or ""
-        self.data = load(self.text)
+        try:
+            self.data = load(self.text)
+        except NotYaml as exc:
+            raise RancherRefused("{0} is not YAML: {1}".format(path, exc)) from exc
         if self.data is not None and not isinstance(self.data, dict):
             raise RancherRefused("{0} is not a mapping of keys".format(path))
         self.document = YamlText(self.text) if self.data else None
-        self.expected = copy.deepcopy(self.data) if self.data else {}
+        self.expected = independent(self.data) if self.data else {}
         self.new: List[str] = []
 
     def items(self, key: str) -> List[Item]:
@@ -128,7 +130,10 @@ class _File:
         added = {line.split(":")[0] for line in self.new if not line.startswith("-")}
         text = self.text
         if self.document is not None:
-            text = self.document.render({key: value for key, value in self.expected.items() if key not in added})
+            try:
+                text = self.document.render({key: value for key, value in self.expected.items() if key not in added})
+            except EditRefused as exc:
+                raise RancherRefused("{0}: {1}. Edit it by hand".format(self.path, exc)) from exc
         if self.new:
             if text and not text.endswith("\n"):
                 text += newline
@@ -243,7 +248,7 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
          version: Tuple[int, int]) -> Edit:
     """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
 
-    Raises RancherRefused, NotYaml or EditRefused.
+    Raises RancherRefused.
     """
     config = _Configuration(name, files, arguments)
     provider = config.effective("cloud-provider-name") if name == "rke2" else []

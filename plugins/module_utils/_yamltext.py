@@ -55,6 +55,13 @@ def pruned(data: Any) -> Any:
     return data
 
 
+def independent(data: Any) -> Any:
+    """Return a copy in which an alias is a thing of its own: a change of one part is no change of another."""
+    if isinstance(data, dict):
+        return {key: independent(value) for key, value in data.items()}
+    return [independent(item) for item in data] if isinstance(data, list) else data
+
+
 class YamlText:
     """One YAML document and the edits to make in it. Paths are tuples of keys and indexes of the *original* text."""
 

@@ -57,8 +57,8 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
     return await playbook("/dev/stdin", given=json.dumps([play]))
 
 
-async def playbook(path: str, *arguments: str, given: str = "") -> Run:
-    """Run a playbook of the checkout (or the one that is `given`)."""
+async def playbook(path: str, *arguments: str, given: str = "", seconds: float = 60) -> Run:
+    """Run a playbook of the checkout (or the one that is `given`), within some seconds."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     for name in ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
@@ -80,7 +80,7 @@ async def playbook(path: str, *arguments: str, given: str = "") -> Run:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, error = (text.decode() for text in await asyncio.wait_for(process.communicate(given.encode()), 60))
+        out, error = (text.decode() for text in await asyncio.wait_for(process.communicate(given.encode()), seconds))
     except BaseException:
         process.kill()
         await process.wait()

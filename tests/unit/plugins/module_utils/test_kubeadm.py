@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils import _kubeadm
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused
 
 HEAD_3 = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: ClusterConfiguration\n"
 
@@ -50,3 +51,9 @@ def test_a_text_of_another_kind_is_refused() -> None:
         _kubeadm.edit("kind: InitConfiguration\n", (1, 36))
     with pytest.raises(_kubeadm.BadClusterConfiguration, match="extraArgs"):
         _kubeadm.edit("kind: ClusterConfiguration\napiServer: {extraArgs: text}\n", (1, 36))
+
+
+def test_an_edit_that_an_alias_would_repeat_elsewhere_is_refused() -> None:
+    text = HEAD_3 + "apiServer:\n  extraArgs: &shared\n    cloud-provider: aws\n    v: \"2\"\nscheduler:\n  extraArgs: *shared\n"
+    with pytest.raises(EditRefused, match="anchor"):
+        _kubeadm.edit(text, (1, 36))

@@ -217,6 +217,10 @@ def test_arguments_of_the_command_line_replace_the_lists_of_files() -> None:
     assert _rancher.plan("k3s", True, [(K3S, None)], settled, (1, 33)) == ({}, [])
     with pytest.raises(_rancher.RancherRefused, match="--kubelet-arg on the command line.*" + K3S):
         _rancher.plan("k3s", False, [(K3S, None)], ["agent", "--kubelet-arg=max-pods=9"], (1, 33))
+    with pytest.raises(_rancher.RancherRefused, match=K3S + " is not YAML: line 2"):
+        _rancher.plan("k3s", False, [(K3S, "a: [\n")], ["agent"], (1, 33))
+    with pytest.raises(_rancher.RancherRefused, match=K3S + ": .*by hand"):
+        _rancher.plan("k3s", False, [(K3S, "kubelet-arg: &a [cloud-provider=aws]\nother: *a\n")], ["agent"], (1, 33))
     with pytest.raises(_rancher.RancherRefused, match="not a mapping"):
         _rancher.plan("k3s", False, [(K3S, "- a\n")], ["agent"], (1, 33))
 

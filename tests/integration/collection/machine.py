@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host for Ansible without a container: this machine with its own /etc, /var/lib, processes, network and systemctl.
+
+`Machine` writes a folder and a program that Ansible takes for the host's Python. That program enters new namespaces,
+mounts the folder's `etc` and `var/lib` over the real ones, starts the host's components as systemd would (processes
+with the argument lists that unit and environment files make, which serve /healthz and nothing else) and runs the
+module. Everything ends with the module; what was running is in `running.json`, and is there again at the next one.
+
+It is a script, too: `machine.py enter FOLDER python arguments` and `machine.py systemctl FOLDER arguments`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import json
+import os
+import shlex
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
+BINDS = ("etc", "var/lib", "usr/lib/systemd/system")
+COMPONENT = """
+import http.server, time
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200); self.end_headers(); self.wfile.write(b"ok")
+    def log_message(self, *arguments): pass
+http.server.ThreadingHTTPServer.allow_reuse_address = True
+try:
+    http.server.ThreadingHTTPServer(("127.0.0.1", 10248), Handler).serve_forever()
+except OSError:  # the host's kubelet has the port
+    time.sleep(3600)
+"""
+
+
+class Machine:
+    """A host named by its folder, made of a tree of files; its units run from the start, and static Pods as `pods`."""
+
+    def __init__(self, folder: Path, files: dict[str, str], pods: dict[str, list[str]] | None = None) -> None:
+        self.folder = folder
+        for place in BINDS:
+            (folder / place).mkdir(parents=True)
+        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "localtime"):
+            if Path("/etc", name).exists():
+                shutil.copy(f"/etc/{name}", folder / "etc" / name)
+        for path, text in files.items():
+            target = folder / path.lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(text.encode())
+        units = [Path(path).stem for path in files if path.endswith(".service")]
+        running = {unit: command_line(folder, unit) for unit in units} | (pods or {})
+        (folder / "running.json").write_text(json.dumps(running))
+        (folder / "mounts.json").write_text("[]")
+        self._script(
+            "python", f'enter {folder} {sys.executable} "$@"', "unshare --mount --pid --fork --mount-proc --uts --net"
+        )
+        self._script("bin/systemctl", f'systemctl {folder} "$@"')
+        self._script("bin/journalctl", f'journalctl {folder} "$@"')
+
+    def _script(self, name: str, arguments: str, lead: str = "") -> None:
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\nexec {lead} {sys.executable} {Path(__file__).resolve()} {arguments}\n")
+        path.chmod(0o755)
+
+    @property
+    def variables(self) -> str:
+        return f"ansible_connection=local ansible_python_interpreter={self.folder / 'python'}"
+
+    def mount(self, *arguments: str) -> None:
+        """Mount something on top when the host is entered: arguments of mount(8), `{}` for the folder."""
+        mounts = json.loads((self.folder / "mounts.json").read_text())
+        (self.folder / "mounts.json").write_text(json.dumps([*mounts, [a.format(self.folder) for a in arguments]]))
+
+    def text(self, path: str) -> str:
+        return (self.folder / path.lstrip("/")).read_bytes().decode()
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the host that is its own, by path."""
+        found = {}
+        for place in (
+            "etc/default",
+            "etc/kubernetes",
+            "etc/rancher",
+            "etc/sysconfig",
+            "etc/systemd",
+            "var/lib/kubelet",
+        ):
+            for path in sorted((self.folder / place).rglob("*")):
+                if path.is_file():
+                    found["/" + str(path.relative_to(self.folder))] = path.read_bytes()
+        return found
+
+
+# -- as systemd reads units, by other means than the product's --------------------------------------------------------
+
+
+def unit_files(root: Path, unit: str) -> list[Path]:
+    for folder in UNIT_FOLDERS:
+        path = root / folder / f"{unit}.service"
+        if path.exists():
+            drop_ins = [
+                Path(p) for f in UNIT_FOLDERS for p in glob.glob(str(root / f / f"{unit}.service.d" / "*.conf"))
+            ]
+            return [path, *sorted(drop_ins, key=lambda drop_in: drop_in.name)]
+    return []
+
+
+def command_line(root: Path, unit: str) -> list[str]:
+    """The arguments with which systemd would start a unit."""
+    command, environment, files = "", {}, []
+    for path in unit_files(root, unit):
+        for line in path.read_text().replace("\\\n", " ").splitlines():
+            key, _, value = line.partition("=")
+            if key == "ExecStart":
+                command = value
+            elif key == "Environment":
+                environment |= dict(word.split("=", 1) for word in shlex.split(value))
+            elif key == "EnvironmentFile":
+                files.append(value.lstrip("-").replace("%N", unit))
+    for name in files:
+        path = root / name.lstrip("/")
+        text = path.read_text() if path.exists() else ""
+        for line in text.replace("\\\n", " ").splitlines():
+            if "=" in line and not line.startswith("#"):
+                key, _, value = line.partition("=")
+                environment[key] = " ".join(shlex.split(value)) if value[:1] in "\"'" else value
+    words = []
+    for word in shlex.split(command):
+        words += shlex.split(environment.get(word[1:].strip("{}"), "")) if word.startswith("$") else [word]
+    return words
+
+
+# -- inside -----------------------------------------------------------------------------------------------------------
+
+
+def start(folder: Path, unit: str, argv: list[str]) -> None:
+    """Start a component under its own name; unit and process id are noted for systemctl."""
+    # Python looks for its library beside argv[0] when that is a path.
+    python = [Path(argv[0]).name, "-c", COMPONENT, *argv[1:]]
+    process = subprocess.Popen(
+        python,
+        executable=sys.executable,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    (folder / f"{unit}.pid").write_text(str(process.pid))
+
+
+def enter(folder: Path, command: list[str]) -> int:
+    binds = [["--bind", str(folder / place), f"/{place}"] for place in BINDS]
+    for arguments in [["--make-rprivate", "/"], *binds, *json.loads((folder / "mounts.json").read_text())]:
+        subprocess.run(["mount", *arguments], check=True)
+    socket.sethostname(folder.name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as interface:  # ip link set lo up
+        fcntl.ioctl(interface, 0x8914, struct.pack("16sH14s", b"lo", 0x1, b""))
+    for unit, argv in json.loads((folder / "running.json").read_text()).items():
+        start(folder, unit, argv)
+    return subprocess.run(command, env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}).returncode
+
+
+def systemctl(folder: Path, arguments: list[str]) -> int:
+    running = json.loads((folder / "running.json").read_text())
+    if arguments[0] == "show":
+        unit = arguments[1].removesuffix(".service")
+        files, active, pid = unit_files(Path("/"), unit), unit in running, folder / f"{unit}.pid"
+        shown = {
+            "LoadState": "loaded" if files else "not-found",
+            "ActiveState": "active" if active else "inactive",
+            "FragmentPath": files[0] if files else "",
+            "DropInPaths": " ".join(map(str, files[1:])),
+            "NeedDaemonReload": "no",
+            "MainPID": pid.read_text() if active and pid.exists() else 0,
+            "NRestarts": 0,
+        }
+        print("\n".join(f"{name}={value}" for name, value in shown.items()))
+    elif arguments[0] == "restart":
+        unit = arguments[1].removesuffix(".service")
+        os.kill(int((folder / f"{unit}.pid").read_text()), signal.SIGKILL)
+        time.sleep(0.3)
+        running[unit] = command_line(Path("/"), unit)
+        (folder / "running.json").write_text(json.dumps(running))
+        start(folder, unit, running[unit])
+    return 0
+
+
+if __name__ == "__main__":
+    verb, place, *rest = sys.argv[1:]
+    sys.exit({"enter": enter, "systemctl": systemctl}.get(verb, lambda *_: 0)(Path(place), rest))

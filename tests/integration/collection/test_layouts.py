@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The playbooks on hosts of every layout: what is detected, refused, foretold, written, and put back."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ..cluster import ApiServer
+from .ansible import REPOSITORY, Run, playbook
+from .machine import Machine
+
+FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
+MANIFESTS = "/etc/kubernetes/manifests/"
+
+
+def tree(name: str) -> dict[str, str]:
+    root = FIXTURES / name
+    return {f"/{path.relative_to(root)}": path.read_bytes().decode() for path in root.rglob("*") if path.is_file()}
+
+
+def kubeadm(control_plane: bool) -> dict[str, str]:
+    units = "/usr/lib/systemd/system/"
+    files = {
+        f"{units}kubelet.service": (FIXTURES / "kubelet" / "kubelet.service").read_text(),
+        f"{units}kubelet.service.d/10-kubeadm.conf": (FIXTURES / "kubelet" / "10-kubeadm.conf").read_text(),
+        "/var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n',
+        "/etc/default/kubelet": "KUBELET_EXTRA_ARGS=--cloud-provider=\n",
+    }
+    if control_plane:
+        for name in ("kube-apiserver", "kube-controller-manager"):
+            files[f"{MANIFESTS}{name}.yaml"] = (FIXTURES / "kubeadm-1.36" / f"{name}.yaml").read_text()
+    return files
+
+
+def static_pods() -> dict[str, list[str]]:
+    names = ("kube-apiserver", "kube-controller-manager")
+    pods = {name: yaml.safe_load((FIXTURES / "kubeadm-1.36" / f"{name}.yaml").read_text()) for name in names}
+    return {name: pod["spec"]["containers"][0]["command"] for name, pod in pods.items()}
+
+
+#: The hosts of every layout, by what the detection shall call it.
+HOSTS: dict[str, dict[str, str]] = {
+    "kubeadm-cp": kubeadm(True),
+    "kubeadm-worker": kubeadm(False),
+    "systemd-cp": tree("systemd/control-plane"),
+    "systemd-worker": tree("systemd/worker"),
+    "kubespray-worker": tree("kubespray/worker"),
+    "k3s-server": tree("k3s/server"),
+    "k3s-agent": tree("k3s/agent"),
+    "rke2-server": tree("rke2/server"),
+    "rke2-agent": tree("rke2/agent"),
+}
+CONTROL_PLANES = ("kubeadm-cp", "systemd-cp", "k3s-server", "rke2-server")
+
+
+class Cluster:
+    """Hosts in an inventory, with a Node for each in the API server of the tests."""
+
+    def __init__(self, apiserver: ApiServer, folder: Path) -> None:
+        self.apiserver = apiserver
+        self.folder = folder
+        self.machines: dict[str, Machine] = {}
+
+    def add(self, name: str, files: dict[str, str]) -> Machine:
+        pods = static_pods() if any(path.startswith(MANIFESTS) for path in files) else {}
+        machine = self.machines[name] = Machine(self.folder / "hosts" / name, files, pods)
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2099-01-01T00:00:00Z"}
+        node = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name},
+            "spec": {"providerID": f"sim://north/{name}"},
+        }
+        self.apiserver.kubectl("create", "-f", "-", input=json.dumps(node))
+        status = json.dumps({"status": {"conditions": [ready]}})
+        self.apiserver.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
+        return machine
+
+    async def play(self, path: str, *arguments: str, given: str = "", **variables: Any) -> Run:
+        groups = {"kube_control_plane": [], "kube_node": []}
+        for name, machine in self.machines.items():
+            group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
+            groups[group].append(f"{name} {machine.variables}")
+        inventory = self.folder / "inventory.ini"
+        inventory.write_text("".join(f"[{group}]\n" + "\n".join(hosts) + "\n" for group, hosts in groups.items()))
+        values = {
+            "ccm_install_kubeconfig": str(self.apiserver.kubeconfig()),
+            "ccm_install_provider_id_prefix": "sim://",
+            "ccm_install_report_file": str(self.folder / "report.json"),
+            "ccm_install_gate_timeout": 5,
+            "ccm_install_worker_serial": "100%",
+            "ccm_runtime_cloud_provider": "sim",
+        } | variables
+        return await playbook(
+            path, "-i", str(inventory), "-e", json.dumps(values), *arguments, given=given, seconds=240
+        )
+
+    @property
+    def report(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "report.json").read_text())
+        return found
+
+    def close(self) -> None:
+        for name in self.machines:
+            self.apiserver.kubectl("delete", "node", name, "--ignore-not-found", "--wait=false")
+
+
+@pytest.fixture
+def cluster(apiserver: ApiServer, tmp_path: Path) -> Iterator[Cluster]:
+    apiserver.kubectl("delete", "nodes", "--all", "--wait=false")
+    made = Cluster(apiserver, tmp_path)
+    yield made
+    made.close()
+
+
+def edited(report: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(edit["host"], edit["file"]) for edit in report["edits"] if edit["file"].startswith("/")}
+
+
+async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluster: Cluster):
+    for name, files in HOSTS.items():
+        cluster.add(name, files)
+    before = {name: machine.files() for name, machine in cluster.machines.items()}
+    plays = [
+        *play("all", "detect"),
+        *play("kubeadm-cp", "plan"),
+        *play("kube_control_plane", "apply"),
+        *play("all", "kubelet"),
+    ]
+    run = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(plays))
+    assert run.status == 0, run.output[-6000:]
+    layouts = {result["node_name"]: result["layout"] for result in run if "layout" in result}
+    assert layouts == {name: name.rpartition("-")[0] for name in HOSTS}
+    report = cluster.report
+    assert report["go"] and report["problems"] == []
+    told = edited(report)
+    assert {host for host, _ in told} == set(HOSTS)
+    diffs = [diff for result in run for diff in all_diffs(result) if diff.get("after_header", "").startswith("/")]
+    # The same files, each once, and each line that differs has a row of the table.
+    assert sorted(diff["after_header"] for diff in diffs) == sorted(path for _, path in told)
+    for diff in diffs:
+        rows = [edit for edit in report["edits"] if edit["file"] == diff["after_header"]]
+        names = {part.lstrip("-") for edit in rows for part in edit["flag"].split(": ")}
+        mounts = "cloud-config" in names  # its volume goes with the flag, and the row says so
+        old, new = diff["before"].splitlines(), diff["after"].splitlines()
+        for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new).get_opcodes():
+            hunk = " ".join(old[i:j] + new[k:m])
+            assert (
+                kind == "equal" or any(name in hunk for name in names) or (mounts and "cloud-config" in diff["before"])
+            ), hunk
+    assert {name: machine.files() for name, machine in cluster.machines.items()} == before
+    table = next(result["msg"] for result in run if "HOST " in str(result.get("msg")))
+    for edit in report["edits"]:
+        assert any(
+            line.startswith(edit["host"]) and edit["file"] in line and edit["flag"] in line
+            for line in table.splitlines()
+        )
+
+
+def all_diffs(result: dict[str, Any]) -> list[dict[str, Any]]:
+    found = []
+    for one in [result, *result.get("results", [])]:
+        diff = one.get("diff", [])
+        found += [item for item in (diff if isinstance(diff, list) else [diff]) if isinstance(item, dict)]
+    return found
+
+
+def play(hosts: str, *entries: str) -> list[dict[str, Any]]:
+    """A play of some entry points of the role, as the playbooks have them."""
+    roles = [
+        {"name": entry, "ansible.builtin.include_role": {"name": "outoftree.ccm.ccm_install", "tasks_from": entry}}
+        for entry in entries
+    ]
+    return [{"hosts": hosts, "gather_facts": False, "any_errors_fatal": True, "tasks": roles}]
+
+
+async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte(cluster: Cluster):
+    workers = [name for name in HOSTS if name not in CONTROL_PLANES]
+    for name in ("kubeadm-cp", *workers):
+        cluster.add(name, HOSTS[name])
+    before = {name: cluster.machines[name].files() for name in workers}
+    plays = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
+    run = await cluster.play("/dev/stdin", given=json.dumps(plays))
+    assert run.status == 0, run.output[-6000:]
+    after = {name: cluster.machines[name].files() for name in workers}
+    written = {(name, path) for name in workers for path in after[name] if after[name][path] != before[name].get(path)}
+    assert written == {(host, path) for host, path in edited(cluster.report) if host in workers}
+    running = {name: json.loads(cluster.machines[name].text("running.json")) for name in workers}
+    for name in ("kubeadm-worker", "systemd-worker", "kubespray-worker"):
+        assert running[name]["kubelet"].count("--cloud-provider=external") == 1, running[name]
+    again = await cluster.play("/dev/stdin", given=json.dumps(plays))
+    assert again.status == 0 and not {host for host, _ in edited(cluster.report)} & set(workers)
+    back = await cluster.play("/dev/stdin", given=json.dumps([*play("all", "detect"), *play("kube_node", "rollback")]))
+    assert back.status == 0, back.output[-6000:]
+    assert {name: cluster.machines[name].files() for name in workers} == before
+
+
+async def test_a_unit_that_does_not_come_up_is_put_back(cluster: Cluster):
+    """The host's kube-controller-manager serves no /healthz, which the gate needs."""
+    machine = cluster.add("systemd-cp", HOSTS["systemd-cp"])
+    before = machine.files()
+    plays = [*play("all", "detect"), *play("systemd-cp", "plan", "apply")]
+    run = await cluster.play("/dev/stdin", given=json.dumps(plays), ccm_install_gate_timeout=2)
+    assert run.status != 0
+    message = " ".join(str(item.get("msg")) for result in run for item in result.get("results", []))
+    assert "kube-controller-manager on systemd-cp did not come up" in message and "/healthz on port 10257" in message
+    assert machine.files() == before
+
+
+async def test_hosts_that_cannot_be_changed_are_refused_before_the_first_change(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"]).mount("--bind", "{}/etc/kubernetes", "/etc/kubernetes")
+    cluster.machines["kubeadm-cp"].mount("-o", "remount,bind,ro", "/etc/kubernetes")
+    cluster.add("full", HOSTS["kubeadm-worker"]).mount("-t", "tmpfs", "-o", "size=1m", "none", "/var/lib/outoftree-ccm")
+    (cluster.machines["full"].folder / "var/lib/outoftree-ccm").mkdir()
+    cluster.add("two", HOSTS["kubeadm-worker"] | HOSTS["k3s-agent"])
+    cluster.add("none", {"/etc/hosts": ""})
+    linked = cluster.add("linked", HOSTS["kubeadm-worker"])
+    (linked.folder / "etc/default/kubelet").rename(linked.folder / "etc/kubelet.real")
+    (linked.folder / "etc/default/kubelet").symlink_to("/etc/kubelet.real")
+    broken = HOSTS["k3s-agent"] | {"/etc/rancher/k3s/config.yaml": "kubelet-arg: [\n"}
+    cluster.add("k3s-broken", broken)
+    packaged = tree("systemd/worker")
+    unit = packaged.pop("/etc/systemd/system/kubelet.service").replace(" $KUBELET_EXTRA_ARGS", "")
+    packaged.pop("/etc/systemd/system/kubelet.service.d/20-cloud.conf")
+    cluster.add("packaged", packaged | {"/usr/lib/systemd/system/kubelet.service": unit})
+    before = {name: machine.files() for name, machine in cluster.machines.items()}
+    run = await cluster.play("playbooks/preflight.yml")
+    assert run.status != 0 and "Traceback" not in run.output
+    problems = cluster.report["problems"]
+    assert not cluster.report["go"]
+
+    def told(host: str, *words: str) -> None:
+        mine = [problem for problem in problems if problem.startswith(host + ":")]
+        assert any(all(word in problem for word in words) for problem in mine), (host, words, problems)
+
+    told("kubeadm-cp", "cannot write to /etc/kubernetes", "read-only")
+    told("full", "less than 16 MiB are free for backups in /var/lib/outoftree-ccm")
+    told("two", "k3s-agent.service and kubelet.service each run a kubelet")
+    told("none", "the kubelet's layout is unknown")
+    told("k3s-broken", "/etc/rancher/k3s/config.yaml", "line 2")
+    told("packaged", "/usr/lib/systemd/system/kubelet.service", "drop-in")
+    assert ("linked", "/etc/default/kubelet") in edited(cluster.report)
+    assert {name: machine.files() for name, machine in cluster.machines.items()} == before
