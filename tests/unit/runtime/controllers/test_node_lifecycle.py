@@ -96,14 +96,16 @@ async def test_the_node_is_kept_while_the_cloud_cannot_say(error):
     held = metric("ccm_node_deletions_held_total", reason="CloudUnknown")
     async with Cluster() as c:
         fleet(c, ready="False")
+        c.api.add("by-name", tainted=False, ready="False")  # L16: upstream asks for its ID, and that fails
         c.cloud.remove("n0")
         c.cloud.error = error
         controller = c.watch_over_nodes()
-        await kept(c)
+        await kept(c, ("n0", "by-name"))
         assert not controller.done()
-        assert c.api.told("DeletionHeld", "n0")
+        assert c.api.told("DeletionHeld", "n0") and c.api.told("DeletionHeld", "by-name")
         assert metric("ccm_node_deletions_held_total", reason="CloudUnknown") > held
-        assert not c.api.tainted("n0", SHUTDOWN["key"])
+        assert not c.api.tainted("n0", SHUTDOWN["key"]) and not c.api.tainted("by-name", SHUTDOWN["key"])
+        assert "providerID" not in c.api.nodes["by-name"]["spec"]
         c.cloud.error = None
         await until(is_gone(c), 200)
 
