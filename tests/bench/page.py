@@ -97,9 +97,9 @@ upstream providers do. {verdict}
 
 {table}
 
-"1,000 Nodes" are tainted Nodes that exist before the process starts. The time runs from the start of the process until
-the last Node has its addresses and no `uninitialized` taint; where a row says "from leading", from the moment its Lease
-names it.
+"1,000 Nodes" are tainted Nodes that exist before the process starts. Their time ends when the last of them has its
+addresses and no `uninitialized` taint. It begins when the Lease names the process; in parentheses, when the process is
+started. Routes are counted from the Lease, too, and the restart beside Services from the start of the process.
 
 ## How cost grows
 
