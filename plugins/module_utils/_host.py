@@ -20,6 +20,7 @@ import time
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 PKI = "/etc/kubernetes/pki"
+POD_LOGS = "/var/log/pods"
 
 #: Components with their default secure port and health path.
 ENDPOINTS: Dict[str, Tuple[int, str]] = {
@@ -218,25 +219,32 @@ def _https(address: str, port: int, path: str, context: ssl.SSLContext) -> Tuple
 
 
 def pod_log(component: str, since: float, lines: int = 12) -> List[str]:
-    """Return the last lines a static Pod's container wrote after a time (epoch seconds), newest container."""
-    pattern = "/var/log/pods/kube-system_{0}-*/{0}/*.log".format(component)
-    logs = sorted((os.stat(path).st_mtime, path) for path in glob.glob(pattern) if os.path.exists(path))
-    if not logs or logs[-1][0] < since:
-        return []
-    try:
-        with open(logs[-1][1], "rb") as handle:
-            handle.seek(max(0, os.path.getsize(logs[-1][1]) - 64 * 1024))
-            text = handle.read().decode("utf-8", "replace")
-    except OSError:
-        return []
-    # The CRI's form is '<time> <stream> <tag> <message>'.
-    words = [re.sub(r"^\S+ (?:stdout|stderr) [FP] ?", "", line)[:400] for line in text.splitlines()]
-    return [line for line in words if line.strip()][-lines:]
+    """Return the last lines a static Pod's containers wrote after a time (epoch seconds).
+
+    Those of the newest container that wrote anything: the next one may just have been started.
+    """
+    pattern = POD_LOGS + "/kube-system_{0}-*/{0}/*.log".format(component)
+    logs = sorted(((os.stat(path).st_mtime, path) for path in glob.glob(pattern) if os.path.exists(path)), reverse=True)
+    for written, path in logs:
+        if written < since:
+            break
+        try:
+            with open(path, "rb") as handle:
+                handle.seek(max(0, os.path.getsize(path) - 64 * 1024))
+                text = handle.read().decode("utf-8", "replace")
+        except OSError:
+            continue
+        # The CRI's form is '<time> <stream> <tag> <message>'.
+        words = [re.sub(r"^\S+ (?:stdout|stderr) [FP] ?", "", line)[:400] for line in text.splitlines()]
+        words = [line for line in words if line.strip()]
+        if words:
+            return words[-lines:]
+    return []
 
 
 def pod_directories(component: str) -> List[str]:
     """Return the log folders of a static Pod: one for each version of its manifest that still has logs."""
-    return glob.glob("/var/log/pods/kube-system_{0}-*/{0}".format(component))
+    return glob.glob(POD_LOGS + "/kube-system_{0}-*/{0}".format(component))
 
 
 def container_starts(component: str, known: Iterable[str]) -> int:
