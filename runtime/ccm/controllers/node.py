@@ -73,6 +73,19 @@ VANISHED = Gauge(
     "Ready Nodes whose instance the cloud did not list at the last refresh. They are kept as long as they are Ready.",
 )
 
+# There from the start, so that the first one is seen as a rise.
+for _family, _values in (
+    (
+        NOT_INITIALISED,
+        ("InstanceNotFound", "CloudNotAvailable", "InitializationFailed", "ForeignProviderID", "ApiServerRefused"),
+    ),
+    (NOT_UPDATED, ("AddressesNotUpdated", "ApiServerRefused")),
+    (PATCHES, ("addresses", "initialisation", "labels", "shutdown-taint")),
+    (REFRESH, ("success", "failure")),
+):
+    for _value in _values:
+        _family.labels(_value)
+
 #: Writes of one Node that lose against other writers before it is put back into the queue.
 CONFLICT_RETRIES = 10
 #: Nodes compared at a stretch before other tasks get their turn.

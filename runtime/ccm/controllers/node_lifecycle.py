@@ -39,6 +39,8 @@ HELD = Counter(
     "NoProviderID, CloudUnknown (the cloud could not say whether the instance exists).",
     ["reason"],
 )
+for _reason in ("Unconfirmed", "TooYoung", "TooManyMissing", "NoProviderID", "CloudUnknown"):
+    HELD.labels(_reason)
 MISSING = Gauge("ccm_nodes_missing", "NotReady Nodes whose instance the cloud reports gone and that still exist.")
 
 #: Longest time between two questions about a Node about which nothing changes, in seconds.

@@ -267,3 +267,19 @@ async def test_W6_a_ready_node_whose_instance_vanished_is_told_and_kept(
     await asyncio.sleep(2)
     node = await get_node(kube, "vanishes")
     assert node is not None and [a.address for a in node.status.addresses] == ["10.0.0.4"]
+
+
+async def test_without_legacy_labels_only_todays_are_written(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    cloud.add_instance(
+        "modern", type="sim.small", zone="north-a", addresses=[{"type": "InternalIP", "address": "10.0.0.4"}]
+    )
+    await kube.create(NODES, node_body("modern"))
+    await start_ccm(legacy_node_labels="false").leading()
+    await eventually(lambda: initialised(kube, "modern"))
+    node = await get_node(kube, "modern")
+    assert node is not None
+    assert {key: value for key, value in node.metadata.labels.items() if "kubernetes.io/" in key} == {
+        "topology.kubernetes.io/zone": "north-a",
+        "topology.kubernetes.io/region": "north",
+        "node.kubernetes.io/instance-type": "sim.small",
+    }
