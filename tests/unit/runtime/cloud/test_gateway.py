@@ -577,6 +577,7 @@ async def test_W27_those_who_wait_for_their_turn_go_to_the_new_one():
     gate = Gateway(old, clock=now)
 
     async def whose():
+        await asyncio.sleep(9.0)
         return gate.cloud
 
     first = asyncio.create_task(gate.call("a.x", answer(1, after=5.0)))
@@ -586,6 +587,7 @@ async def test_W27_those_who_wait_for_their_turn_go_to_the_new_one():
     await gate.replace(new)
     assert await asyncio.gather(*waiting) == [new, new]
     await first
+    assert old.closed == 1005.0  # it did not wait for those
 
 
 @in_virtual_time
@@ -634,6 +636,8 @@ async def test_W27_a_listing_is_not_made_of_two_projects():
     gate = Gateway(Replacement(pages), clock=now)
     listing = asyncio.create_task(outcome(gate.instances.list(not_before=now())))
     await asyncio.sleep(0.5)
-    await gate.replace(Replacement(FakeInstances(machine("c"), machine("d"))))
+    other = FakeInstances(machine("c"), machine("d"))
+    other.pages["2"] = Page([machine("e")])
+    await gate.replace(Replacement(other))
     assert await listing is Transient
     assert set((await gate.instances.list(not_before=now())).by_id) == {"fake://c", "fake://d"}
