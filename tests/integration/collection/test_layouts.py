@@ -147,7 +147,7 @@ async def test_every_layout_is_detected_planned_and_foretold_file_by_file(cluste
     assert sorted(diff["after_header"] for diff in diffs) == sorted(path for _, path in told)
     for diff in diffs:
         rows = [edit for edit in report["edits"] if edit["file"] == diff["after_header"]]
-        names = {part.lstrip("-") for edit in rows for part in edit["flag"].split(": ")}
+        names = {part.lstrip("-") for edit in rows for part in [*edit["flag"].split(": "), str(edit["then"])]}
         mounts = "cloud-config" in names  # its volume goes with the flag, and the row says so
         old, new = diff["before"].splitlines(), diff["after"].splitlines()
         for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new).get_opcodes():
