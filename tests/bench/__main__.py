@@ -6,12 +6,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
+from bed.errors import BedError
 from bed.progress import Progress
 from tests.integration.cluster import ApiServer, MissingBinaries
 
@@ -27,19 +32,28 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.bench if name not in BENCHES]:
         parser.error(f"unknown: {', '.join(unknown)}; known are {', '.join(BENCHES)}")
+    failed: list[str] = []
     try:
         if not options.page:
-            asyncio.run(run(options.bench or list(BENCHES)))
-    except (sides.BenchError, MissingBinaries) as error:
+            failed = asyncio.run(run(options.bench or list(BENCHES)))
+    except (sides.BenchError, BedError, MissingBinaries) as error:
         print(f"make bench: {error}", file=sys.stderr)
         return 1
+    except asyncio.CancelledError:
+        return 1  # SIGTERM: everything that was started has ended
     page.write()
-    return 0
+    if failed:
+        print(f"make bench: failed, so the page shows their earlier figures: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
-async def run(wanted: list[str]) -> None:
-    """Run benches; each leaves its raw figures at once, so that one that fails costs only itself."""
-    began = time.monotonic()
+async def run(wanted: list[str]) -> list[str]:
+    """Run benches; the names of those that failed. Each leaves its raw figures at once, so that a failure costs only
+    itself."""
+    began, failed = time.monotonic(), []
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
     def say(text: str) -> None:
         print(f"{datetime.datetime.now():%H:%M:%S} {text}", flush=True)
@@ -55,7 +69,13 @@ async def run(wanted: list[str]) -> None:
             results: dict[str, list[dict[str, Any]]] = {}
             for name in wanted:
                 say(f"{name}: {(BENCHES[name].__doc__ or '').splitlines()[0]}")
-                results[name] = [found async for found in BENCHES[name](bench)]
+                try:
+                    results[name] = [found async for found in BENCHES[name](bench)]
+                except (sides.BenchError, aiohttp.ClientError, OSError, ExceptionGroup) as error:
+                    say(f"{name} failed: {error}")
+                    traceback.print_exception(error)
+                    failed.append(name)
+                    continue
                 page.keep(name, results[name], machine)
         finally:
             await cluster.close()
@@ -63,6 +83,7 @@ async def run(wanted: list[str]) -> None:
     print()
     print(table.plain(table.rows(results)))
     print(f"\n{time.monotonic() - began:.0f} s in all; raw figures in build/bench/")
+    return failed
 
 
 if __name__ == "__main__":
