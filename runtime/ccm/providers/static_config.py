@@ -131,7 +131,8 @@ class Settings:
             problems.add(entry, f"a machine is keys and values, at least name and addresses, not {_shown(entry)}")
             return None
         before = len(problems.found)
-        name = entry.value.get("name", Located("?", 0)).value
+        given = entry.value.get("name", Located("?", 0)).value
+        name = given if isinstance(given, str) else "?"
         for key in entry.value.keys() - set(MACHINE_KEYS):
             known = ", ".join(MACHINE_KEYS)
             problems.add(entry.value[key], f"machine {name!r}: {key}: unknown key; known are {known}")
@@ -182,7 +183,7 @@ def read(text: str, problems: Problems) -> Located:
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        return Located(None, 1) if node is None else _located(loader, node, problems, 0)
+        return Located(None, 1) if node is None else _Reader(loader, problems).located(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "characters that may not be in it"
@@ -193,26 +194,42 @@ def read(text: str, problems: Problems) -> Located:
             loader.dispose()
 
 
-def _located(loader: yaml.SafeLoader, node: yaml.Node, problems: Problems, depth: int) -> Located:
-    line = node.start_mark.line + 1
-    if depth > 50:  # an anchor that holds itself
-        problems.add(Located(None, line), "nested too deeply")
-        return Located(None, line)
-    if isinstance(node, yaml.MappingNode):
-        loader.flatten_mapping(node)
-        values: dict[str, Located] = {}
-        for key_node, value_node in node.value:
-            key = str(key_node.value)
-            if key in values:
-                problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: stands here twice")
-            value = _located(loader, value_node, problems, depth + 1)
-            values[key] = Located(value.value, key_node.start_mark.line + 1)
-        return Located(values, line)
-    if isinstance(node, yaml.SequenceNode):
-        return Located([_located(loader, each, problems, depth + 1) for each in node.value], line)
-    if node.tag.startswith("tag:yaml.org,2002:"):
-        return Located(loader.construct_object(node), line)
-    return Located(Unreadable(node.tag), line)
+class _Reader:
+    """Makes values of nodes. One that aliases point to is made once: they can stand for billions."""
+
+    def __init__(self, loader: yaml.SafeLoader, problems: Problems) -> None:
+        self._loader, self._problems = loader, problems
+        self._made: dict[int, Located | None] = {}
+
+    def located(self, node: yaml.Node) -> Located:
+        line = node.start_mark.line + 1
+        if id(node) in self._made:
+            if (made := self._made[id(node)]) is None:
+                self._problems.add(Located(None, line), "an anchor holds itself")
+            return made or Located(None, line)
+        self._made[id(node)] = None
+        found = self._made[id(node)] = Located(self._value(node, line), line)
+        return found
+
+    def _value(self, node: yaml.Node, line: int) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            self._loader.flatten_mapping(node)
+            values: dict[str, Located] = {}
+            for key_node, value_node in node.value:
+                key, at = str(key_node.value), key_node.start_mark.line + 1
+                if key in values:
+                    self._problems.add(Located(None, at), f"{key}: stands here twice")
+                values[key] = Located(self.located(value_node).value, at)
+            return values
+        if isinstance(node, yaml.SequenceNode):
+            return [self.located(each) for each in node.value]
+        if not node.tag.startswith("tag:yaml.org,2002:"):
+            return Unreadable(node.tag)
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:  # a date that does not exist, for example
+            self._problems.add(Located(None, line), f"{node.value!r}: {error}")
+            return None
 
 
 @dataclass(frozen=True)
@@ -342,8 +359,11 @@ def _pool(found: Located | None, problems: Problems) -> tuple[IP, ...]:
         return ()
     addresses: dict[IP, None] = {}
     for each in found.value:
+        if not isinstance(each.value, str):
+            problems.add(each, f"load_balancer_addresses: expected text, not {_shown(each)}")
+            continue
         try:
-            for address in _range(str(each.value).replace(" ", "")):
+            for address in _range(each.value.replace(" ", "")):
                 addresses[address] = None
                 if len(addresses) > LARGEST_POOL:
                     raise ValueError(f"more than {LARGEST_POOL} addresses")

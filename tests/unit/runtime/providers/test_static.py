@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from ccm.cloud import (
     Address,
@@ -28,7 +32,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.providers.static import Given, StaticCloud, StaticLoadBalancers
-from ccm.providers.static_config import Settings, expanded
+from ccm.providers.static_config import KEYS, MACHINE_KEYS, Settings, expanded
 
 CONF = """\
 cluster: cellar
@@ -186,8 +190,47 @@ def test_every_problem_at_once_with_its_line(text: str, problems: list[str]) -> 
     assert problems_of(text) == [f"cloud.conf: {problem}" for problem in problems]
 
 
-def test_an_anchor_that_holds_itself_is_a_problem_and_no_recursion() -> None:
-    assert any("nested too deeply" in problem for problem in problems_of("cluster: c\nmachines: &a [*a]\n"))
+def test_anchors_that_hold_themselves_or_stand_for_billions() -> None:
+    assert any("an anchor holds itself" in problem for problem in problems_of("cluster: c\nmachines: &a [*a]\n"))
+    levels = "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
+    assert problems_of(f"a0: &a0 [x]\n{levels}cluster: c\nmachines: *a19\n")
+
+
+#: What a configuration is made of, in any order and in any place.
+PIECES = st.recursive(
+    st.sampled_from([None, True, 0, -1.5, "", "c", "10.0.0.1", "{{ x }}", "2026-99-99", "a" * 300])
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*KEYS, *MACHINE_KEYS, "all", "hosts", "children", "vars", "ansible_host", "ccm_zone"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(PIECES | st.builds(lambda rest: {"cluster": "c", "machines": rest}, PIECES))
+@example({"cluster": "c", "machines": [{"name": ["a"], "addresses": {"a": "b"}, "labels": ["x"], "state": {}}]})
+@example({"cluster": "c", "machines_file": 3, "load_balancer_addresses": [["a"], {"b": "c"}]})
+def test_whatever_stands_there_is_read_or_is_a_list_of_problems(data: object) -> None:
+    text = yaml.safe_dump(data)
+    for inventory in (False, True):
+        with contextlib.suppress(ConfigError):
+            Settings.parse(text, "cloud.conf")
+        with contextlib.suppress(ConfigError):
+            replace(Settings("cloud.conf", "c"), file="/x", is_inventory=inventory).read_file(text)
+
+
+@given(st.text(alphabet=st.sampled_from("clusterma:- \n[]{}&*!|>'\"?%0.\x00\u2028"), max_size=60))
+@example("cluster: 2026-99-99")
+@example("a: !!int x")
+@example("<<: 3")
+def test_no_text_is_a_traceback(text: str) -> None:
+    with contextlib.suppress(ConfigError):
+        Settings.parse(text, "cloud.conf")
 
 
 # --- machines in a file ----------------------------------------------------------------------------------------------
