@@ -577,17 +577,17 @@ async def test_W27_those_who_wait_for_their_turn_go_to_the_new_one():
     gate = Gateway(old, clock=now)
 
     async def whose():
-        await asyncio.sleep(9.0)
-        return gate.cloud
+        assert gate.cloud is new
+        raise DOWN
 
     first = asyncio.create_task(gate.call("a.x", answer(1, after=5.0)))
-    waiting = [asyncio.create_task(gate.call("a.x", whose)) for _ in range(2)]
+    waiting = [asyncio.create_task(outcome(gate.call("a.x", whose))) for _ in range(2)]
     await asyncio.sleep(0.5)
     new = Replacement(limits=Limits(calls_per_second=1e6, burst=10**6))
     await gate.replace(new)
-    assert await asyncio.gather(*waiting) == [new, new]
+    assert await asyncio.gather(*waiting) == [Transient, Transient]
+    assert gate.failing_since == 1005.0  # it is the new one that fails
     await first
-    assert old.closed == 1005.0  # it did not wait for those
 
 
 @in_virtual_time
