@@ -11,9 +11,9 @@ module: ccm_component_flags_info
 short_description: Find which file sets which cloud flag of a Kubernetes component on a host
 description:
   - Reads, in one call, everything on a host that decides how kube-apiserver, kube-controller-manager and kubelet are
-    started - the kubelet's unit as systemd has loaded it with its drop-ins and environment files, the static Pod
-    manifests, the argument lists of the running processes - and the journal of earlier changes by
-    M(outoftree.ccm.ccm_component_config).
+    started - units as systemd has loaded them with their drop-ins and environment files, the static Pod manifests, the
+    configuration files of k3s and RKE2, kubeadm's patches, the argument lists of the running processes - and the journal of
+    earlier changes by M(outoftree.ccm.ccm_component_config).
   - It trusts the running unit, not a variable. A file that the unit does not read is reported, but not as a source.
   - The filter P(outoftree.ccm.migration_plan#filter) turns the result of all hosts into a plan.
 version_added: 0.1.0
@@ -61,7 +61,9 @@ node_name:
   type: str
   sample: worker-1
 layout:
-  description: Who laid out the kubelet, by its unit. V(unknown) when there is no kubelet unit.
+  description:
+    - Who laid out the kubelet, by the unit that runs it - V(kubeadm), V(kubespray), V(systemd), V(k3s), V(rke2), or V(unknown)
+      when there is no such unit.
   returned: always
   type: str
   sample: kubeadm
@@ -387,7 +389,8 @@ def check_writable(result, directory):
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
         result["problems"].append("less than 16 MiB are free for backups in {0}".format(directory))
     places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
-                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)}
+                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)
+                         and path not in result["kubelet"]["config_files"]}
     for place in sorted(places):
         if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
             result["problems"].append("cannot write to {0}: the file system is read-only".format(place))

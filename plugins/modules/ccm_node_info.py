@@ -114,6 +114,18 @@ nodes:
       description: Its zone label; C(region) and C(instance_type) are the others the cloud gives.
       type: str
       returned: always
+    control_plane:
+      description: Whether it has the label C(node-role.kubernetes.io/control-plane).
+      type: bool
+      returned: always
+    etcd_voter:
+      description: Its condition C(EtcdIsVoter), which k3s and RKE2 set; null without one.
+      type: bool
+      returned: always
+    managed_by:
+      description: The managed service (EKS, GKE, AKS) that its labels tell of, empty for none.
+      type: str
+      returned: always
     ready:
       description: Whether its Ready condition is true, with C(ready_reason) and C(heartbeat).
       type: bool

@@ -15,6 +15,7 @@ import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils import _rancher
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils._verify import verify
 
 VERSION = "v1.33.4"
 
@@ -233,6 +234,20 @@ def test_a_changed_service_that_was_not_restarted_is_restarted(tree_facts: Any, 
     facts["journal"] = {path: {"component": "k3s", "state": "written"}}
     step = single(facts, cluster_facts, server=False)["hosts"]["k3s-agent"]["kubelet"]
     assert step["restart"] and step["files"] == []
+
+
+def test_verification_of_k3s_judges_files_and_start(tree_facts: Any, cluster_facts: Any) -> None:
+    health = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "x"}}
+    cluster = cluster_facts(("k3s-agent", "initialized"), version=VERSION, kubeadm="")
+    cluster["nodes"][0]["control_plane"] = False
+    assert "flags" in verify({"k3s-agent": tree_facts("k3s/agent")}, cluster, health, [])["failures"][0]
+    done = tree_facts("k3s/agent", changed={K3S: "kubelet-arg: cloud-provider=external\n"})
+    good = verify({"k3s-agent": done}, cluster, health, [])
+    assert good["ok"], good["lines"]
+    done["service"]["stale"] = True
+    done["journal"] = {K3S: {"component": "k3s", "state": "written"}}
+    assert "not restarted" in make_plan({"k3s-agent": done}, cluster, [])["edits"][0]["why"]
+    assert not verify({"k3s-agent": done}, cluster, health, [])["ok"]
 
 
 # -- the table is all that changes -------------------------------------------------------------------------------------
