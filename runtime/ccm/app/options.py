@@ -209,7 +209,7 @@ def parser() -> _Parser:
     p = _Parser(
         prog="ccm",
         usage="ccm [FLAG ...]",
-        description="External cloud-controller-manager for Kubernetes. Further: ccm check-provider --help, ccm sim --help.",
+        description="External cloud-controller-manager for Kubernetes. Also: ccm check-provider --help; ccm sim --help",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
