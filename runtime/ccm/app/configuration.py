@@ -33,6 +33,7 @@ _SHOWN: Mapping[Path, Any] = {
     tuple(path.split(".")): shown
     for path, shown in [*((i.place, i.shown) for i in IGNORED.values() if i.place), *IGNORED_KEYS.items()]
 }
+_CHECKS = {tuple(entry.place.split(".")): entry.check for entry in IGNORED.values() if entry.place}
 _KEYS = [*_FLAGS, *_SHOWN, _MIGRATION]
 
 
@@ -60,7 +61,8 @@ def _walk(document: Document, path: Path, data: Mapping[str, Any], values: dict[
             if value is not None:
                 values["leader_migration"] = migration.load(document, inner, value, lock=True)
         elif inner in _SHOWN:
-            continue
+            if value is not None:
+                _check_ignored(document, inner, value)
         elif any(known[: len(inner)] == inner for known in _KEYS):
             _walk(document, inner, document.mapping(inner, value), values)
         else:
@@ -73,6 +75,13 @@ def _set(document: Document, path: Path, value: Any, values: dict[str, Any]) -> 
     flag = _FLAGS[path]
     try:
         values[flag.field] = flag.kind.load(value)
+    except ValueError as error:
+        document.problem(path, str(error))
+
+
+def _check_ignored(document: Document, path: Path, value: Any) -> None:
+    try:
+        _CHECKS.get(path, str)(str(value))
     except ValueError as error:
         document.problem(path, str(error))
 

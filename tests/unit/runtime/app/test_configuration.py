@@ -214,6 +214,15 @@ OutOfTree:
     ]  # fmt: skip
 
 
+def test_what_is_ignored_is_checked_as_its_flag_is():
+    data = {"Generic": {"LeaderElection": {"resourceLock": "endpoints"}, "MinResyncPeriod": "1h"}}
+    data["NodeController"] = {"ConcurrentNodeStatusUpdates": -1}
+    assert problems(data) == [
+        "c.yaml, line 1: Generic.LeaderElection.resourceLock: 'endpoints' is no lock that this program takes: only leases",
+        "c.yaml, line 1: NodeController.ConcurrentNodeStatusUpdates: must be 0 or more, not -1",
+    ]
+
+
 def test_problems_of_file_and_flags_come_together(write):
     config = write({**SIM, "Generic": {"Port": -1}, "Nope": 1})
     with pytest.raises(OptionsError) as caught:
