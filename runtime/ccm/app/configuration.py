@@ -7,7 +7,7 @@ of its flag.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import migration
@@ -33,7 +33,9 @@ _SHOWN: Mapping[Path, Any] = {
     tuple(path.split(".")): shown
     for path, shown in [*((i.place, i.shown) for i in IGNORED.values() if i.place), *IGNORED_KEYS.items()]
 }
-_CHECKS = {tuple(entry.place.split(".")): entry.check for entry in IGNORED.values() if entry.place}
+_CHECKS: Mapping[Path, Callable[[str], object]] = {
+    tuple(entry.place.split(".")): entry.check for entry in IGNORED.values() if entry.place
+}
 _KEYS = [*_FLAGS, *_SHOWN, _MIGRATION]
 
 

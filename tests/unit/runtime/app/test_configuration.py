@@ -218,7 +218,8 @@ def test_what_is_ignored_is_checked_as_its_flag_is():
     data = {"Generic": {"LeaderElection": {"resourceLock": "endpoints"}, "MinResyncPeriod": "1h"}}
     data["NodeController"] = {"ConcurrentNodeStatusUpdates": -1}
     assert problems(data) == [
-        "c.yaml, line 1: Generic.LeaderElection.resourceLock: 'endpoints' is no lock that this program takes: only leases",
+        "c.yaml, line 1: Generic.LeaderElection.resourceLock: "
+        "'endpoints' is no lock that this program takes: only leases",
         "c.yaml, line 1: NodeController.ConcurrentNodeStatusUpdates: must be 0 or more, not -1",
     ]
 
