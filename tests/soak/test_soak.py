@@ -74,6 +74,7 @@ async def test_nothing_grows_under_a_steady_churn(
     processes = {"leader": start_ccm(**FAST)}
     await processes["leader"].leading()
     processes["standby"] = start_ccm(**FAST)
+    await processes["standby"].until_logged("the cloud accepts the credentials")
     churn = Churn(kube, cloud, witness, seed=SEED, nodes=NODES, services=SERVICES)
     await churn.begin()
     samples: dict[str, list[tuple[float, float]]] = defaultdict(list)

@@ -306,12 +306,16 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds."""
+    """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds.
+
+    `listing_lag`: for so many seconds its listings may lack what was made (eventual consistency), 0 for never.
+    """
 
     calls_per_second: float = 20.0
     burst: int = 40
     concurrency: int = 20
     deadline: float = 30.0
+    listing_lag: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -101,7 +102,8 @@ class _Known:
     `mark`: what the cloud was last told, None when that is not known (`ServiceController._mark`); `spec` and `backends`
     are what it was made from. `updating`: a write of the backends alone is being tried; `unsure`: it failed, so they
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
-    where. `told`: an Event said what is wrong since the last success.
+    where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted. `told`: an
+    Event said what is wrong since the last success.
     """
 
     service: Service
@@ -115,6 +117,8 @@ class _Known:
     written_at: float = 0.0
     ensuring_since: float | None = None
     deleting: bool = False
+    tried_at: float = -math.inf
+    met: bool = False
     lost_races: int = 0
     told: bool = False
 
@@ -308,7 +312,7 @@ class ServiceController:
 
     async def _ensure(self, key: str, service: Service, known: _Known) -> None:
         spec = rules.load_balancer_spec(service, self._context.cluster_name)
-        mark = self._mark(spec, self._backends)
+        mark, known.deleting = self._mark(spec, self._backends), False
         balancer = self._recognised(known, spec, mark)
         if balancer is not None:
             await self._add_finalizer(service)
@@ -423,6 +427,7 @@ class ServiceController:
         if not wanted:
             self._tell_of_no_backends(service)
         known.mark, known.spec = None, spec  # until it is answered, nobody knows
+        known.tried_at, known.met = self._context.monotonic(), False
         balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
         known.wrote(self._mark(spec, wanted), spec, wanted, self._context.monotonic())
         SYNCS.inc()
@@ -446,7 +451,7 @@ class ServiceController:
         if not known.deleting:
             known.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        await self._delete(self._spec_for_deletion(service))
+        await self._delete(self._spec_for_deletion(service), known)
         self._listed.pop(service.metadata.uid, None)
         patch: dict[str, Any] = {}
         if service.status.load_balancer.ingress:
@@ -468,7 +473,7 @@ class ServiceController:
             known.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
-            await self._delete(known.spec or self._spec_for_deletion(service))
+            await self._delete(known.spec or self._spec_for_deletion(service), known)
         except RetryAfter:
             raise
         except CloudError as error:
@@ -485,9 +490,21 @@ class ServiceController:
         except rules.ServiceRuleError:
             return LoadBalancerSpec(self._context.cluster_name, meta.uid, meta.namespace, meta.name, ports=())
 
-    async def _delete(self, spec: LoadBalancerSpec) -> None:
-        with contextlib.suppress(NotFound, ImplementedElsewhere):
+    async def _delete(self, spec: LoadBalancerSpec, known: _Known) -> None:
+        """Returns when nothing is left. An eventually consistent cloud may not have found what was made a moment ago:
+        unless it said that it was at it, it is asked once more when its listings have caught up."""
+        try:
             await self._call("delete", lambda: self._cloud.delete(spec))
+        except RetryAfter:
+            known.met = True
+            raise
+        except ImplementedElsewhere:
+            return
+        except NotFound:
+            pass
+        left = known.tried_at + self._context.gateway.cloud.limits.listing_lag - self._context.monotonic()
+        if left > 0 and not known.met:
+            raise Requeue(left)
 
     async def _add_finalizer(self, service: Service) -> None:
         if rules.FINALIZER in service.metadata.finalizers:

@@ -68,7 +68,9 @@ class SimCloud(cloud.Cloud):
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
         settings = Settings.parse(config)
-        self.limits = Limits(settings.calls_per_second, settings.burst, settings.concurrency)
+        self.limits = Limits(
+            settings.calls_per_second, settings.burst, settings.concurrency, listing_lag=settings.listing_lag
+        )
         self._api = Api(settings)
         self.instances = SimInstances(self._api)
         self.load_balancers = SimLoadBalancers(self._api)
@@ -85,7 +87,7 @@ class SimCloud(cloud.Cloud):
 class Settings(Struct, frozen=True):
     """cloud.conf. `token`: the project's own, inline or in a file that is read again whenever it is needed.
 
-    `calls_per_second`, `burst`, `concurrency`: what the project bears (`cloud.Limits`).
+    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: what the project bears (`cloud.Limits`).
     """
 
     source: str
@@ -99,6 +101,7 @@ class Settings(Struct, frozen=True):
     calls_per_second: float = BEARS.calls_per_second
     burst: int = BEARS.burst
     concurrency: int = BEARS.concurrency
+    listing_lag: float = BEARS.listing_lag
 
     def __repr__(self) -> str:
         return f"Settings({self.source}: {self.endpoint}, project {self.project!r})"  # the token stays out of logs

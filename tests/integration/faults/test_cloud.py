@@ -68,6 +68,23 @@ async def test_in_the_end_all_is_right_after(
     assert ccm.process.poll() is None
 
 
+async def test_a_listing_that_is_behind_leaks_nothing(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
+):
+    """An eventually consistent cloud may not list what was made a moment ago, so that nothing seems to be there to be
+    deleted; with `listing_lag` the provider says so."""
+    await start_ccm(conf=cloud.conf(listing_lag=4), **FAST).leading()
+    churn = Churn(kube, cloud, witness, seed=8, nodes=8, services=6)
+    await churn.begin()
+    fault = cloud.fault(action="stale", seconds=2.0)
+    for _ in range(50):
+        await asyncio.gather(churn.step(), asyncio.sleep(0.1))
+    assert cloud.server.faults.active[fault].hits > 0
+    cloud.clear_faults()
+    await churn.rest()
+    await passes(kube, cloud, witness)
+
+
 async def test_tokens_that_expire_are_renewed_once_each(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
