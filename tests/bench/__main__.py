@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import datetime
+import os
 import signal
 import sys
 import tempfile
@@ -69,6 +70,7 @@ async def run(wanted: list[str]) -> list[str]:
             results: dict[str, list[dict[str, Any]]] = {}
             for name in wanted:
                 say(f"{name}: {(BENCHES[name].__doc__ or '').splitlines()[0]}")
+                load = os.getloadavg()[0]
                 try:
                     results[name] = [found async for found in BENCHES[name](bench)]
                 except (sides.BenchError, aiohttp.ClientError, OSError, ExceptionGroup) as error:
@@ -76,7 +78,7 @@ async def run(wanted: list[str]) -> list[str]:
                     traceback.print_exception(error)
                     failed.append(name)
                     continue
-                page.keep(name, results[name], machine)
+                page.keep(name, results[name], machine, load)
         finally:
             await cluster.close()
             server.close()

@@ -20,10 +20,12 @@ PAGE = DOCS / "performance.md"
 Results = Mapping[str, Mapping[str, Any]]
 
 
-def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: Mapping[str, str]) -> None:
-    """Write the figures of one bench, for a closer look and for the page."""
+def keep(name: str, runs: Sequence[Mapping[str, Any]], machine: Mapping[str, str], load: float) -> None:
+    """Write the figures of one bench, for a closer look and for the page. `load`: the machine's load average before."""
     taken = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    data = msgspec.json.format(msgspec.json.encode({"bench": name, "taken": taken, "machine": machine, "runs": runs}))
+    data = msgspec.json.format(
+        msgspec.json.encode({"bench": name, "taken": taken, "machine": machine, "load": round(load, 1), "runs": runs})
+    )
     for folder in (RAW, FIGURES):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_bytes(data + b"\n")
@@ -49,12 +51,14 @@ def render(results: Results) -> str:
     judged = table.rows(runs)
     missed = [row for row in judged if not row.met]
     machine = next(iter(results.values()))["machine"] if results else {}
+    loads = [result["load"] for result in results.values() if "load" in result]
     taken = sorted(result["taken"] for result in results.values())
     return PAGE_TEXT.format(
         verdict=f"{len(judged) - len(missed)} of {len(judged)} targets are met.",
         table=table.markdown(judged),
         machine="\n".join(f"| {name} | {value} |" for name, value in machine.items()),
         taken=f"{taken[0]} to {taken[-1]}" if taken else "never",
+        load=f"{min(loads):g} to {max(loads):g}" if loads else "not taken",
         growth=growth(runs["growth"]) if "growth" in runs else "",
         generator=generator(runs["nodes"]) if "nodes" in runs else "",
     )
@@ -119,8 +123,8 @@ kube-apiserver and etcd together.
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
-growth, restart, services, join, routes and handover. Each bench gives both sides the same API server (etcd and
-kube-apiserver with their default flags, nothing else in the cluster), the same Nodes (4 KB, as a kubelet
+growth, restart, services, join, routes and handover. Each bench gives both sides the same API server (kube-apiserver
+with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4 KB, as a kubelet
 registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its own. The sides
 run one after the other, never together. Done is seen by a watch in the side's own encoding, so that looking costs the
 API server almost nothing. Cloud calls are counted by the simulator's journal.
@@ -138,7 +142,7 @@ API server almost nothing. Cloud calls are counted by the simulator's journal.
 - *Routes*: 101 calls, of which 40 at once.
 
 API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what
-counts. Taken {taken}:
+counts. Taken {taken}; the machine's load average before the benches was {load}:
 
 | | |
 |---|---|
