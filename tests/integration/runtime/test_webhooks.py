@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A provider's webhook (reference 7.8), asked by a real API server about a real PersistentVolume."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import types
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ccm.app.options import parse
+from ccm.app.serving import Serving
+from ccm.cloud import Webhook
+from ccm.engine.client import ApiError, KubeClient
+from ccm.engine.objects import PartialObject
+
+from ..cluster import ApiServer, free_port
+from .support import eventually
+
+VOLUMES = "/api/v1/persistentvolumes"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+async def label(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the admission plugin PersistentVolumeLabel once did."""
+    if request["object"]["metadata"]["name"] == "refused":
+        return {"allowed": False, "status": {"message": "not in this zone"}}
+    patch = [{"op": "add", "path": "/metadata/labels", "value": {"topology.kubernetes.io/zone": "north-a"}}]
+    return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(json.dumps(patch).encode()).decode()}
+
+
+def volume(name: str) -> dict[str, Any]:
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+async def test_a_webhook_is_asked_and_heard(apiserver: ApiServer, kube: KubeClient, tmp_path: Path):
+    cert, key = apiserver.authority.issue("webhook", hosts=["127.0.0.1"])
+    (tmp_path / "cloud-controller-manager-webhook.crt").write_bytes(cert)
+    (tmp_path / "cloud-controller-manager-webhook.key").write_bytes(key)
+    port = free_port()
+    flags = ["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=*", f"--webhook-cert-dir={tmp_path}"]
+    flags += ["--webhook-bind-address=127.0.0.1", f"--webhook-secure-port={port}", "--secure-port=0"]
+    cloud = types.SimpleNamespace(webhooks={"volumes": Webhook("/label-volumes", label)})
+    keeper: Any = types.SimpleNamespace(gateway=types.SimpleNamespace(cloud=cloud))
+    hook = {
+        "name": "volumes.ccm.outoftree.dev",
+        "clientConfig": {
+            "url": f"https://127.0.0.1:{port}/label-volumes",
+            "caBundle": base64.b64encode(apiserver.ca_file.read_bytes()).decode(),
+        },
+        "rules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["persistentvolumes"]}
+        ],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+    }
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
+    async with contextlib.AsyncExitStack() as cleanup:
+        await Serving(parse(["--cloud-provider=sim", *flags]), kube, keeper, cleanup).start(None)  # type: ignore[arg-type]
+        await kube.create(HOOKS, {**head, "metadata": {"name": "ccm"}, "webhooks": [hook]})
+        cleanup.push_async_callback(kube.delete, f"{HOOKS}/ccm")
+        made: list[str] = []
+
+        async def labelled() -> bool:
+            """The API server takes a moment to know its webhooks."""
+            name = f"volume-{len(made)}"
+            await kube.create(VOLUMES, volume(name))
+            made.append(name)
+            cleanup.push_async_callback(kube.delete, f"{VOLUMES}/{name}")
+            found = await kube.get(f"{VOLUMES}/{name}", PartialObject)
+            return found.metadata.labels.get("topology.kubernetes.io/zone") == "north-a"
+
+        await eventually(labelled)
+        try:
+            await kube.create(VOLUMES, volume("refused"))
+            raise AssertionError("the webhook was not heard")
+        except ApiError as error:
+            assert "not in this zone" in str(error)
