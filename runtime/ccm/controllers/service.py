@@ -451,6 +451,7 @@ class ServiceController:
         if not known.deleting:
             known.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
+        known.mark = None  # should it be wanted again before we are done, it is made anew
         await self._delete(self._spec_for_deletion(service), known)
         self._listed.pop(service.metadata.uid, None)
         patch: dict[str, Any] = {}

@@ -370,6 +370,21 @@ def test_ip_mode(given, wire):
 
 
 @in_virtual_time
+async def test_a_service_that_is_wanted_again_while_it_is_cleaned_up_is_made_anew():
+    async with Cluster() as c:
+        c.add_service()
+        c.serve()
+        await c.served()
+        c.cloud.latency["delete"] = 1.0
+        c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
+        await until(lambda: c.cloud.count("delete") == 1)
+        c.api.change("services", "shop/web", {"spec": {"type": "LoadBalancer"}})
+        await settled()
+        assert c.cloud.count("ensure") == 2 and list(c.cloud.made) == ["uid-of-web"]
+        assert finalizers(c) == [FINALIZER] and c.api.ingress()
+
+
+@in_virtual_time
 async def test_4_3_a_service_that_is_going_without_our_finalizer_is_left_alone():
     """Upstream tries to make a load balancer for it, and the API server refuses the finalizer."""
     async with Cluster() as c:
