@@ -69,7 +69,10 @@ options:
         type: path
         required: true
       content:
-        description: The new content in base64, so that every byte is kept.
+        description:
+          - The new content in base64, so that every byte is kept.
+          - For V(k3s) and V(rke2) with the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of secrets;
+            the values are taken from the file as it is.
         type: str
         required: true
       sha256:
@@ -161,7 +164,7 @@ import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _secrets, _unit
 
 POLL = 0.5
 #: Components that are one process with all others in it.
@@ -182,8 +185,9 @@ def read(path):
         return None
 
 
-def show(content):
-    return "" if content is None else content.decode("utf-8", "backslashreplace")
+def show(content, component):
+    text = "" if content is None else content.decode("utf-8", "backslashreplace")
+    return _secrets.hide(text) if component in WHOLE else text
 
 
 class Component:
@@ -290,6 +294,8 @@ def planned(module, journal):
     for item in module.params["files"]:
         path, after = item["path"], base64.b64decode(item["content"])
         before = read(path)
+        if module.params["component"] in WHOLE:
+            after = _secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8")
         if before == after:
             continue
         if _journal.digest(before) != item["sha256"]:
@@ -437,7 +443,8 @@ def apply(module, journal):
         changed=bool(work or restart),
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0,
-        diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1]), after=show(item[2])) for item in work],
+        diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
+                   after=show(item[2], component.name)) for item in work],
     )
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):
         module.exit_json(**result)

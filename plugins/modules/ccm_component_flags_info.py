@@ -89,7 +89,7 @@ service:
     name: k3s
     unit: k3s.service
     server: true
-    arguments: [server, --disable=traefik]
+    arguments: [--disable=traefik]
     config_files: [/etc/rancher/k3s/config.yaml]
     data_directory: /var/lib/rancher/k3s
     stale: false
@@ -162,7 +162,7 @@ import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host, _journal, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host, _journal, _secrets, _unit
 
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
@@ -178,8 +178,11 @@ COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
 
-def read_file(path):
-    """Return what the planner needs of a file; a file that is not there is a fact, one that cannot be read a problem."""
+def read_file(path, secret=False):
+    """Return what the planner needs of a file; a file that is not there is a fact, one that cannot be read a problem.
+
+    The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
+    """
     real = os.path.realpath(path)
     result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": real, "problem": ""}
     try:
@@ -191,7 +194,10 @@ def read_file(path):
     except OSError as exc:
         result["problem"] = "cannot read {0}: {1}".format(path, exc.strerror)
         return result
-    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=_journal.digest(content),
+    sha256 = _journal.digest(content)
+    if secret:
+        content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256,
                   mode="{0:04o}".format(info.st_mode & 0o7777))
     return result
 
@@ -289,22 +295,27 @@ def detect_kubelet(result, unit):
 
 
 def detect_service(result, name, unit):
-    """k3s and RKE2: one process is everything, its configuration files say what it does."""
+    """k3s and RKE2: one process is everything, its configuration files say what it does.
+
+    Unit and environment files may hold the token of the cluster: they are read, but not returned.
+    """
     kind = SERVICES[name]
-    unit_files, environment_files, parsed = unit_sources(result, unit)
+    local = {"files": {}}
+    unit_files, environment_files, parsed = unit_sources(local, unit)
     arguments = [word.value for word in parsed.exec_words[1:]]
     running = _host.unit_process(name)
-    config = _host.option(arguments, "config") or environment_value(result, environment_files, kind.upper() + "_CONFIG_FILE") \
+    config = _host.option(arguments, "config") or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE") \
         or "/etc/rancher/{0}/config.yaml".format(kind)
     config_files = [config] + sorted(glob.glob(config + ".d/*.yaml") + glob.glob(config + ".d/*.yml"))
     for path in config_files:
-        result["files"][path] = read_file(path)
+        result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
     data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
     changed = [os.stat(path).st_mtime for path in config_files if os.path.exists(path)]
     result["layout"] = kind
     result["service"] = {
-        "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"), "arguments": arguments,
+        "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
+        "arguments": _secrets.public_arguments(arguments),
         "config_files": config_files, "data_directory": data,
         "stale": bool(running and changed and max(changed) > _host.started_at(running)),
     }

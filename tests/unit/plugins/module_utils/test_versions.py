@@ -118,7 +118,7 @@ def test_the_page_of_the_documentation_is_made_from_the_table() -> None:
 
 
 def test_module_utils_that_run_on_hosts_are_plain_python_3_8() -> None:
-    for name in ("_flags", "_host", "_journal", "_unit", "_versions"):
+    for name in ("_flags", "_host", "_journal", "_secrets", "_unit", "_versions"):
         text = (REPOSITORY / "plugins" / "module_utils" / f"{name}.py").read_text(encoding="utf-8")
         ast.parse(text, feature_version=(3, 8))
         assert "import yaml" not in text

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
@@ -221,3 +221,19 @@ def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: path
     host = Service(tmp_path, monkeypatch, "kubeadm-patches")
     assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
     assert host.run(monkeypatch, state="original")["changed"] and host.file.read_bytes() == BEFORE
+
+
+def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Service(tmp_path, monkeypatch, "k3s")
+    secret = "server: https://x:6443\ntoken: 'K10::server:s3cr3t' # ours\nagent-token+:   other-s3cr3t\r\netcd-s3-secret-key: \"s3cr3t\"\n"
+    host.file.write_text(secret, newline="")
+    hidden = _secrets.hide(secret)
+    assert "s3cr3t" not in hidden and hidden.startswith("server: https://x:6443\ntoken: ")
+    assert _secrets.reveal(hidden, secret) == secret
+    result = host.run(monkeypatch, service=SERVICES[1][1], files=[
+        {"path": str(host.file), "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
+         "sha256": digest(secret.encode())}])
+    assert result["changed"] and "s3cr3t" not in json.dumps(result) and "+kubelet-arg" not in secret
+    assert host.file.read_bytes().decode() == secret + "kubelet-arg: a=b\n"
+    assert _secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
+        "--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]

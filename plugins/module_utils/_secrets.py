@@ -1,0 +1,50 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The secrets in configuration files of k3s and RKE2: they stay on the host.
+
+The planner needs the files' text, and what a module returns ends in facts and in the output of C(-v) and C(--diff). So the
+values leave the host as placeholders, and come back in when the file is written. Pure and stdlib-only (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import re
+
+KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3-access-key", "etcd-s3-secret-key",
+        "etcd-s3-session-token", "etcd-s3-proxy", "vpn-auth")
+
+#: The options that the planner asks about; the others of a command line may be secret.
+PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
+                  "cloud-provider-name", "cloud-provider-config")
+
+_LINE = re.compile(r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format("|".join(KEYS)),
+                   re.MULTILINE)
+_PLACEHOLDER = "outoftree-ccm-hidden-{0}"
+
+
+def hide(text: str) -> str:
+    """Return the text with a numbered placeholder for each secret."""
+    count = iter(range(10 ** 6))
+    return _LINE.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
+
+
+def reveal(text: str, original: str) -> str:
+    """Return the text with the secrets of the original in place of the placeholders."""
+    values = [match.group("value") for match in _LINE.finditer(original)]
+    return re.sub(_PLACEHOLDER.format(r"(\d+)(?!\d)"),
+                  lambda match: values[int(match.group(1))] if int(match.group(1)) < len(values) else match.group(0), text)
+
+
+def public_arguments(arguments: "list[str]") -> "list[str]":
+    """Return the arguments of k3s or RKE2 that the planner asks about, each as one word."""
+    kept = []
+    for index, argument in enumerate(arguments):
+        name, equals, unused = argument[2:].partition("=") if argument.startswith("--") else ("", "", "")
+        if name not in PUBLIC_OPTIONS:
+            continue
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        takes = not equals and name != "disable-cloud-controller" and following and not following.startswith("-")
+        kept.append("{0}={1}".format(argument, following) if takes else argument)
+    return kept
