@@ -9,7 +9,8 @@ from ccm.engine.client import KubeClient
 from ccm.simcloud.testing import Simulator
 
 from .conftest import StartCcm
-from .support import NODES, event_messages, eventually, initialised, node_body
+from .support import NODES, SERVICES, event_messages, eventually, initialised, node_body
+from .test_services_and_routes import routes, served, service_body
 
 
 def replace(file: Path, text: str) -> None:
@@ -27,16 +28,24 @@ async def test_W27_rotated_credentials_need_no_restart(
     [argument] = [argument for argument in ccm.arguments if argument.startswith("--cloud-config=")]
     file = Path(argument.partition("=")[2])
 
-    async def works(name: str) -> None:
-        cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": "10.0.0.1"}])
-        await kube.create(NODES, node_body(name))
+    async def works(name: str, number: int) -> None:
+        """All that asks the cloud does its work: instances, load balancers, routes."""
+        cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": f"10.0.0.{number}"}])
+        await kube.create(NODES, node_body(name, number=number))
+        await kube.create(SERVICES, service_body(f"web-{name}", 8000 + number))
         await eventually(lambda: initialised(kube, name), 30, f"{name} initialised")
+        await eventually(lambda: served(kube, f"web-{name}"), 30, f"web-{name} served")
 
-    await works("before")
+        async def routed() -> bool:
+            return routes(cloud).get(f"10.244.{number}.0/24") == name
+
+        await eventually(routed, 30, f"route to {name}")
+
+    await works("before", 1)
 
     replace(file, cloud.conf(token="not-the-t0ken"))
     await ccm.until_logged("cannot be used; the former one stays in force")
-    await works("kept")
+    await works("kept", 2)
     assert (await ccm.get("/readyz"))[0] == 200
 
     replace(file, "endpoint: [unclosed")
@@ -45,7 +54,7 @@ async def test_W27_rotated_credentials_need_no_restart(
     cloud.rotate_token("rotated")
     replace(file, cloud.conf(token="rotated"))
     await ccm.until_logged("is used with the new one from now on")
-    await works("after")
+    await works("after", 3)
 
     assert ccm.process.poll() is None
     assert "not-the-t0ken" not in ccm.text and "Traceback" not in ccm.text
