@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import logging
 import re
 import secrets
 import time
@@ -38,6 +39,8 @@ from ccm.cloud import (
 from ccm.cloud.gateway import TokenBucket
 
 from .world import NotRun, World
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -138,7 +141,9 @@ async def check(case: Case, subject: Subject) -> Result:
     except Exception as error:
         outcome, detail = Outcome.FAILED, described(error)
     finally:
-        left = await trial.clean_up()
+        left = await trial.clean_up()  # also when somebody interrupts
+        for each in left:
+            log.error("%s: LEFT BEHIND: %s", case.name, each)
     if left:
         outcome, detail = Outcome.FAILED, "; ".join(filter(None, [detail, f"LEFT BEHIND: {', '.join(left)}"]))
     return result(outcome, detail)

@@ -609,6 +609,12 @@ class DeletingARouteTwiceIsAnError(SimRoutes):
         await self._api.call("DELETE", f"/routes/{route.id}", type(None), missing="route_not_found")
 
 
+@mutant("routes.a_route_lives_from_create_to_delete")
+class RoutesBelongToTheProject(SimRoutes):
+    async def list(self, cluster: str) -> Sequence[cloud.Route]:
+        return [replace(route, owner="demo") for route in await super().list(cluster)]
+
+
 @mutant("routes.a_route_to_nowhere_shows")
 class BlackholesLookAlive(SimRoutes):
     async def list(self, cluster: str) -> Sequence[cloud.Route]:

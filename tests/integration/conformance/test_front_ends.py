@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ccm.conformance import CASES
 from ccm.conformance.kit import secrets_in
@@ -72,6 +74,25 @@ async def test_check_provider_fails_and_says_why(cloud: Simulator, conf: Path) -
     status, output = await run("ccm.cli", "check-provider", "sim", "--cloud-config", conf, "--case", "instances.*")
     assert status == 1
     assert re.search(r"instances.all_pages_are_the_whole +FAILED +Transient: .* 503 internal", output)
+
+
+async def test_interrupted_it_removes_what_it_has_made(cloud: Simulator, conf: Path) -> None:
+    cloud.server.world.timing = replace(cloud.server.world.timing, load_balancer_create=4.0)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ccm.cli", "check-provider", "sim", "--cloud-config", str(conf), "--allow-writes"),
+        *("--case", "load_balancers.it_lives_from_ensure_to_delete"),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        while not cloud.project().load_balancers.rows:
+            await cloud.changed()
+        await asyncio.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        output, _ = await process.communicate()
+    assert process.returncode == 1
+    assert output.decode() == "ccm: interrupted; what the case had made is removed\n"
+    assert not cloud.project().load_balancers.rows
 
 
 async def test_a_cloud_that_refuses_is_told_once(cloud: Simulator, conf: Path) -> None:

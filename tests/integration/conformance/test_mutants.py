@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from ccm.conformance import CASES, Outcome, check
+from ccm.conformance import CASES, Case, Outcome, Result, check
 
 from .mutants import MUTANTS, Mutant
 from .simworld import simulated
@@ -15,8 +15,10 @@ from .simworld import simulated
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 async def test_a_broken_provider_fails_just_what_is_broken(mutant: Mutant) -> None:
-    async def examined(case):
-        async with simulated(mutant.create) as subject:  # a cloud each, so that they may run side by side
+    a_few = asyncio.Semaphore(6)
+
+    async def examined(case: Case) -> Result:
+        async with a_few, simulated(mutant.create) as subject:  # a cloud each, so that they may run side by side
             return await check(case, subject)
 
     # Those that wait for a while are of their group's mutants only.

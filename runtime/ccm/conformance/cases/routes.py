@@ -33,6 +33,8 @@ async def a_route_lives_from_create_to_delete(trial: Trial) -> None:
     if route.provider_id != target.provider_id or route.blackhole:
         raise Failed(f"made to {target.provider_id}, listed as {route}")
     if route.owner not in ("", trial.cluster):
+        raise Failed(f"made for cluster {trial.cluster}, listed as {route.owner!r}'s: it would never be touched again")
+    if route.owner not in ("", trial.cluster):
         raise Failed(f"made for cluster {trial.cluster}, listed as owned by {route.owner}")
     await trial.patiently(trial.routes.delete, trial.cluster, route)
     if await _listed(trial):
