@@ -58,6 +58,10 @@ class Witness:
         """The names of all Nodes."""
         return {node.metadata.name for node in self._nodes.items()}
 
+    def provider_ids(self) -> dict[str, str]:
+        """Of all Nodes, by name."""
+        return {node.metadata.name: node.spec.provider_id for node in self._nodes.items()}
+
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is not None or old is None:
             return
