@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: docs/reference/{flags,configuration,metrics}.md, written from the code, so that they cannot say else."""
+"""`make docs`: docs/reference/{flags,configuration,metrics,conformance}.md, from the code, so that none says else."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ccm.app.configuration import OURS, place
 from ccm.app.flags import FLAGS, IGNORED, Flag
 from ccm.app.health import SLIS
 from ccm.app.options import parse
+from ccm.conformance import CASES, Trouble
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -51,6 +52,16 @@ connection to the cloud is made from it, proven with one call, and takes the old
 rotated credential needs no restart. A file that cannot be used, or that the cloud refuses, changes nothing: the log, an
 Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` tell of it. Another provider,
 or the loss of a capability that is in use, needs a restart.
+"""
+
+CONFORMANCE_INTRO = """# What a provider must do
+
+The cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them;
+[A provider in an hour](../providers/your-own.md) says how, and how a test of yours lends the kit a cloud that fails.
+
+Each is about a capability: a provider without it has nothing to do there. Cases that write need `--allow-writes`; what
+they make is named `ccm-conformance-...`, and removed. A case that could not be run is told with the reason, and never
+counts as passed.
 """
 
 MIGRATION = """## Leader migration
@@ -105,7 +116,18 @@ def pages() -> dict[str, str]:
         "flags.md": "\n".join(_flags()),
         "configuration.md": "\n".join(_configuration()),
         "metrics.md": "\n".join(_metrics()),
+        "conformance.md": "\n".join(_conformance()),
     }
+
+
+def _conformance() -> Iterator[str]:
+    yield HEAD + CONFORMANCE_INTRO
+    rows = [
+        (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "", case.summary) for case in CASES
+    ]
+    yield _table(("Case", "About", "Writes", "What must hold"), rows)
+    yield "## Trouble\n\nWhat a test's `World` may let happen (`World.trouble`), each while it lasts.\n"
+    yield _table(("Trouble", "What happens"), [(f"`{kind.name}`", kind.value) for kind in Trouble])
 
 
 def _flags() -> Iterator[str]:
