@@ -141,3 +141,26 @@ def test_dead_feature_gates_go_and_others_stay(kubeadm: Any) -> None:
     edit, texts, argv = kubeadm(flags=before, default=gates.replace(",GracefulNodeShutdown=true", ""), version=(1, 32))
     assert texts == {DEFAULT: "KUBELET_EXTRA_ARGS=--v=2\n"} and "1.32 does not start" in edit.changes[0].why
     assert kubeadm(flags=before, default=gates, version=(1, 29))[1] == {}, "its default may be overruled until 1.30"
+
+
+def test_kubeadm_on_red_hat_reads_sysconfig_and_a_drop_in_of_the_operators_wins() -> None:
+    package = ("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
+    kubeadm = ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf",
+               "[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/sysconfig/kubelet\nExecStart=\n"
+               "ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS $OURS\n")
+    ours = ("/etc/systemd/system/kubelet.service.d/90-ours.conf", "[Service]\nEnvironment='OURS=--v=3 --cloud-provider=openstack'\n")
+    edit, after = plan_unit(package, kubeadm, ours, **{FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n',
+                                                       "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n"})
+    assert after == {ours[0]: "[Service]\nEnvironment='OURS=--v=3'\n"}
+    assert edit.after == [("cloud-provider", "external")]
+    (change,) = edit.changes
+    assert FLAGS_ENV in change.why and ours[0] in change.why and "kubernetes/cloud-provider-openstack" in change.why
+    edit, after = plan_unit(package, kubeadm, **{FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n',
+                                                 "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=--cloud-provider=\n"})
+    assert after == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n', "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n"}
+
+
+def test_a_drop_in_that_replaces_the_command_is_the_one_that_is_edited() -> None:
+    package = ("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=aws\n")
+    ours = ("/etc/systemd/system/kubelet.service.d/50-ours.conf", "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=2\n")
+    assert plan_unit(package, ours)[1] == {ours[0]: ours[1].replace("--v=2", "--v=2 --cloud-provider=external")}
