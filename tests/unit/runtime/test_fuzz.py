@@ -22,7 +22,7 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ccm.app import durations
+from ccm.app import durations, migration
 from ccm.app.options import Options, OptionsError, parse
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.contract import Address as CloudAddress
@@ -41,7 +41,7 @@ from ccm.simcloud.faults import Rule
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 bounded = settings(
-    max_examples=EXAMPLES or 80,
+    max_examples=EXAMPLES or 40,
     derandomize=not EXAMPLES,
     deadline=None,
     database=None,
@@ -389,6 +389,45 @@ def test_flags(arguments: list[str]) -> None:
         parse(["--cloud-provider=sim", *arguments])
     except OptionsError as error:
         assert error.problems
+
+
+MIGRATION = {
+    "apiVersion": "controllermanager.config.k8s.io/v1",
+    "kind": "LeaderMigrationConfiguration",
+    "leaderName": "moving",
+    "controllerLeaders": [{"name": "service-lb-controller", "component": "*"}],
+}
+CONFIGURATION = {
+    "apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1",
+    "kind": "CloudControllerManagerConfiguration",
+    "Generic": {"Controllers": ["*"], "LeaderElection": {"leaderElect": True, "leaseDuration": "15s"}},
+    "KubeCloudShared": {"CloudProvider": {"Name": "sim"}, "ClusterName": "a", "NodeMonitorPeriod": "5s"},
+    "NodeController": {"ConcurrentNodeSyncs": 5},
+    "LeaderMigration": {"leaderName": "x"},
+}
+
+
+@bounded
+@given(spoilt(MIGRATION).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
+@example("[" * 5000)
+@example("a: &a [*a]")
+def test_leader_migration_config(text: str) -> None:
+    moved, problems = migration.parse(as_read(text), "moving.yaml")
+    assert problems or (moved.leader_name and migration.split(["service-lb-controller"], moved))
+
+
+@bounded
+@given(spoilt(CONFIGURATION).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
+@example("[" * 5000)
+@example("a: &a [*a]")
+def test_configuration_file(text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "config.yaml")
+        path.write_text(as_read(text))
+        try:
+            parse(["--cloud-provider=sim", f"--config={path}"])
+        except OptionsError as error:
+            assert error.problems
 
 
 # What clients of the simulator send
