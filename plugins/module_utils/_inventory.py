@@ -32,11 +32,12 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
 def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
     found = ["the API server is {0} ({1})".format(cluster["version"], service)
              for mark, service in MANAGED_VERSIONS if mark in cluster["version"]]
-    found += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"]) for node in cluster["nodes"] if node["managed_by"]]
+    found += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"])
+              for node in cluster["nodes"] if node["managed_by"]]
     if found:
         plan["problems"].append(
-            "this is a managed cluster: {0}. The service runs its control plane and a cloud-controller-manager of its own, so there "
-            "is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
+            "this is a managed cluster: {0}. The service runs its control plane and a cloud-controller-manager of its own, so "
+            "there is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
 
 
 def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:
@@ -68,17 +69,19 @@ def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any
                                     .format(host, service["unit"]))
         elif not service and facts["kubelet"].get("unit_files") and not facts["manifests"] and not facts["units"]:
             plan["problems"].append(
-                "{0}: is in kube_control_plane but has neither static Pod manifests in {1} nor a unit kube-apiserver.service: move it "
-                "to kube_node, or this is a layout this release does not edit".format(host, facts["kubelet"]["static_pod_path"]))
+                "{0}: is in kube_control_plane but has neither static Pod manifests in {1} nor a unit kube-apiserver.service: "
+                "move it to kube_node, or this is a layout this release does not edit".format(
+                    host, facts["kubelet"]["static_pod_path"]))
     ours = {detected[host]["node_name"] for host in control_plane if host in detected}
     for node in cluster["nodes"]:
         if node["control_plane"] and node["name"] not in ours:
             plan["problems"].append(
-                "Node {0} is a control plane, and no host of kube_control_plane is it: its API server would keep flags that the others "
-                "lose. Add it to the group".format(node["name"]))
+                "Node {0} is a control plane, and no host of kube_control_plane is it: its API server would keep flags that the "
+                "others lose. Add it to the group".format(node["name"]))
         if node["etcd_voter"] is False:
-            plan["problems"].append("Node {0} is not a voter of etcd now: another restart could cost the quorum. Wait for it, or mend it"
-                                    .format(node["name"]))
+            plan["problems"].append(
+                "Node {0} is not a voter of etcd now: another restart could cost the quorum. Wait for it, or mend it".format(
+                    node["name"]))
     for host, facts in detected.items():
         if facts["service"] and facts["service"]["server"] and host not in control_plane:
             plan["problems"].append("{0}: runs {1}, a server, but is not in kube_control_plane: all servers must get the same "
@@ -95,17 +98,18 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], c
             plan["problems"].append("{0}: its kubelet is {1}, and this collection knows {2} to {3}".format(
                 host, facts["kubelet"]["version"], *map(_versions.show, _versions.SUPPORTED)))
         elif kubelet is not None and not (newest[0], newest[1] - SKEW) <= kubelet <= newest:
-            plan["problems"].append("{0}: its kubelet is {1} and the API server {2}, which Kubernetes does not support (not newer, {3} "
-                                    "minor releases older at most): finish the upgrade, then run again".format(
-                                        host, facts["kubelet"]["version"], cluster["version"], SKEW))
+            plan["problems"].append(
+                "{0}: its kubelet is {1} and the API server {2}, which Kubernetes does not support (not newer, {3} minor releases "
+                "older at most): finish the upgrade, then run again".format(
+                    host, facts["kubelet"]["version"], cluster["version"], SKEW))
         if host in control_plane:
             for component, version in component_versions(facts).items():
                 found.setdefault(component, {}).setdefault(version, []).append(host)
     for component, versions in sorted(found.items()):
         if len(versions) > 1:
+            told = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
             plan["problems"].append("the control planes disagree about the version of {0}: {1}. Finish the upgrade, then run again"
-                                    .format(component, ", ".join("{0} on {1}".format(_versions.show(version), " and ".join(hosts))
-                                                                 for version, hosts in sorted(versions.items()))))
+                                    .format(component, ", ".join(told)))
 
 
 def component_versions(facts: Dict[str, Any]) -> Dict[str, Any]:

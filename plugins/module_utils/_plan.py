@@ -255,7 +255,8 @@ def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], versi
         try:
             data = load(_manifest.decoded(facts["files"][path]))
         except (NotYaml, UnicodeDecodeError) as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(host, path, exc))
+            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(
+                host, path, exc))
             continue
         gates = data.get("featureGates") if isinstance(data, dict) else None
         items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
@@ -272,7 +273,8 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     name = service["name"]
     version = _versions.parse(facts["kubelet"]["version"]) or cluster_version
     try:
-        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None) for path in service["config_files"]]
+        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None)
+                 for path in service["config_files"]]
         edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
     except (_rancher.RancherRefused, UnicodeDecodeError) as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))

@@ -238,7 +238,7 @@ def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change
     changes = _target.gate_changes("kubelet", flags, version)
     for flag in flags:
         if flag.name == "cloud-config":
-            changes.append(Change(flag.name, flag, None, "the external controller reads the cloud's configuration, not the kubelet", ""))
+            changes.append(Change(flag.name, flag, None, CONFIG_WHY, ""))
         elif flag.name == "cloud-provider" and flag.value != EXTERNAL:
             changes.append(Change(flag.name, flag, EXTERNAL, _target.about_value(flag.value, KUBELET_WHY), ""))
     return changes

@@ -19,8 +19,9 @@ KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
                   "cloud-provider-name", "cloud-provider-config")
 
-_LINE = re.compile(r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format("|".join(KEYS)),
-                   re.MULTILINE)
+_LINE = re.compile(
+    r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format("|".join(KEYS)),
+    re.MULTILINE)
 _PLACEHOLDER = "outoftree-ccm-hidden-{0}"
 
 

@@ -380,8 +380,8 @@ def detect_journal(result, directory):
         return
     for name, entry in sorted(journal.files.items()):
         written = entry["written"][-1]["sha256"]
-        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"], "written": written,
-                "original_sha256": entry["original"]["sha256"]}
+        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"],
+                "written": written, "original_sha256": entry["original"]["sha256"]}
         if name == KUBEADM_CONFIG:
             content = journal.original(name) or b""
             item.update(state="unknown", original=base64.b64encode(content).decode("ascii"))
