@@ -29,7 +29,7 @@ demo-down: ## remove everything that make demo made (the cache stays)
 test: prerequisites setup lint unit images integration molecule ## everything that must pass before a change lands
 
 .PHONY: test-all
-test-all: test ## every scenario (today the same as make test)
+test-all: test soak ## what must pass before a release: make test, and the soak in its full length
 
 .PHONY: prerequisites
 prerequisites:
@@ -63,15 +63,17 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 
 .PHONY: unit
 unit: setup ## pure logic, in seconds
-	@pytest -q tests/unit tests/bed/tests tests/bench tests/parity
+	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity
 
 # How often the leader is killed under load, and how long the soak takes; pytest alone kills 10 times.
 CHAOS_KILLS ?= 100
+# Files of tests side by side, each with an API server of its own: they wait more than they work.
+SIDE_BY_SIDE ?= 3
 SOAK_SECONDS ?= 1800
 
 .PHONY: integration
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
-	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q tests/integration
+	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q -n $(SIDE_BY_SIDE) --dist loadfile tests/integration
 	@SOAK_SECONDS=120 pytest -q tests/soak
 
 .PHONY: soak
@@ -83,8 +85,9 @@ parity: setup ## docs/reference/parity.md from the tests; lists what nothing sho
 	@python tests/parity/collector.py
 
 .PHONY: docs
-docs: setup ## docs/reference/flags, configuration and metrics from the code
+docs: setup ## pages of docs/reference from the code and its tables
 	@python tests/docs/reference.py
+	@python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
 
 .PHONY: molecule
 molecule: setup images ## the collection on real clusters: one control plane, and three

@@ -54,7 +54,8 @@ LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of t
 BREAKER_THRESHOLD = 5
 #: First and longest time for which they are held back, in seconds; doubled by each failed probe.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
-#: The pause after a 429 that names no time, in seconds.
+#: The pause after a 429 that names no time, and the longest that is believed, in seconds.
+MAX_PAUSE = 300.0
 DEFAULT_PAUSE = 5.0
 #: How long a call may take to end once it is cancelled, and a cloud to close, in seconds. Then it is left behind.
 GRACE = 1.0
@@ -265,7 +266,7 @@ class Gateway:
 
     def _conclude(self, error: CloudError, connection: _Connection, breaker: Breaker, probe: bool) -> None:
         if isinstance(error, RateLimited):
-            connection.bucket.pause(error.retry_after or DEFAULT_PAUSE)
+            connection.bucket.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE))
             self.last_error = str(error)
             breaker.succeeded()  # it is up, but this was no answer
         elif isinstance(error, (Transient, Unauthorized)):

@@ -146,7 +146,7 @@ async def test_waiting_for_slots_is_waiting():
 
 
 @in_virtual_time
-@pytest.mark.parametrize(("retry_after", "pause"), [(7.0, 7.0), (None, 5.0)])
+@pytest.mark.parametrize(("retry_after", "pause"), [(7.0, 7.0), (None, 5.0), (1e9, 300.0)])
 async def test_rate_limited_pauses_calls_of_every_group(retry_after, pause):
     gate, calls = gateway(), []
     with pytest.raises(RateLimited, match="slow down"):

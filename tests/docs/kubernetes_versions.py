@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Print kubernetes-versions.md from the collection's table of version facts; a unit test compares the file with it.
 
-python docs/reference/kubernetes_versions.py > docs/reference/kubernetes-versions.md
+python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TABLE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_ver
 HEAD = """\
 # Kubernetes versions
 
-<!-- Made by docs/reference/kubernetes_versions.py from plugins/module_utils/_versions.py: change it there. -->
+<!-- Made by tests/docs/kubernetes_versions.py (`make docs`) from plugins/module_utils/_versions.py: change it there. -->
 
 What this collection knows of the releases {first} to {last}. Preflight, the planner and `verify.yml` decide by the
 same table.
