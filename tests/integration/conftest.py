@@ -12,6 +12,11 @@ from ccm.engine.client import KubeClient
 from .cluster import ApiServer, MissingBinaries
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest starts first, so that files side by side end together."""
+    items.sort(key=lambda item: "test_chaos" not in item.nodeid)
+
+
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     """etcd and kube-apiserver, shared by the session: tests use names of their own and leave it running."""
