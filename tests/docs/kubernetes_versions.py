@@ -15,7 +15,7 @@ TABLE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_ver
 HEAD = """\
 # Kubernetes versions
 
-<!-- Made by tests/docs/kubernetes_versions.py (`make docs`) from plugins/module_utils/_versions.py: change it there. -->
+<!-- Made by `make docs` from plugins/module_utils/_versions.py: change it there. -->
 
 What this collection knows of the releases {first} to {last}. Preflight, the planner and `verify.yml` decide by the
 same table.
