@@ -61,6 +61,7 @@ def render(results: Results) -> str:
         load=f"{min(loads):g} to {max(loads):g}" if loads else "not taken",
         growth=growth(runs["growth"]) if "growth" in runs else "",
         generator=generator(runs["nodes"]) if "nodes" in runs else "",
+        ceiling=ceiling(runs["nodes"], runs["limited"]) if {"nodes", "limited"} <= runs.keys() else "",
     )
 
 
@@ -101,6 +102,17 @@ def generator(runs: Sequence[Mapping[str, Any]]) -> str:
     """What the API server takes at each concurrency."""
     found = [run for run in runs if run["side"] == "generator"]
     return ", ".join(f"{run['tuning']} {run['seconds']:.2f} s" for run in found)
+
+
+def ceiling(nodes: Sequence[Mapping[str, Any]], limited: Sequence[Mapping[str, Any]]) -> str:
+    """How much faster than the peer anything could be: the peer's time by the generator's best."""
+    best = min(run["seconds"] for run in nodes if run["side"] == "generator")
+    tuned = next(run for run in nodes if run["side"] == "peer" and run["tuning"] == "tuned")["seconds_leading"] / best
+    slow = next(run for run in limited if run["side"] == "peer")["seconds_leading"] / best
+    return (
+        f" The peer, tuned, takes {tuned:.2f} times as long, and beside the limited cloud {slow:.0f} times: ratios in "
+        "the table cannot be above these."
+    )
 
 
 PAGE_TEXT = """\
@@ -147,7 +159,8 @@ API server almost nothing. Cloud calls are counted by the simulator's journal.
   bench, `--concurrent-service-syncs=50`.
 - *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours is told nothing of it but its defaults.
 - *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
-  {generator}. Its best is the API server's own limit here.
+  {generator}. Its best is the API server's own limit here, and what no controller that writes two patches for each Node
+  can beat.{ceiling}
 - *Restart*: settled when the work queue has finished every Service and is empty, by the metric that both have. The
   peer's provider writes what it is asked to ensure without comparing first; one that compares would read instead.
 - *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled. All else
