@@ -61,7 +61,14 @@ class EventBudget:
         self._tokens -= 1
         self._told[key] = now
         self._told.move_to_end(key)
-        while len(self._told) > self.REMEMBERED:
-            self._told.popitem(last=False)
+        self._forget(now)
         self._recorder.event(node, type, reason, message)
         return True
+
+    def _forget(self, now: float) -> None:
+        """What may be told again need not be remembered, and never more than REMEMBERED facts are."""
+        while self._told:
+            oldest = next(iter(self._told.values()))
+            if now - oldest < self._repeat and len(self._told) <= self.REMEMBERED:
+                return
+            self._told.popitem(last=False)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many Events about Nodes are sent, and how much is remembered for it."""
+
+import msgspec
+import pytest
+
+from ccm.controllers.event_budget import EventBudget
+from ccm.engine.objects import Node
+
+
+class Told:
+    """An event recorder that notes (uid, reason)."""
+
+    def __init__(self):
+        self.events = []
+
+    def event(self, node, type, reason, message):
+        self.events.append((node.metadata.uid, reason))
+
+
+@pytest.fixture
+def told():
+    return Told()
+
+
+@pytest.fixture
+def clock():
+    return [0.0]
+
+
+def node(number):
+    return msgspec.convert({"metadata": {"name": f"n{number}", "uid": f"u{number}"}}, Node)
+
+
+def test_a_fact_is_told_again_after_a_while_only(told, clock):
+    budget = EventBudget(told, lambda: clock[0], repeat=300.0)
+    for clock[0] in (0.0, 299.0, 300.0):
+        budget.event(node(1), "Warning", "InstanceNotFound", "gone")
+    assert told.events == [("u1", "InstanceNotFound")] * 2
+
+
+def test_a_burst_is_told_in_part_and_the_rest_at_a_rate(told, clock):
+    budget = EventBudget(told, lambda: clock[0], rate=5.0, burst=50)
+    sent = [budget.event(node(number), "Warning", "CloudNotAvailable", "down") for number in range(200)]
+    assert sent == [True] * 50 + [False] * 150
+    clock[0] = 2.0
+    assert sum(budget.event(node(number), "Warning", "CloudNotAvailable", "down") for number in range(50, 200)) == 10
+
+
+def test_what_may_be_told_again_is_not_remembered(told, clock):
+    """Nodes come and go for months: what is remembered of them is that of the last minutes."""
+    budget = EventBudget(told, lambda: clock[0], repeat=300.0)
+    for number in range(1000):
+        clock[0] = number * 10.0
+        assert budget.event(node(number), "Warning", "InstanceNotFound", "gone")
+    assert len(budget._told) <= 31
+
+
+def test_and_never_more_than_a_bounded_number(told, clock, monkeypatch):
+    monkeypatch.setattr(EventBudget, "REMEMBERED", 100)
+    budget = EventBudget(told, lambda: clock[0], burst=1000)
+    for number in range(500):
+        budget.event(node(number), "Warning", "InstanceNotFound", "gone")
+    assert len(budget._told) == 100
