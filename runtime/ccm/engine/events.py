@@ -76,6 +76,10 @@ class _Bucket:
     tokens: float
     filled: float
 
+    def at(self, now: float) -> float:
+        """The tokens that it has by then."""
+        return min(float(BURST), self.tokens + (now - self.filled) / REFILL)
+
 
 class EventRecorder:
     """Events of one source: `component`, e.g. "service-controller", on `host`."""
@@ -140,8 +144,9 @@ class EventRecorder:
         bucket = self._buckets.setdefault(ref, _Bucket(float(BURST), now))
         self._buckets.move_to_end(ref)
         _trim(self._buckets, REMEMBERED)
-        bucket.tokens = min(float(BURST), bucket.tokens + (now - bucket.filled) / REFILL)
-        bucket.filled = now
+        while (oldest := next(iter(self._buckets.values()))).at(now) >= BURST and oldest is not bucket:
+            self._buckets.popitem(last=False)  # a full one is as good as none
+        bucket.tokens, bucket.filled = bucket.at(now), now
         if bucket.tokens < 1:
             return False
         bucket.tokens -= 1

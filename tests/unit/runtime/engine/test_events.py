@@ -221,6 +221,14 @@ async def running(recorder):
     await asyncio.wait({task})
 
 
+async def test_the_rate_of_an_object_that_is_quiet_again_is_forgotten(recorder, clock):
+    """A process that sees Nodes come and go for months remembers the last ones only."""
+    for number in range(100):
+        recorder.event(Node(metadata=ObjectMeta(name=f"n{number}", uid=f"u{number}")), "Normal", "Synced", "done")
+        await clock.advance(60.0)
+    assert len(recorder._buckets) <= 6
+
+
 async def test_run_survives_an_outage_and_delivers_late(recorder, api, clock):
     api.failures = [UnavailableError(0, "", "down"), UnavailableError(503, "", "busy", retry_after=7)]
     async with running(recorder):
