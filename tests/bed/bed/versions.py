@@ -32,7 +32,16 @@ class Version:
         return f"{self.etcd.removeprefix('v')}-0"
 
 
-VERSIONS = {version.kubernetes: version for version in (Version("v1.36.3", "v1.36", "v3.6.6"),)}
+VERSIONS = {
+    version.kubernetes: version
+    for version in (
+        # The last minor with in-tree cloud flags, PersistentVolumeLabel and kubeadm's v1beta3.
+        Version("v1.30.4", "v1.30", "v3.6.6"),
+        # From here clusters are upgraded.
+        Version("v1.35.4", "v1.35", "v3.6.6"),
+        Version("v1.36.3", "v1.36", "v3.6.6"),
+    )
+}
 DEFAULT = "v1.36.3"
 
 
