@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--workers", type=int, default=2, metavar="N", help="default: 2")
     sub.add_argument("--subnet", help="a private /24 (default: by the name)")
     sub.add_argument("--leftovers", action="store_true", help="plant what in-tree clouds leave behind")
+    sub.add_argument("--serving-certs", action="store_true", help="kubelets ask the cluster for serving certificates")
     sub.add_argument("--no-cloud", action="store_true", help="a gateway without the simulated cloud")
 
     sub = command("down", "remove a bed, whole or half", named=True)
@@ -74,7 +75,14 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
     elif args.command == "up":
         kubernetes = versions.find(args.version).kubernetes
         wanted = plan.make(
-            args.name, kubernetes, args.control_planes, args.workers, args.subnet, args.leftovers, not args.no_cloud
+            args.name,
+            kubernetes,
+            args.control_planes,
+            args.workers,
+            args.subnet,
+            args.leftovers,
+            not args.no_cloud,
+            args.serving_certs,
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

@@ -19,7 +19,7 @@ from bed.plan import (
     Node,
     Plan,
 )
-from bed.versions import find
+from bed.versions import Version, find
 from bed.yamlish import dump
 
 RUNTIME_IMAGE = "localhost/outoftree-ccm:0.1.0"
@@ -42,21 +42,60 @@ LEFTOVER_KUBELET_FILE = "/etc/default/kubelet"
 LEFTOVER_KUBELET_TEXT = 'KUBELET_EXTRA_ARGS="--cloud-provider="\n'
 
 
-def _args(**flags: str) -> list[dict[str, str]]:
-    """kubeadm v1beta4 has flags as a list of name and value."""
-    return [{"name": name.replace("_", "-"), "value": value} for name, value in flags.items()]
+def _args(version: Version, flags: dict[str, str]) -> list[dict[str, str]] | dict[str, str]:
+    """Flags for kubeadm: v1beta4 has them as a list of name and value, v1beta3 as a mapping."""
+    if version.kubeadm_api.endswith("v1beta3"):
+        return flags
+    return [{"name": name, "value": value} for name, value in flags.items()]
 
 
-def _registration(node: Node, external: bool) -> dict[str, Any]:
-    kubelet = _args(node_ip=node.address)
+def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
+    version = find(plan.kubernetes)
+    kubelet = {"node-ip": node.address}
     if external:
-        kubelet += _args(cloud_provider="external")
+        kubelet["cloud-provider"] = "external"
+    elif plan.leftovers and version.in_tree:
+        kubelet |= {"cloud-provider": "", "cloud-config": LEFTOVER_CLOUD_CONF}
     return {
         "name": node.name,
         "criSocket": CRI_SOCKET,
         "imagePullPolicy": "Never",
-        "kubeletExtraArgs": kubelet,
+        "kubeletExtraArgs": _args(version, kubelet),
     }
+
+
+def _skipped(version: Version, *phases: str) -> dict[str, list[str]]:
+    """Before 1.31 the preflight phase ends without crictl, whatever errors it is told to ignore."""
+    skipped = [*(["preflight"] if version.minor < 31 else []), *phases]
+    return {"skipPhases": skipped} if skipped else {}
+
+
+def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
+    """The flags of kube-apiserver and kube-controller-manager, with what in-tree clouds left there, if wanted."""
+    version = find(plan.kubernetes)
+    apiserver: dict[str, str] = {}
+    # It gives each node its podCIDR; who makes the routes is the matter of these clusters.
+    manager = {"allocate-node-cidrs": "true"}
+    if plan.leftovers:
+        manager |= {"cloud-provider": "", "cloud-config": LEFTOVER_CLOUD_CONF}
+        if version.in_tree:
+            apiserver["enable-admission-plugins"] = "NodeRestriction,PersistentVolumeLabel"
+            apiserver |= {"cloud-provider": "external", "cloud-config": LEFTOVER_CLOUD_CONF}
+    sections: dict[str, dict[str, Any]] = {}
+    for name, flags in (("apiServer", apiserver), ("controllerManager", manager)):
+        sections[name] = {"extraArgs": _args(version, flags)} if flags else {}
+        if "cloud-config" in flags:
+            sections[name]["extraVolumes"] = [
+                {
+                    "name": "cloud-config",
+                    "hostPath": LEFTOVER_CLOUD_CONF,
+                    "mountPath": LEFTOVER_CLOUD_CONF,
+                    "readOnly": True,
+                    "pathType": "File",
+                }
+            ]
+    sections["apiServer"]["certSANs"] = [plan.gateway, *(node.address for node in plan.control_planes)]
+    return sections
 
 
 def _documents(*documents: dict[str, Any]) -> str:
@@ -66,42 +105,29 @@ def _documents(*documents: dict[str, Any]) -> str:
 def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
     """For ``kubeadm init`` on the first control plane. Without cloud integration: that is what is to be migrated."""
     first = plan.control_planes[0]
+    version = find(plan.kubernetes)
     init = {
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "apiVersion": version.kubeadm_api,
         "kind": "InitConfiguration",
         "bootstrapTokens": [{"token": token, "ttl": "0s"}],
         "certificateKey": certificate_key,
         "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": API_PORT},
-        "nodeRegistration": _registration(first, external=False),
-        "skipPhases": ["addon/coredns", "addon/kube-proxy"],
+        "nodeRegistration": _registration(plan, first, external=False),
+        **_skipped(version, "addon/coredns", "addon/kube-proxy"),
     }
-    # It gives each node its podCIDR; who makes the routes is the matter of these clusters.
-    controller_manager: dict[str, Any] = {"extraArgs": _args(allocate_node_cidrs="true")}
-    if plan.leftovers:
-        controller_manager["extraArgs"] += _args(cloud_provider="", cloud_config=LEFTOVER_CLOUD_CONF)
-        controller_manager["extraVolumes"] = [
-            {
-                "name": "cloud-config",
-                "hostPath": LEFTOVER_CLOUD_CONF,
-                "mountPath": LEFTOVER_CLOUD_CONF,
-                "readOnly": True,
-                "pathType": "File",
-            }
-        ]
     cluster = {
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "apiVersion": version.kubeadm_api,
         "kind": "ClusterConfiguration",
         "clusterName": plan.name,
         "kubernetesVersion": plan.kubernetes,
         "controlPlaneEndpoint": plan.api_endpoint,
         "networking": {"podSubnet": POD_CIDR, "serviceSubnet": SERVICE_CIDR},
-        "apiServer": {"certSANs": [plan.gateway, *(node.address for node in plan.control_planes)]},
-        "controllerManager": controller_manager,
+        **_control_plane(plan),
         "etcd": {
             "local": {
-                "imageTag": find(plan.kubernetes).etcd_image_tag,
+                "imageTag": version.etcd_image_tag,
                 # A bed is thrown away after a power cut; waiting for the disk is not what is tested.
-                "extraArgs": _args(unsafe_no_fsync="true"),
+                "extraArgs": _args(version, {"unsafe-no-fsync": "true"}),
             }
         },
     }
@@ -115,15 +141,20 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
     }
+    if plan.serving_certs:  # kubeadm hands it to nodes that join later, too
+        kubelet["serverTLSBootstrap"] = True
+    if version.minor < 31:
+        del kubelet["failCgroupV1"]  # which it does not know
     return _documents(init, cluster, kubelet)
 
 
 def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, external: bool = False) -> str:
     """For ``kubeadm join``; ``external`` is how nodes join once the cluster has its cloud-controller-manager."""
+    version = find(plan.kubernetes)
     join: dict[str, Any] = {
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "apiVersion": version.kubeadm_api,
         "kind": "JoinConfiguration",
-        "nodeRegistration": _registration(node, external),
+        "nodeRegistration": _registration(plan, node, external),
         "discovery": {
             # The network between the two is a bridge of this machine.
             "bootstrapToken": {
@@ -132,6 +163,7 @@ def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, exter
                 "unsafeSkipCAVerification": True,
             }
         },
+        **_skipped(version),
     }
     if node.control_plane:
         join["controlPlane"] = {
@@ -141,12 +173,14 @@ def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, exter
     return _documents(join)
 
 
-def kube_proxy() -> str:
+def kube_proxy(plan: Plan) -> str:
     """For kube-proxy, which uses the kubelet's own credentials (the bed lets nodes be node proxiers)."""
+    young = find(plan.kubernetes).minor < 31
     return dump(
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
+            **({"featureGates": {"NFTablesProxyMode": True}} if young else {}),
             "mode": "nftables",
             "clusterCIDR": POD_CIDR,
             "clientConnection": {"kubeconfig": "/etc/kubernetes/kubelet.conf"},

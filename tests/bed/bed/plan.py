@@ -43,7 +43,8 @@ class Node:
 
 @dataclass
 class Plan:
-    """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated."""
+    """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated,
+    ``serving_certs`` for kubelets that have their serving certificates signed by the cluster."""
 
     name: str
     subnet: str
@@ -51,6 +52,7 @@ class Plan:
     nodes: list[Node] = field(default_factory=list)
     leftovers: bool = False
     cloud: bool = True
+    serving_certs: bool = False
 
     def host(self, number: int) -> str:
         """The address with that last number in the bed's subnet."""
@@ -135,6 +137,7 @@ def make(
     subnet: str | None = None,
     leftovers: bool = False,
     cloud: bool = True,
+    serving_certs: bool = False,
 ) -> Plan:
     """The plan of a new bed; BedError for a name, number or subnet that cannot be."""
     check_name(name, "bed")
@@ -152,7 +155,7 @@ def make(
     for other in (POD_CIDR, SERVICE_CIDR):
         if parsed.overlaps(IPv4Network(other)):
             raise BedError(f"--subnet {subnet} overlaps {other}, which is inside the clusters: choose another")
-    plan = Plan(name, str(parsed), kubernetes, leftovers=leftovers, cloud=cloud)
+    plan = Plan(name, str(parsed), kubernetes, leftovers=leftovers, cloud=cloud, serving_certs=serving_certs)
     for number in range(1, control_planes + 1):
         plan.add(f"{name}-control-plane-{number}", control_plane=True)
     for number in range(1, workers + 1):

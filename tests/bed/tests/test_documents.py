@@ -40,6 +40,12 @@ def test_leftovers_are_an_empty_provider_and_a_mounted_config() -> None:
     assert volume["hostPath"] == volume["mountPath"] == "/etc/kubernetes/cloud.conf"
 
 
+def test_kubelets_ask_for_serving_certificates_only_when_told_to() -> None:
+    plain, asking = (plan.make("demo", "v1.36.3", serving_certs=wanted) for wanted in (False, True))
+    assert "serverTLSBootstrap" not in by_kind(documents.kubeadm_init(plain, TOKEN, KEY))["KubeletConfiguration"]
+    assert by_kind(documents.kubeadm_init(asking, TOKEN, KEY))["KubeletConfiguration"]["serverTLSBootstrap"] is True
+
+
 def test_nodes_have_their_address_and_pull_nothing() -> None:
     bed = plan.make("demo", "v1.36.3")
     init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))["InitConfiguration"]
