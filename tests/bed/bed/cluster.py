@@ -206,15 +206,15 @@ def _write_node_config(bed: Bed, node: Node, external: bool = False) -> None:
         kubeadm = documents.kubeadm_join(bed.plan, node, token, key, external)
     folder = bed.folder / "nodes" / node.name
     _write_private(folder / "kubeadm.yaml", kubeadm)
-    _write(folder / "kube-proxy.yaml", documents.kube_proxy())
+    _write(folder / "kube-proxy.yaml", documents.kube_proxy(bed.plan))
 
 
 def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
     machines.start_node(bed.plan, node, found, bed.folder / "nodes" / node.name)
     if bed.plan.leftovers:
-        if node.control_plane:
+        if node.control_plane or bed.version.in_tree:
             machines.write_file(node.name, documents.LEFTOVER_CLOUD_CONF, documents.LEFTOVER_CLOUD_CONF_TEXT, "0600")
-        elif node == bed.plan.workers[0]:
+        if not node.control_plane and node == bed.plan.workers[0]:
             machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, documents.LEFTOVER_KUBELET_TEXT)
     archives = [images.ensure_programs(progress)]
     if node.control_plane:

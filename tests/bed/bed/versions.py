@@ -28,8 +28,22 @@ class Version:
     etcd: str
 
     @property
+    def minor(self) -> int:
+        return int(self.kubernetes.split(".")[1])
+
+    @property
     def etcd_image_tag(self) -> str:
         return f"{self.etcd.removeprefix('v')}-0"
+
+    @property
+    def kubeadm_api(self) -> str:
+        """What kubeadm of this release reads and stores."""
+        return "kubeadm.k8s.io/v1beta4" if self.minor >= 31 else "kubeadm.k8s.io/v1beta3"
+
+    @property
+    def in_tree(self) -> bool:
+        """Whether kube-apiserver and kubelet still know the flags of in-tree clouds, and PersistentVolumeLabel."""
+        return self.minor <= 30
 
 
 VERSIONS = {

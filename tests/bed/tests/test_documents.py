@@ -22,6 +22,10 @@ def flags(component: dict[str, Any]) -> dict[str, str]:
     return {flag["name"]: flag["value"] for flag in component["extraArgs"]}
 
 
+def flags_of(flags: dict[str, str], old: bool) -> object:
+    return flags if old else [{"name": name, "value": value} for name, value in flags.items()]
+
+
 def test_a_plain_cluster_has_no_cloud_flag_at_all() -> None:
     text = documents.kubeadm_init(plan.make("demo", "v1.36.3"), TOKEN, KEY)
     assert "cloud" not in text
@@ -44,6 +48,41 @@ def test_kubelets_ask_for_serving_certificates_only_when_told_to() -> None:
     plain, asking = (plan.make("demo", "v1.36.3", serving_certs=wanted) for wanted in (False, True))
     assert "serverTLSBootstrap" not in by_kind(documents.kubeadm_init(plain, TOKEN, KEY))["KubeletConfiguration"]
     assert by_kind(documents.kubeadm_init(asking, TOKEN, KEY))["KubeletConfiguration"]["serverTLSBootstrap"] is True
+
+
+@pytest.mark.parametrize(("kubernetes", "api"), [("v1.30.4", "v1beta3"), ("v1.35.4", "v1beta4"), ("v1.36.3", "v1beta4")])
+def test_kubeadm_gets_the_form_that_its_release_stores(kubernetes: str, api: str) -> None:
+    bed = plan.make("demo", kubernetes)
+    init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))
+    join = by_kind(documents.kubeadm_join(bed, bed.workers[0], TOKEN, KEY, external=True))
+    for document in (init["InitConfiguration"], init["ClusterConfiguration"], join["JoinConfiguration"]):
+        assert document["apiVersion"] == "kubeadm.k8s.io/" + api
+    extra = init["ClusterConfiguration"]["controllerManager"]["extraArgs"]
+    old = api == "v1beta3"
+    assert extra == ({"allocate-node-cidrs": "true"} if old else [{"name": "allocate-node-cidrs", "value": "true"}])
+    kubelet = join["JoinConfiguration"]["nodeRegistration"]["kubeletExtraArgs"]
+    assert kubelet == flags_of({"node-ip": "10.89.77.12", "cloud-provider": "external"}, old)
+    assert ("preflight" in join["JoinConfiguration"].get("skipPhases", [])) == old
+    assert ("failCgroupV1" in init["KubeletConfiguration"]) != old
+    assert ("featureGates" in yaml.safe_load(documents.kube_proxy(bed))) == old
+
+
+def test_leftovers_of_1_30_are_in_every_component() -> None:
+    bed = plan.make("demo", "v1.30.4", leftovers=True)
+    documents_ = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))
+    cluster = documents_["ClusterConfiguration"]
+    assert cluster["apiServer"]["extraArgs"] == {
+        "enable-admission-plugins": "NodeRestriction,PersistentVolumeLabel",
+        "cloud-provider": "external",
+        "cloud-config": "/etc/kubernetes/cloud.conf",
+    }
+    assert cluster["controllerManager"]["extraArgs"]["cloud-provider"] == ""
+    for section in ("apiServer", "controllerManager"):
+        assert cluster[section]["extraVolumes"][0]["mountPath"] == "/etc/kubernetes/cloud.conf"
+    join = by_kind(documents.kubeadm_join(bed, bed.workers[0], TOKEN, KEY))["JoinConfiguration"]
+    for registration in (documents_["InitConfiguration"]["nodeRegistration"], join["nodeRegistration"]):
+        assert registration["kubeletExtraArgs"]["cloud-config"] == "/etc/kubernetes/cloud.conf"
+        assert registration["kubeletExtraArgs"]["cloud-provider"] == ""
 
 
 def test_nodes_have_their_address_and_pull_nothing() -> None:
