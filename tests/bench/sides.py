@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import platform
@@ -16,13 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed import golang, locks, paths
+from bed import peer as bed_peer
 from bed.progress import Progress
 
 from . import measure
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PEER_SOURCES = Path(__file__).parent / "peer"
 
 #: Ours as it is installed: with compiled modules (kept apart from the sources), and at its usual log level.
 OURS_ENVIRONMENT = {"PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "bench" / "pycache")}
@@ -52,34 +50,7 @@ def ours() -> Side:
 
 
 def peer(progress: Progress) -> Side:
-    """Built into the cache, which knows it by its sources."""
-    binary = paths.cache() / "bench" / f"peer-{digest(PEER_SOURCES)}"
-    with locks.held("bench-peer"):
-        if not os.access(binary, os.X_OK):
-            go = golang.ensure(progress)
-            binary.parent.mkdir(parents=True, exist_ok=True)
-            partial = binary.with_suffix(".tmp")
-            with progress.step("Build of the peer (the upstream framework): minutes the first time"):
-                command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(partial)]
-                done = subprocess.run(
-                    [*command, "."],
-                    cwd=PEER_SOURCES,
-                    env={**os.environ, "CGO_ENABLED": "0"},
-                    capture_output=True,
-                    text=True,
-                )
-                if done.returncode:
-                    raise BenchError(f"the peer cannot be built:\n{done.stderr.strip()}")
-            partial.replace(binary)
-    return Side("peer", (str(binary),), "application/vnd.kubernetes.protobuf", dict(os.environ))
-
-
-def digest(folder: Path) -> str:
-    """Of the names and contents of all files in a folder."""
-    hashed = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
-        hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
-    return hashed.hexdigest()[:16]
+    return Side("peer", (str(bed_peer.ensure(progress)),), "application/vnd.kubernetes.protobuf", dict(os.environ))
 
 
 class Process:

@@ -26,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     command("prerequisites", "install what the machine lacks (as root), or say how")
     command("binaries", "obtain the Kubernetes binaries and print their folder", versioned=True)
     sub = command("images", "make every image that a bed needs", versioned=True)
-    sub.add_argument("--only", metavar="IMAGE", help="python, node, runtime, control-plane or programs")
+    sub.add_argument("--only", metavar="IMAGE", help="python, node, runtime, control-plane, programs or vendor")
 
     sub = command("up", "raise a cluster without cloud integration, and its cloud", named=True, versioned=True)
     sub.add_argument("--control-planes", type=int, default=1, metavar="N", help="1, 3 or 5 (default: 1)")

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from bed import golang, keys, locks, paths
+from bed import golang, keys, locks, paths, peer
 from bed.archive import Image, write
 from bed.documents import RUNTIME_IMAGE
 from bed.errors import BedError
@@ -21,7 +21,9 @@ PYTHON_IMAGE = "localhost/outoftree-bed-python:bookworm"
 NODE_IMAGE = "localhost/outoftree-bed-node:bookworm"
 PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
+VENDOR_IMAGE = "localhost/outoftree-bed-vendor:1"
 RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
+VENDOR_ARCHIVE = paths.BUILD / "images" / "vendor-ccm.tar"
 
 DEBIAN_MIRROR = "OUTOFTREE_DEBIAN_MIRROR"
 _LABEL = "dev.outoftree.bed.content"
@@ -123,18 +125,32 @@ def ensure_programs(progress: Progress) -> Path:
     return archive
 
 
+def ensure_vendor(progress: Progress) -> Path:
+    """The archive of another vendor's cloud-controller-manager: nothing but one static binary."""
+    binary = peer.ensure(progress)
+    key = keys.of_binaries([binary])
+    stamp = VENDOR_ARCHIVE.with_name(VENDOR_ARCHIVE.name + ".content")
+    if not VENDOR_ARCHIVE.exists() or not stamp.exists() or stamp.read_text() != key:
+        with progress.step(f"Archive {VENDOR_ARCHIVE.relative_to(paths.REPOSITORY)}"):
+            inside = "/sim-cloud-controller-manager"
+            write([Image(VENDOR_IMAGE, ((inside, binary),), entrypoint=(inside,), user="65532:65532")], VENDOR_ARCHIVE)
+            stamp.write_text(key)
+    return VENDOR_ARCHIVE
+
+
 def ensure_all(version: Version, binaries: Path, progress: Progress, only: str | None = None) -> None:
-    """Every image, or the ``only`` one (with what it stands on)."""
+    """Every image that a bed needs, or the ``only`` one (with what it stands on)."""
     steps: dict[str, Callable[[], object]] = {
         "python": lambda: ensure_python(progress),
         "node": lambda: ensure_node(progress),
         "runtime": lambda: ensure_runtime(progress),
         "control-plane": lambda: ensure_control_plane(version, binaries, progress),
         "programs": lambda: ensure_programs(progress),
+        "vendor": lambda: ensure_vendor(progress),
     }
     if only is not None and only not in steps:
         raise BedError(f"--only {only}: choose from {', '.join(steps)}")
-    needed = {only, "python"} if only in ("node", "runtime") else {only} if only else set(steps)
+    needed = {only, "python"} if only in ("node", "runtime") else {only} if only else set(steps) - {"vendor"}
     with locks.held("images"):
         for name, make in steps.items():
             if name in needed:
@@ -155,8 +171,9 @@ def forget() -> None:
     for tag in (RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
         run("podman", "image", "rm", tag, check=False)
     _prune()
-    RUNTIME_ARCHIVE.unlink(missing_ok=True)
-    RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content").unlink(missing_ok=True)
+    for archive in (RUNTIME_ARCHIVE, VENDOR_ARCHIVE):
+        archive.unlink(missing_ok=True)
+        archive.with_name(archive.name + ".content").unlink(missing_ok=True)
 
 
 def _prune(*filters: str) -> None:

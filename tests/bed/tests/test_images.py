@@ -2,12 +2,16 @@
 """Archives that need no registry, and the keys that decide when something is made again."""
 
 import hashlib
+import io
 import json
 import tarfile
 from pathlib import Path
 
-from bed import keys
+import pytest
+
+from bed import images, keys, versions
 from bed.archive import Image, write
+from bed.progress import Progress
 
 
 def read(archive: Path, name: str) -> bytes:
@@ -62,3 +66,21 @@ def test_a_key_follows_content_names_and_modes_but_not_leavings(tmp_path: Path) 
     (source.parent / "__pycache__" / "a.pyc").write_text("compiled")
     assert keys.of_sources([source.parent]) == seen[-1]
     assert keys.of_sources([source.parent], "other base") != seen[-1]
+
+
+@pytest.mark.parametrize(
+    ("only", "made"),
+    [
+        (None, ["python", "node", "runtime", "control_plane", "programs"]),
+        ("runtime", ["python", "runtime"]),
+        ("vendor", ["vendor"]),
+    ],
+)
+def test_another_vendors_image_is_made_only_when_asked_for(
+    monkeypatch: pytest.MonkeyPatch, only: str | None, made: list[str]
+) -> None:
+    seen: list[str] = []
+    for name in ("python", "node", "runtime", "control_plane", "programs", "vendor"):
+        monkeypatch.setattr(images, f"ensure_{name}", lambda *_, name=name: seen.append(name))
+    images.ensure_all(versions.find(versions.DEFAULT), Path("/none"), Progress(io.StringIO()), only)
+    assert seen == made
