@@ -15,9 +15,10 @@ import uuid
 from collections.abc import Awaitable, Callable
 
 from ccm.cloud.gateway import Gateway
+from ccm.controllers.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
-from ccm.engine.objects import ObjectRef
+from ccm.engine.objects import Lease, ObjectRef
 
 from .migration import Split
 from .options import Options
@@ -79,6 +80,11 @@ class Leadership:
             return None
         return ObjectRef("coordination.k8s.io/v1", "Lease", self.main.name, self.main.namespace)
 
+    @property
+    def notes(self) -> Notes:
+        """Where controllers leave what the next leader has to know."""
+        return NoNotes() if self.main is None else LeaseNotes(self._client, self.main.namespace, self.main.name)
+
     def unhealthy(self) -> str | None:
         """Why the kubelet should restart this process."""
         for elector in (self.main, self.migration):
@@ -130,6 +136,20 @@ class Leadership:
         if self._gateway.last_success is not None:
             told[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")
         return told
+
+
+class LeaseNotes:
+    """Notes as annotations of the main Lease: it is there while anybody leads, and may be read and patched anyway."""
+
+    def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
+        self._client = client
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+
+    async def read(self, key: str) -> str | None:
+        return (await self._client.get(self._path, Lease)).metadata.annotations.get(ANNOTATION + key)
+
+    async def write(self, key: str, text: str) -> None:
+        await self._client.patch(self._path, {"metadata": {"annotations": {ANNOTATION + key: text}}})
 
 
 def _first(error: BaseException) -> BaseException:

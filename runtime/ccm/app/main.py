@@ -92,7 +92,7 @@ async def _live(options: Options) -> None:
         servers = serving.Serving(options, client, keeper, cleanup)
         await servers.start(serving.checks(options, leadership, (nodes, services), keeper))
         await keeper.start()
-        context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name)
+        context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
 
         async def work(names: tuple[str, ...]) -> None:
             await assembly.run([assembly.make(name, context, options) for name in names])

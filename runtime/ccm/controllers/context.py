@@ -7,7 +7,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from prometheus_client import Gauge
@@ -28,6 +28,24 @@ RUNNING = Gauge(
 )
 
 
+class Notes(Protocol):
+    """What a leader leaves to the next one: small texts by key. Both methods raise ApiError."""
+
+    async def read(self, key: str) -> str | None: ...
+
+    async def write(self, key: str, text: str) -> None: ...
+
+
+class NoNotes:
+    """Without leader election there is no place for them: they end with the process."""
+
+    async def read(self, key: str) -> str | None:
+        return None
+
+    async def write(self, key: str, text: str) -> None:
+        return None
+
+
 @dataclass(frozen=True)
 class Context:
     """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds, `now` aware."""
@@ -38,6 +56,7 @@ class Context:
     services: Informer[Service]
     recorder: Callable[[str], EventRecorder]
     cluster_name: str
+    notes: Notes = field(default_factory=NoNotes)
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 

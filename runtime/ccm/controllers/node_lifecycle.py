@@ -43,6 +43,8 @@ for _reason in ("Unconfirmed", "TooYoung", "TooManyMissing", "NoProviderID", "Cl
     HELD.labels(_reason)
 MISSING = Gauge("ccm_nodes_missing", "NotReady Nodes whose instance the cloud reports gone and that still exist.")
 
+#: Key of the note that tells the next leader what went within the window.
+NOTE = "node-deletions"
 #: Longest time between two questions about a Node about which nothing changes, in seconds.
 ASK_AGAIN_MAX = 60.0
 #: Key and effect of the taint of a Node whose instance is shut down.
@@ -96,6 +98,8 @@ class NodeLifecycleController:
         self._missing: dict[str, Missing] = {}
         self._patience: dict[str, _Patience] = {}
         self._window = Window(options.safety.window)
+        self._recalled = False
+        self._noting = asyncio.Lock()
         #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
         self._arrived: dict[str, float] = {}
         self._watching = False
@@ -107,6 +111,8 @@ class NodeLifecycleController:
         while True:
             try:
                 await self._pass()
+            except ApiError as error:
+                log.warning("the Nodes are not looked at now: %s", error)
             except Exception:  # a bug; but the other Nodes, and the other controllers, must not suffer from it
                 log.exception("a pass over the Nodes failed; the next one comes in time")
             await asyncio.sleep(self._options.period * random.uniform(1.0, 1.0 + JITTER))
@@ -118,6 +124,8 @@ class NodeLifecycleController:
             self._arrived[new.metadata.uid] = self._context.monotonic()
 
     async def _pass(self) -> None:
+        if not self._recalled:
+            await self._recall()
         now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
         self._forget(nodes)
@@ -148,6 +156,20 @@ class NodeLifecycleController:
             situation = self._situation(nodes, absent, now)
             await self._in_parallel(gone, lambda node: self._settle(node, situation))
         MISSING.set(len(self._missing))
+
+    async def _recall(self) -> None:
+        """What former leaders deleted counts for the cap, too: a process that crashes again and again must not begin
+        anew each time. Until it is known there are no passes."""
+        told = await self._context.notes.read(NOTE)
+        try:
+            self._window.recall(told or "{}", self._context.monotonic(), self._context.now())
+        except ValueError as error:
+            log.error("the note %s of the former leader is not used: %s", NOTE, error)
+        self._recalled = True
+
+    async def _note(self) -> None:
+        async with self._noting:
+            await self._context.notes.write(NOTE, self._window.told(self._context.monotonic(), self._context.now()))
 
     def _forget(self, nodes: dict[str, Node]) -> None:
         """Nothing that was learnt about a Node holds for its successor, or once it is Ready or on its way out."""
@@ -296,11 +318,18 @@ class NodeLifecycleController:
     async def _delete(self, node: Node) -> None:
         """Delete exactly the Node that was decided upon: not its successor, and not if anything about it changed."""
         name, uid = node.metadata.name, node.metadata.uid
+        # Counted before it is sent: a request without an answer may have been carried out, and a leader that is killed
+        # now must not leave a deletion that the next one does not know of.
+        self._window.add(uid, self._context.monotonic())
+        try:
+            await self._note()
+        except ApiError as error:
+            self._window.remove(uid)
+            log.warning("node %s is not deleted yet, since the next leader could not be told of it: %s", name, error)
+            return
         self._events.event(
             node, "Normal", "DeletingNode", f"Deleting node {name} because its instance {node.spec.provider_id} is gone"
         )
-        # Counted before it is sent: a request without an answer may have been carried out.
-        self._window.add(uid, self._context.monotonic())
         try:
             await self._context.client.delete(
                 f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version

@@ -7,8 +7,11 @@ Upstream deletes at the first "not found" of a NotReady Node, without grace, con
 
 from __future__ import annotations
 
+import datetime
 import enum
+import json
 import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
@@ -85,6 +88,37 @@ class Window:
         """How many there were; those in `without` are not counted."""
         self.times = {uid: time for uid, time in self.times.items() if now - time < self.length}
         return sum(1 for uid in self.times if uid not in without)
+
+    def told(self, now: float, wall: datetime.datetime) -> str:
+        """What the next leader has to know, as JSON: how many deletions at which second (RFC 3339, UTC).
+
+        Seconds and not UIDs, so that it stays small however many Nodes go: it is kept in an annotation.
+        """
+        seconds = Counter(
+            (wall - datetime.timedelta(seconds=now - time)).astimezone(datetime.UTC).strftime(_SECOND)
+            for time in self.times.values()
+            if now - time < self.length
+        )
+        return json.dumps(dict(sorted(seconds.items())), separators=(",", ":"))
+
+    def recall(self, told: str, now: float, wall: datetime.datetime) -> None:
+        """Add what a former leader told. A time in the future (clocks differ) counts as now; ValueError for a text
+        that `told` does not write."""
+        try:
+            seconds = {_moment(text): int(count) for text, count in json.loads(told).items()}
+        except (AttributeError, TypeError, ValueError) as error:
+            raise ValueError(f"{told[:100]!r} does not tell deletions: {error}") from None
+        for moment, count in seconds.items():
+            ago = max(0.0, (wall - moment).total_seconds())
+            if ago < self.length:
+                self.times |= {f"{moment.isoformat()} {number}": now - ago for number in range(count)}
+
+
+_SECOND = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def _moment(text: str) -> datetime.datetime:
+    return datetime.datetime.strptime(text, _SECOND).replace(tzinfo=datetime.UTC)
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -127,6 +129,31 @@ async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simu
     assert "5 Nodes" in messages[0] and "--node-deletion-cap" in messages[0]
     await asyncio.sleep(2)
     assert [name for name in names if await get_node(kube, name) is None] == []
+
+
+async def test_what_a_killed_leader_deleted_counts_for_its_successor(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "killed-", 4)
+
+    def gone(name: str) -> Callable[[], Awaitable[bool]]:
+        async def is_gone() -> bool:
+            return await get_node(kube, name) is None
+
+        return is_gone
+
+    for name in names[:2]:
+        delete_instance(cloud, name)
+        await eventually(gone(name))
+    ccm.signal(signal.SIGKILL)
+    ccm = start_ccm(**FAST)
+    await ccm.leading()
+    delete_instance(cloud, names[2])
+    messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[2]), 60)
+    assert "the instances of 1 Nodes gone and 2 went within the last 600 s" in messages[0]
+    assert await get_node(kube, names[2]) is not None
 
 
 async def test_with_the_credentials_of_another_project_no_node_goes(

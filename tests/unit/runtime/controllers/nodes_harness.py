@@ -308,11 +308,29 @@ class FakeCloud(Cloud):
         self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=1000, deadline=10.0)
 
 
+class Notes:
+    """What a leader leaves to the next; `failure` is raised by both methods."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.failure: ApiError | None = None
+
+    async def read(self, key: str) -> str | None:
+        if self.failure:
+            raise self.failure
+        return self.texts.get(key)
+
+    async def write(self, key: str, text: str) -> None:
+        if self.failure:
+            raise self.failure
+        self.texts[key] = text
+
+
 class Cluster:
     """An API server, a cloud, and the process between them. Use as a context manager."""
 
     def __init__(self, *machines: Any) -> None:
-        self.api, self.cloud, self.clock = Api(), Machines(*machines), LoopClock()
+        self.api, self.cloud, self.clock, self.notes = Api(), Machines(*machines), LoopClock(), Notes()
 
     async def __aenter__(self) -> Cluster:
         self.gateway = Gateway(FakeCloud(self.cloud), clock=now)
@@ -327,6 +345,7 @@ class Cluster:
             services,
             self._recorder,
             "kubernetes",
+            self.notes,
             monotonic=now,
             now=self.clock.now,
         )

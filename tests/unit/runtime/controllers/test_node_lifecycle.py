@@ -607,6 +607,53 @@ async def test_the_cap_counts_what_went_within_the_window():
 
 
 @in_virtual_time
+async def test_the_cap_counts_what_former_leaders_deleted():
+    """Upstream's next leader begins anew, and so would ours (W4): a process that crashes after each deletion would
+    delete all."""
+    async with Cluster() as c:
+        fleet(c, 20, ready="False")
+        for number in range(8):
+            leader = c.watch_over_nodes()
+            await asyncio.sleep(1)
+            c.cloud.remove(f"n{number}")
+            await asyncio.sleep(40)
+            leader.cancel()
+        assert len(c.api.nodes) == 18  # two within ten minutes
+        c.watch_over_nodes(cap_min=50)
+        await until(lambda: len(c.api.nodes) == 12)
+
+
+@in_virtual_time
+@pytest.mark.parametrize("when", ["at the start", "at the deletion"])
+async def test_what_the_next_leader_could_not_learn_is_not_done(when):
+    async with Cluster() as c:
+        fleet(c, ready="False")
+        failure = UnavailableError(503, "ServiceUnavailable", "no")
+        if when == "at the start":
+            c.notes.failure = failure
+        c.watch_over_nodes()
+        await asyncio.sleep(1)
+        c.notes.failure = failure
+        c.cloud.remove("n0")
+        await kept(c)
+        assert not c.api.told("DeletingNode", "n0")
+        c.notes.failure = None
+        await until(is_gone(c))
+
+
+@in_virtual_time
+async def test_a_note_that_cannot_be_read_does_not_stop_the_work():
+    async with Cluster() as c:
+        fleet(c)
+        c.notes.texts["node-deletions"] = "scribbled"
+        c.api.set_ready("n0", "False")
+        c.cloud.remove("n0")
+        c.watch_over_nodes()
+        await until(is_gone(c))
+        assert c.notes.texts["node-deletions"].endswith(":1}")
+
+
+@in_virtual_time
 async def test_a_mass_disappearance_deletes_none_and_ends_by_itself():
     async with Cluster() as c:
         fleet(c, 40, ready="False")

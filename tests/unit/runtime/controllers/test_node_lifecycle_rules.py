@@ -3,6 +3,8 @@
 
 import itertools
 
+import datetime
+
 import pytest
 
 from ccm.controllers.node_lifecycle_rules import Missing, Safety, Verdict, Window, certain_age, decide
@@ -138,6 +140,33 @@ def test_window_counts_a_node_once_and_not_what_failed():
     assert window.count(4.0, without={"a"}) == 1
     window.remove("b")
     assert window.count(4.0) == 1
+
+
+WALL = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
+
+
+def test_the_next_leader_is_told_what_went_when():
+    """Its monotonic clock is another one."""
+    window = Window(600.0, {"old": 0.0, "a": 500.0, "b": 500.2, "c": 990.0})
+    told = window.told(1000.0, WALL)
+    assert told == '{"2026-03-01T11:51:40Z":2,"2026-03-01T11:59:50Z":1}'
+    later = Window(600.0)
+    later.recall(told, 7.0, WALL + datetime.timedelta(seconds=30))
+    assert [later.count(now) for now in (7.0, 76.0, 78.0, 566.0, 568.0)] == [3, 3, 1, 1, 0]
+
+
+def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
+    window = Window(600.0)
+    window.recall('{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5}', 0.0, WALL)
+    assert [window.count(now) for now in (0.0, 599.0, 601.0)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("told", ["", "[]", "{", '{"yesterday":1}', '{"2026-03-01T11:00:00Z":null}', "3"])
+def test_a_note_that_says_no_deletions_is_refused(told):
+    window = Window(600.0)
+    with pytest.raises(ValueError, match="does not tell deletions"):
+        window.recall(told, 0.0, WALL)
+    assert window.times == {}
 
 
 @pytest.mark.parametrize(
