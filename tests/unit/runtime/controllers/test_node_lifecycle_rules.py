@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every rule of Node deletion alone, at its edge, and all of them together. Upstream has none of them (W4)."""
 
-import itertools
-
 import datetime
+import itertools
 
 import pytest
 
