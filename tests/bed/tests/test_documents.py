@@ -50,7 +50,9 @@ def test_kubelets_ask_for_serving_certificates_only_when_told_to() -> None:
     assert by_kind(documents.kubeadm_init(asking, TOKEN, KEY))["KubeletConfiguration"]["serverTLSBootstrap"] is True
 
 
-@pytest.mark.parametrize(("kubernetes", "api"), [("v1.30.4", "v1beta3"), ("v1.35.4", "v1beta4"), ("v1.36.3", "v1beta4")])
+@pytest.mark.parametrize(
+    ("kubernetes", "api"), [("v1.30.4", "v1beta3"), ("v1.35.4", "v1beta4"), ("v1.36.3", "v1beta4")]
+)
 def test_kubeadm_gets_the_form_that_its_release_stores(kubernetes: str, api: str) -> None:
     bed = plan.make("demo", kubernetes)
     init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))
