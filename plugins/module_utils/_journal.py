@@ -11,16 +11,51 @@ Stdlib-only, it runs on managed nodes (Python 3.8).
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import glob
 import hashlib
 import json
 import os
-from typing import Any, Dict, Optional
+import time
+from typing import Any, Dict, Iterator, Optional
 
 VERSION = 1
+
+#: Ends the name of a file that is being written; one that is still there later is the half of a run that was killed.
+UNFINISHED = ".new"
 
 
 class JournalRefused(ValueError):
     """The journal cannot be read; the message says what to do."""
+
+
+@contextlib.contextmanager
+def alone(directory: str, patience: float) -> Iterator[None]:
+    """Keep other runs from this host meanwhile; raises JournalRefused when one goes on for longer than I(patience) seconds.
+
+    A run whose controller was killed goes on here until its module ends, and may still put files back. The kernel ends
+    the lock together with the process that holds it, so none is ever left behind. A folder that does not exist is held by nobody.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield
+        return
+    try:
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise JournalRefused("another run is changing this host: it has held {0} for more than {1} s. Wait until "
+                                         "it ends, then run again".format(directory, int(patience))) from None
+                time.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def digest(content: Optional[bytes]) -> str:
@@ -97,6 +132,11 @@ class Journal:
         del self.files[name]
         self._save()
 
+    def sweep(self) -> None:
+        """Remove what a run that was killed while it wrote here has left half-written."""
+        for path in glob.glob(os.path.join(glob.escape(self.directory), "**", "*" + UNFINISHED), recursive=True):
+            os.unlink(path)
+
     def _copy(self, folder: str, name: str, content: bytes) -> str:
         target = os.path.join(self.directory, folder, name.strip("/").replace("/", "__"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
@@ -120,7 +160,7 @@ class Journal:
 
 
 def _write(path: str, content: bytes) -> None:
-    temporary = path + ".new"
+    temporary = path + UNFINISHED
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as handle:
         handle.write(content)

@@ -18,6 +18,8 @@ description:
   - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
     keeps what each file was before the first change, so that O(state=original) restores it byte for byte.
   - A file is written only when it still is what the plan was made from.
+  - It may be killed at any time. What was half-written is removed by the next call, a restart that is still missing is made
+    up for, and while a module goes on that nobody waits for any more, the next one waits for it.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -105,7 +107,7 @@ options:
     type: path
     default: /var/lib/outoftree-ccm
   timeout:
-    description: Seconds to wait for the component, and again for the restored one.
+    description: Seconds to wait for the component, again for the restored one, and before that for another run on this host.
     type: int
     default: 180
   force:
@@ -151,6 +153,11 @@ waited:
   returned: always
   type: float
   sample: 9.5
+seconds:
+  description: Seconds the whole change took on this host.
+  returned: always
+  type: float
+  sample: 11.2
 restored:
   description: Whether the old configuration was put back and serves again.
   returned: failure
@@ -159,8 +166,8 @@ restored:
 """
 
 import base64
+import contextlib
 import os
-import tempfile
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -185,6 +192,17 @@ def read(path):
         return None
 
 
+def temporary(path):
+    """Return the name a file has while it is written: beside it, and with a dot, which the kubelet does not read."""
+    folder, name = os.path.split(os.path.realpath(path))
+    return os.path.join(folder, ".outoftree-ccm." + name)
+
+
+def remove(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def show(content, component):
     text = "" if content is None else content.decode("utf-8", "backslashreplace")
     return _secrets.hide(text) if component in WHOLE else text
@@ -205,26 +223,34 @@ class Component:
         self.data_directory = service.get("data_directory") or ""
 
     def write(self, path, content, mode, owner):
-        """Replace a file in one step; the temporary file's name starts with a dot, which the kubelet does not read."""
-        real = os.path.realpath(path)
+        """Replace a file in one step."""
+        real, new = os.path.realpath(path), temporary(path)
         if content is None:
-            if os.path.exists(real):
-                os.unlink(real)
+            remove(real)
             return
         os.makedirs(os.path.dirname(real), exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=".outoftree-ccm.", dir=os.path.dirname(real))
+        remove(new)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as handle:
                 handle.write(content)
                 handle.flush()
                 os.fsync(handle.fileno())
-            os.chmod(temporary, mode)
-            os.chown(temporary, owner[0], owner[1])
-            self.module.atomic_move(temporary, real)
+            os.chmod(new, mode)
+            os.chown(new, owner[0], owner[1])
+            self.module.atomic_move(new, real)
             os.chmod(real, mode)
         finally:
-            if os.path.exists(temporary):
-                os.unlink(temporary)
+            remove(new)
+
+    def runs(self, flags, paths):
+        """Whether the component runs as files say that are back already: a run may have been killed before its restart."""
+        processes = self.processes()
+        if self.name not in WHOLE:
+            return any(self._flags(process) == list(flags) for process in processes)
+        # A file that is gone again changed its folder.
+        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in paths]
+        return bool(processes) and _host.started_at(processes[0]) > max(changed)
 
     def processes(self):
         if self.name in WHOLE:
@@ -236,7 +262,8 @@ class Component:
         """Make a service start with new files; static Pods are restarted by the kubelet itself."""
         if not self.unit:
             return
-        if any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
+        # Without files it makes up for a run that was killed after it had written them, which may have been units.
+        if not paths or any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
             _host.run(["systemctl", "daemon-reload"])
         self.restarted_at = _host.timestamp()
         done = _host.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
@@ -364,9 +391,16 @@ def restore(component, written, flags_before, restart):
         return False
 
 
+def unsettled(component, settled, flags):
+    """Whether files are back of which the component does not know yet."""
+    return bool(settled) and component.name not in ("kubeadm-config", "kubeadm-patches") and not component.runs(flags, settled)
+
+
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
-    if not work:
+    if module.params["state"] == "original" and not work:
+        after = "Its files are the old ones again: look at it on that host now."
+    elif not work:
         after = "No file was changed now; after an earlier migration, playbooks/rollback.yml puts the old configuration back."
     elif restored:
         after = "The old configuration was put back and serves again."
@@ -404,11 +438,15 @@ def main():
         supports_check_mode=True,
     )
     try:
-        journal = _journal.Journal(module.params["state_directory"])
-        if module.params["component"] == "kubeadm-config":
-            record_cluster(module, journal)
-        else:
-            apply(module, journal)
+        directory = module.params["state_directory"]
+        if not module.check_mode and module.params["state"] == "present":
+            os.makedirs(directory, mode=0o700, exist_ok=True)
+        with _journal.alone(directory, 0 if module.check_mode else module.params["timeout"]):
+            journal = _journal.Journal(directory)
+            if module.params["component"] == "kubeadm-config":
+                record_cluster(module, journal)
+            else:
+                apply(module, journal)
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
@@ -426,23 +464,27 @@ def record_cluster(module, journal):
         for item in params["files"] if params["state"] == "present" else []:
             journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
                            base64.b64decode(item["content"]), 0o600, (0, 0), [])
-    module.exit_json(changed=False, files=[], restarted_at="", waited=0.0)
+    module.exit_json(changed=False, files=[], restarted_at="", waited=0.0, seconds=0.0)
 
 
 def apply(module, journal):
-    params = module.params
+    params, begun = module.params, time.monotonic()
     component = Component(module)
-    restart = params["restart"] and bool(component.unit)
+    if not module.check_mode:
+        sweep(journal, component.name)
+    restart, late = params["restart"] and bool(component.unit), False
     if params["state"] == "present":
         work, settled = planned(module, journal), []
         flags, flags_before = params["flags"], params["flags_before"]
     else:
         work, settled, flags = originals(module, journal, component)
         flags_before = component._flags(component.processes()[0]) if component.processes() else []
+        late = not work and unsettled(component, settled, flags)
+        restart = late and bool(component.unit)
     result = dict(
         changed=bool(work or restart),
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
-        restarted_at="", waited=0.0,
+        restarted_at="", waited=0.0, seconds=0.0,
         diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
                    after=show(item[2], component.name)) for item in work],
     )
@@ -452,19 +494,28 @@ def apply(module, journal):
         for item, (path, before, after, mode, owner) in zip(result["files"], work):
             item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before,
                                             params["service"])
-    if work or restart or params["state"] == "present":
+    if work or restart or late or params["state"] == "present":
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart)
         except Failed as failure:
             if params["state"] == "present":
                 for path, *_rest in work:
                     journal.undo(path, read(path))
+            result["seconds"] = round(time.monotonic() - begun, 1)
             fail(module, component, failure, work, result)
     if params["state"] == "original":
         for name in settled + [item[0] for item in work]:
             journal.forget(name)
-    result["restarted_at"] = component.restarted_at
+    result.update(restarted_at=component.restarted_at, seconds=round(time.monotonic() - begun, 1))
     module.exit_json(**result)
+
+
+def sweep(journal, name):
+    """Remove what runs that were killed have left beside the component's files, and in the journal's folder."""
+    journal.sweep()
+    for path, entry in journal.files.items():
+        if entry["component"] == name and name != "kubeadm-config":
+            remove(temporary(path))
 
 
 if __name__ == "__main__":

@@ -36,6 +36,12 @@ options:
     description: Where M(outoftree.ccm.ccm_component_config) keeps its journal and backups.
     type: path
     default: /var/lib/outoftree-ccm
+  wait_timeout:
+    description:
+      - Seconds to wait for another run that changes this host. A run whose controller was killed goes on until its module ends, and
+        what is found before that may be put back.
+    type: int
+    default: 0
   patches_directory:
     description: Where the operator keeps the patches that kubeadm applies to the manifests it makes.
     type: path
@@ -412,6 +418,7 @@ def main():
         argument_spec=dict(
             node_name=dict(type="str"),
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
+            wait_timeout=dict(type="int", default=0),
             patches_directory=dict(type="path", default="/etc/kubernetes/patches"),
         ),
         supports_check_mode=True,
@@ -422,8 +429,12 @@ def main():
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
         module.exit_json(changed=False, **result)
-    detect(result, module.params["patches_directory"])
-    detect_journal(result, module.params["state_directory"])
+    try:
+        with _journal.alone(module.params["state_directory"], module.params["wait_timeout"]):
+            detect(result, module.params["patches_directory"])
+            detect_journal(result, module.params["state_directory"])
+    except _journal.JournalRefused as exc:
+        result["problems"].append(str(exc))
     check_writable(result, module.params["state_directory"])
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]
     module.exit_json(changed=False, **result)

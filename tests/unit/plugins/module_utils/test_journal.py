@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import pathlib
+import subprocess
+import sys
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils._journal import Journal, JournalRefused
+from ansible_collections.outoftree.ccm.plugins.module_utils._journal import Journal, JournalRefused, alone
 
 PATH = "/etc/default/kubelet"
 
@@ -65,3 +67,29 @@ def test_an_altered_backup_is_not_restored(tmp_path: pathlib.Path) -> None:
     next((tmp_path / "originals").iterdir()).write_bytes(b"evil")
     with pytest.raises(JournalRefused, match="altered"):
         Journal(str(tmp_path)).original(PATH)
+
+
+def test_what_a_killed_run_has_half_written_goes(tmp_path: pathlib.Path) -> None:
+    record(tmp_path, "run-1", b"a", b"b")
+    whole = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    for half in (tmp_path / "journal.json.new", tmp_path / "backups" / "run-1" / "etc__default__kubelet.new"):
+        half.write_bytes(b"{")
+    Journal(str(tmp_path)).sweep()
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == whole
+
+
+def test_of_two_runs_one_waits_and_none_waits_for_the_dead(tmp_path: pathlib.Path) -> None:
+    hold = "import fcntl, os, sys, time; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(flush=True); time.sleep(60)"
+    other = subprocess.Popen([sys.executable, "-c", hold, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(JournalRefused, match="another run is changing this host"), alone(str(tmp_path), 0):
+            pass
+    finally:
+        other.kill()
+        other.wait()
+    with alone(str(tmp_path), 0), pytest.raises(JournalRefused), alone(str(tmp_path), 0):
+        pass
+    with alone(str(tmp_path / "missing"), 0):
+        assert not (tmp_path / "missing").exists()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
@@ -177,6 +177,11 @@ class Service:
         return [_host.Process(self._pid, self._pid, [self.component, *flags])]
 
     @property
+    def is_new(self) -> bool:
+        """Whether the running process was started with the file as it is."""
+        return self._running == self.file.read_bytes()
+
+    @property
     def restarts(self) -> list[str]:
         return [argv[2] for argv in self.commands if argv[:2] == ["systemctl", "restart"]]
 
@@ -237,3 +242,76 @@ def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path,
     assert host.file.read_bytes().decode() == secret + "kubelet-arg: a=b\n"
     assert _secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
         "--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
+
+
+class Killed(BaseException):
+    """What SIGKILL is to a module: nothing of it runs any more."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> Any:
+    """Let the module end where it calls a function; return a way to let it live again."""
+    real = getattr(where, name)
+
+    def end(*arguments: Any, **options: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(where, name, end)
+    return lambda: monkeypatch.setattr(where, name, real)
+
+
+def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_rollback(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = host.manifest.parent / ".outoftree-ccm.kcm.yaml"
+    half.write_bytes(b"- --clo")
+    host.present(monkeypatch)
+    assert host.manifest.read_bytes() == AFTER and not half.exists()
+    half.write_bytes(b"- --clo")
+    host.run(monkeypatch, state="original")
+    assert host.manifest.read_bytes() == BEFORE and not half.exists()
+
+
+@pytest.mark.parametrize(("component", "service"), SERVICES)
+def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+) -> None:
+    host = Service(tmp_path, monkeypatch, component)
+    monkeypatch.setattr(_host, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
+    host.present(monkeypatch, service)
+    live = kill_at(monkeypatch, subject.Component, "take_up")
+    with pytest.raises(Killed):
+        host.run(monkeypatch, state="original")
+    live()
+    assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]]
+    assert host.run(monkeypatch, state="original", check=True)["changed"] and host.restarts == [service["unit"]]
+    assert host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+    assert ["systemctl", "daemon-reload"] in host.commands  # the file may have been a unit
+    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+
+
+def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
+    host.broken.add(BEFORE)
+    result = host.run(monkeypatch, state="original")
+    assert result["failed"] and "Its files are the old ones again" in result["msg"], result
+    host.broken.clear()
+    host.run(monkeypatch, state="original")
+    assert not (host.state / "journal.json").exists()
+
+
+def test_a_record_without_its_change_needs_no_restart(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Service(tmp_path, monkeypatch, "kube-apiserver")
+    live = kill_at(monkeypatch, subject, "settle")
+    with pytest.raises(Killed):
+        host.present(monkeypatch, SERVICES[0][1])
+    live()
+    assert host.file.read_bytes() == BEFORE and (host.state / "journal.json").exists()
+    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == []
+    assert not (host.state / "journal.json").exists()
+
+
+def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.state.mkdir()
+    with _journal.alone(str(host.state), 0):
+        result = host.present(monkeypatch)
+    assert result["failed"] and "another run is changing this host" in result["msg"] and host.manifest.read_bytes() == BEFORE
+    assert host.present(monkeypatch)["changed"]
