@@ -31,7 +31,11 @@ options:
     type: str
     default: ''
   name:
-    description: Name of the cloud-controller-manager's DaemonSet and Lease.
+    description: Name of the cloud-controller-manager's DaemonSet.
+    type: str
+    default: cloud-controller-manager
+  lease:
+    description: Name of its Lease.
     type: str
     default: cloud-controller-manager
   namespace:
@@ -79,10 +83,10 @@ kubeadm_config:
 runtime:
   description:
     - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection made it, C(wide) whether it runs every
-      controller it shall run.
+      controller it shall run. C(leftovers) is what is there of it without the DaemonSet, after a run that was ended half-way.
   returned: always
   type: dict
-  sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0"}
+  sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0", leftovers: []}
 lease:
   description: Who holds the cloud-controller-manager's Lease.
   returned: always
@@ -122,7 +126,23 @@ def read_runtime(api, params):
         "image": state["image"],
         "managed": (meta.get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"],
         "wide": (meta.get("annotations") or {}).get("ccm.outoftree.dev/stage") == params["all_controllers"],
+        "leftovers": [] if state["exists"] else leftovers(api, params),
     }
+
+
+def leftovers(api, params):
+    """Return what is there of a controller without its DaemonSet: a roll-out or a removal was ended half-way."""
+    found = []
+    for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
+        try:
+            item = api.get("/api/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], kind, name)) or {}
+        except _api.ApiError as exc:
+            if exc.status != 403:
+                raise
+            continue  # to look is enough for preflight, and it needs no Secrets
+        if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
+            found.append("{0}/{1}".format(kind, name))
+    return found
 
 
 def read_services(api):
@@ -146,6 +166,7 @@ def main():
         argument_spec=dict(
             provider_id_prefix=dict(type="str", default=""),
             name=dict(type="str", default=_api.NAME),
+            lease=dict(type="str", default=_api.NAME),
             namespace=dict(type="str", default=_api.NAMESPACE),
             managed_by=dict(type="str", default="outoftree.ccm"),
             all_controllers=dict(type="str", default="all"),
@@ -163,7 +184,7 @@ def main():
             runtime=read_runtime(api, params),
             services=read_services(api),
         )
-        lease = api.get(_api.lease_path(params["name"], params["namespace"]))
+        lease = api.get(_api.lease_path(params["lease"], params["namespace"]))
         result["lease"] = _health.lease_state(lease, api.now)
     except _api.ApiError as exc:
         module.fail_json(msg="cannot read the cluster: {0}".format(_api.explain(exc)))
