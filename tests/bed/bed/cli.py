@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bed import binaries, cluster, images, plan, prerequisites, versions
+from bed import binaries, cluster, images, machines, plan, prerequisites, versions
 from bed.errors import BedError
 from bed.progress import Progress
 
@@ -43,6 +43,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--external", action="store_true", help="its kubelet has --cloud-provider=external")
     sub = command("node-remove", "end a worker's machine abruptly", named=True)
     sub.add_argument("node", metavar="NODE", help="the worker's name")
+    sub = command("install", "put binaries of another release on every machine of a bed", named=True, versioned=True)
+    sub.add_argument("binaries", nargs="+", metavar="BINARY", choices=machines.NODE_BINARIES, help="such as kubeadm")
     command("status", "show containers, nodes and Pods", named=True)
     command("logs", "collect the logs of all machines and print their folder", named=True)
     return top
@@ -93,6 +95,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         cluster.node_join(args.name, args.node, args.external, progress)
     elif args.command == "node-remove":
         cluster.node_remove(args.name, args.node, progress)
+    elif args.command == "install":
+        cluster.install(args.name, versions.find(args.version), args.binaries, progress)
     elif args.command == "status":
         print(cluster.status(args.name))
     elif args.command == "logs":

@@ -135,6 +135,26 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
         _wait_for_nodes(bed, [node])
 
 
+def install(name: str, version: versions.Version, names: list[str], progress: Progress) -> None:
+    """Other binaries for every machine, and with a new kubeadm the images of its control plane. Nothing is restarted;
+    machines that join later have the release of the last kubelet."""
+    prerequisites.need_root("installing binaries")
+    bed = Bed.load(name)
+    found = binaries.ensure(version, progress)
+    archives = [images.ensure_control_plane(version, found, progress)] if "kubeadm" in names else []
+
+    def on_machine(node: Node) -> None:
+        machines.install(node, found, names)
+        if node.control_plane:
+            machines.load_images(node, archives)
+
+    with progress.step(f"{', '.join(names)} {version.kubernetes} on {len(bed.plan.nodes)} machines"):
+        in_parallel(on_machine, bed.plan.nodes)
+    if "kubelet" in names:
+        bed.plan.kubernetes = version.kubernetes
+        bed.save()
+
+
 def node_remove(name: str, node_name: str, progress: Progress) -> None:
     """End a worker's machine as abruptly as a cloud does. Its Node and its instance are left to others."""
     prerequisites.need_root("removing a node")

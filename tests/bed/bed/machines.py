@@ -56,7 +56,15 @@ if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
 fi
 exec /sbin/init
 """
-_NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
+# Lazily: the mount is in use as long as its program runs.
+_INSTALL = """\
+set -e
+umount -l "/usr/bin/$1" 2>/dev/null || true
+install -m 0755 "/opt/bed/$1" "/usr/bin/.$1"
+mv "/usr/bin/.$1" "/usr/bin/$1"
+rm "/opt/bed/$1"
+"""
+NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
 _BOOT_SECONDS = 60.0
 INOTIFY_LIMITS = {"max_user_instances": 1024, "max_user_watches": 262144}
 
@@ -133,7 +141,7 @@ def start_forwarder(plan: Plan) -> None:
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     """A machine with systemd, containerd and the Kubernetes binaries, its images loaded, not yet in a cluster."""
-    mounted = [word for name in _NODE_BINARIES for word in ("--volume", f"{binaries / name}:/usr/bin/{name}:ro")]
+    mounted = [word for name in NODE_BINARIES for word in ("--volume", f"{binaries / name}:/usr/bin/{name}:ro")]
     stored = [word for place in ("containerd", "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
@@ -147,6 +155,13 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
         lambda: on(node.name, "ctr", "version", check=False).count("Version:") >= 2,
         f"containerd in {node.name}", _BOOT_SECONDS,
     )  # fmt: skip
+
+
+def install(node: Node, binaries: Path, names: Sequence[str]) -> None:
+    """Put other binaries in the place of those that are mounted, as a package would: what runs goes on running."""
+    for name in names:
+        podman("cp", str(binaries / name), f"{node.name}:/opt/bed/{name}")
+        on(node.name, "sh", "-c", _INSTALL, "install", name)
 
 
 def load_images(node: Node, archives: Sequence[Path]) -> None:
