@@ -21,6 +21,10 @@ def main(argv: list[str] | None = None) -> int:
         from ccm.app import explain
 
         return explain.main(args[1:])
+    if args[:1] == ["nodes"]:
+        from ccm.app import nodes
+
+        return nodes.main(args[1:])
     from ccm.app import logs, options
     from ccm.app import main as app
 

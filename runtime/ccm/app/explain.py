@@ -158,7 +158,7 @@ def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list
         )
     if node_rules.is_ready(node):
         lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud says.")
-        if missing := _why(told, ("InstanceNotListed", "AddressesNotUpdated", "UpdateFailed"), now):
+        if missing := _why(told, ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed"), now):
             lines.append(missing)
     return lines
 

@@ -54,7 +54,8 @@ NOT_INITIALISED = Counter(
 NOT_UPDATED = Counter(
     "ccm_node_update_failures",
     "Initialised Nodes that could not be brought in line with their instance, by reason: AddressesNotUpdated (the "
-    "kubelet's --node-ip is not among the cloud's addresses), ApiServerRefused.",
+    "kubelet's --node-ip is not among the cloud's addresses), OtherMachine (its providerID is another machine's), "
+    "ApiServerRefused.",
     ["reason"],
 )
 PATCHES = Counter(
@@ -79,7 +80,7 @@ for _family, _values in (
         NOT_INITIALISED,
         ("InstanceNotFound", "CloudNotAvailable", "InitializationFailed", "ForeignProviderID", "ApiServerRefused"),
     ),
-    (NOT_UPDATED, ("AddressesNotUpdated", "ApiServerRefused")),
+    (NOT_UPDATED, ("AddressesNotUpdated", "OtherMachine", "ApiServerRefused")),
     (PATCHES, ("addresses", "initialisation", "labels", "shutdown-taint")),
     (REFRESH, ("success", "failure")),
 ):
@@ -341,6 +342,10 @@ class NodeController:
             return False
         except CloudError as error:
             self._warnings.event(node, "Warning", "CloudNotAvailable", f"not compared with its instance: {error}")
+            return True
+        if wrong := rules.other_machine(node, instance, snapshot.by_name.get(node.metadata.name, ())):
+            NOT_UPDATED.labels("OtherMachine").inc()
+            self._warnings.event(node, "Warning", "OtherMachine", f"{wrong}. Nothing is written to it", topic=wrong)
             return True
         plan = rules.plan_repair(node, instance, legacy=self._options.legacy_labels)
         if plan.problem:

@@ -95,6 +95,20 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     return preferred + [address for address in wanted if address.type not in claimed]
 
 
+def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:
+    """Why the instance with the Node's providerID is not the Node's machine; "" when nothing speaks against it.
+
+    A name alone proves nothing: a Node that was given its providerID may be called otherwise than its instance. But
+    when another instance has the Node's name (`namesakes`), the providerID was copied or its machine replaced.
+    """
+    if not node.spec.provider_id or instance.name == node.metadata.name or not namesakes:
+        return ""
+    return (
+        f"its providerID {node.spec.provider_id} is that of the instance {instance.name!r}, and "
+        f"{namesakes[0].provider_id} has its name: delete the Node and restart its kubelet, so that it registers anew"
+    )
+
+
 def parse_provided_ips(value: str) -> list[str]:
     """The annotation: one IP, or an IPv4 and an IPv6 with a comma between; leading zeros in IPv4 are accepted."""
     parts = value.split(",")

@@ -431,6 +431,20 @@ async def test_W6_a_ready_node_on_a_machine_made_again_under_its_name_is_told_wh
 
 
 @in_virtual_time
+async def test_a_node_with_the_provider_id_of_another_machine_gets_nothing_of_it():
+    async with Cluster() as c:
+        fleet(c, 3)
+        c.cloud.put(machine("bastion", "10.9.9.9", zone="far", provider_id="fake://bastion"))
+        c.api.change("n1", {"spec": {"providerID": "fake://bastion"}})
+        c.initialise_nodes()
+        await until(lambda: c.api.told("OtherMachine", "n1"))
+        await until(lambda: c.api.addresses("n2") == [("InternalIP", "10.0.0.2")])
+        assert "'bastion'" in c.api.told("OtherMachine", "n1")[0] and "fake://n1" in c.api.told("OtherMachine", "n1")[0]
+        assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")] and "far" not in str(c.api.nodes["n1"])
+        assert metric("ccm_node_update_failures_total", reason="OtherMachine") > 0
+
+
+@in_virtual_time
 async def test_a_node_ip_that_the_cloud_no_longer_knows_is_told_and_the_others_are_refreshed():
     async with Cluster() as c:
         fleet(c, 3)
