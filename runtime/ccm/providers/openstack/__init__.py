@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of OpenStack (docs/providers/openstack.md): what cloud-provider-openstack is in Go.
+
+`config` reads its cloud.conf, `session` makes a call, and each capability is a file of its own. openstacksdk is
+imported by a start only, so that who does not choose this provider needs it not.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.cloud import ConfigError, Limits, ProviderConfig
+
+from .config import Settings
+from .session import Api, sdk_problem
+
+log = logging.getLogger(__name__)
+
+
+class OpenStackCloud(cloud.Cloud):
+    name: ClassVar[str] = "openstack"
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        if problem := sdk_problem():
+            raise ConfigError([problem])
+        settings = Settings.parse(config, os.environ)
+        runtime = settings.runtime
+        self._api = Api(settings)
+        self.limits = Limits(
+            runtime.calls_per_second, runtime.burst, runtime.concurrency, deadline=self._api.deadline + 3
+        )
+
+    async def start(self) -> None:
+        for sentence in self._api.settings.ignored:
+            log.warning("%s: %s", self.config.source, sentence)
+        await self._api.open()
+
+    async def close(self) -> None:
+        await self._api.close()
