@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Flags this collection reads and edits. All take a string, so C(--flag value) and C(--flag=value) mean the same.
+#: Flags this collection reads and edits. Those that take a string may have it as an argument of its own.
 MANAGED_FLAGS = (
     "cloud-provider",
     "cloud-config",
@@ -20,7 +20,12 @@ MANAGED_FLAGS = (
     "enable-admission-plugins",
     "disable-admission-plugins",
     "feature-gates",
+    "enable-leader-migration",
+    "leader-migration-config",
 )
+
+#: Those that take no argument of their own: C(--flag) alone means true.
+BOOLEAN_FLAGS = ("enable-leader-migration",)
 
 
 class Flag(NamedTuple):
@@ -44,7 +49,9 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
         if arg.startswith("--"):
             name, equals, value = arg[2:].partition("=")
             if name in wanted:
-                if not equals:
+                if not equals and name in BOOLEAN_FLAGS:
+                    value = "true"
+                elif not equals:
                     value = args[index + 1] if index + 1 < len(args) else ""
                     width = 2
                 found.append(Flag(name, value, index, width))

@@ -13,7 +13,7 @@ import base64
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags, render
-from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, Target, control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
@@ -94,7 +94,8 @@ def read(text: str, component: str) -> Component:
     return Component(component, argv, find_flags(argv), str(document.get(container + ("image",), "")))
 
 
-def edit(text: str, component: str, version: Tuple[int, int]) -> Tuple[str, List[Change], List[str]]:
+def edit(text: str, component: str, version: Tuple[int, int],
+         target: Target = control_plane_changes) -> Tuple[str, List[Change], List[str]]:
     """Return the manifest as it should be, the flags that change, and notes on what goes with them.
 
     Raises NotYaml, BadManifest or EditRefused.
@@ -103,7 +104,7 @@ def edit(text: str, component: str, version: Tuple[int, int]) -> Tuple[str, List
     container = _container(document, component)
     arguments = _arguments(document, container)
     argv = [value for unused, value in arguments]
-    changes = control_plane_changes(component, find_flags(argv), version)
+    changes = target(component, find_flags(argv), version)
     if not changes:
         return text, [], []
     new_argv: Dict[int, Any] = dict(enumerate(argv))

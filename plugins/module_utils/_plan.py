@@ -17,7 +17,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import (
     _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
-from ansible_collections.outoftree.ccm.plugins.module_utils._target import control_plane_changes, flags_after
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
+    Target, control_plane_changes, flags_after, hands_over, in_tree_provider)
 from ansible_collections.outoftree.ccm.plugins.module_utils._unit import Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, load
 
@@ -41,14 +42,13 @@ RISKS = {
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
-    plan: Dict[str, Any] = {"go": False, "problems": [], "warnings": [], "edits": [], "hosts": {}, "nodes": {},
-                            "kubeadm_config": None, "adopt": [], "narrow": False, "new_nodes": []}
+    plan = empty()
     version = _versions.parse(cluster["version"])
     if version is None or not _versions.supported(version):
         plan["problems"].append(
             "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
-        return _finish(plan)
+        return finish(plan)
     _inventory.check(plan, detected, cluster, control_plane)
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
@@ -60,7 +60,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_rancher(plan, steps, host, facts, version)
             continue
         if host in control_plane:
-            _plan_control_plane(plan, steps, host, facts, version)
+            plan_control_plane(plan, steps, host, facts, version)
             _plan_patches(plan, steps, host, facts, version)
         if facts["kubelet"].get("unit_files"):
             _plan_kubelet(plan, steps, host, facts, version)
@@ -68,10 +68,17 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     _plan_nodes(plan, cluster, adopt)
     _check_runtime(plan, cluster)
     plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
-    return _finish(plan)
+    return finish(plan)
 
 
-def _finish(plan: Dict[str, Any]) -> Dict[str, Any]:
+def empty() -> Dict[str, Any]:
+    """Return a plan with nothing in it yet."""
+    return {"go": False, "problems": [], "warnings": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [],
+            "narrow": False, "new_nodes": []}
+
+
+def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
+    """Add the verdict, the table and the report."""
     plan["go"] = not plan["problems"]
     plan["table"] = table(plan)
     plan["report"] = report(plan)
@@ -91,8 +98,10 @@ def _encode(text: str) -> str:
 # -- control plane ----------------------------------------------------------------------------------------------------
 
 
-def _plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
-                        cluster_version: Tuple[int, int]) -> None:
+def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+                       cluster_version: Tuple[int, int], components: Tuple[str, ...] = COMPONENTS,
+                       target: Target = control_plane_changes) -> None:
+    """Plan the components of a control plane in their order."""
     manifests: Dict[str, List[str]] = {}
     for path in facts["manifests"]:
         try:
@@ -104,7 +113,7 @@ def _plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, 
             continue
         if name:
             manifests.setdefault(name, []).append(path)
-    for component in COMPONENTS:
+    for component in components:
         paths = manifests.get(component, [])
         unit = facts["units"].get(component)
         if len(paths) + bool(unit) > 1:
@@ -113,24 +122,26 @@ def _plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, 
                                     "be out of the folder, the kubelet reads every file there)".format(
                                         host, component, " and ".join(places)))
         elif paths:
-            _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version)
+            _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version, target)
         elif unit:
-            _plan_unit(plan, steps, host, facts, component, unit, cluster_version)
+            _plan_unit(plan, steps, host, facts, component, unit, cluster_version, target)
 
 
 def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
-                   path: str, cluster_version: Tuple[int, int]) -> None:
+                   path: str, cluster_version: Tuple[int, int], target: Target) -> None:
     entry = facts["files"][path]
     before = _manifest.decoded(entry)
     try:
         parsed = _manifest.read(before, component)
         version = _versions.parse(parsed.image.split("@", 1)[0].rsplit(":", 1)[-1]) or cluster_version
-        after, changes, notes = _manifest.edit(before, component, version)
+        after, changes, notes = _manifest.edit(before, component, version, target)
     except (_manifest.BadManifest, EditRefused) as exc:
         plan["problems"].append("{0}: cannot edit {1}: {2}. Edit it by hand, then run again".format(host, path, exc))
         return
     wanted = [render(name, value) for name, value in flags_after(parsed.flags, changes)]
     running = facts["components"].get(component, {}).get("flags")
+    if target is control_plane_changes:
+        _warn_of_two_owners(plan, host, component, parsed.flags, version)
     for change in changes:
         why = "{0} (with {1})".format(change.why, " and ".join(notes)) if notes and change.name == "cloud-config" else change.why
         _edit(plan, host, component, path, "--" + change.name, change.now, change.then, why, RISKS[component])
@@ -153,8 +164,16 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     })
 
 
+def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: List[Any], version: Tuple[int, int]) -> None:
+    provider = in_tree_provider(flags)
+    if component == "kube-controller-manager" and version < _versions.IN_TREE_GONE and provider and not hands_over(flags):
+        plan["warnings"].append(
+            "{0}: kube-controller-manager runs the cloud loops of the in-tree {1}: until it is changed, Services and routes have two "
+            "owners, or none for some seconds. The playbook leader_migration hands them over instead".format(host, provider))
+
+
 def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
-               unit: Dict[str, Any], cluster_version: Tuple[int, int]) -> None:
+               unit: Dict[str, Any], cluster_version: Tuple[int, int], target: Target) -> None:
     """Plan a component that systemd runs, with its flags in the unit or in environment files."""
     sources = _sources(facts, unit)
     line = sources.command_line()
@@ -162,10 +181,12 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
     version = _versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
     found = _unit.occurrences(line)
     spans: Dict[str, Any] = {}
+    if target is control_plane_changes:
+        _warn_of_two_owners(plan, host, component, _unit.flags(line), version)
     try:
         if not line.unit.exec_words:
             raise UnitRefused("its unit has no ExecStart")
-        for change in control_plane_changes(component, _unit.flags(line), version):
+        for change in target(component, _unit.flags(line), version):
             if change.flag is None:
                 path = _unit.append(spans, line, _unit.last_variable(line), render(change.name, change.then or ""))
             else:

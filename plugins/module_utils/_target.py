@@ -10,7 +10,7 @@ their formats; the manifest, kubeadm and kubelet editors ask it.
 
 from __future__ import annotations
 
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, without_list_items
@@ -18,6 +18,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, 
 EXTERNAL = "external"
 REMOVED_PLUGIN = "PersistentVolumeLabel"
 ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
+
+
+MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
 
 
 class Change(NamedTuple):
@@ -32,6 +35,10 @@ class Change(NamedTuple):
     @property
     def now(self) -> Optional[str]:
         return None if self.flag is None else self.flag.value
+
+
+#: What to change in the flags of a component at a release.
+Target = Callable[[str, List[Flag], Tuple[int, int]], List[Change]]
 
 
 def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
@@ -91,6 +98,10 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
             why = _versions.reason(component, flag.name) if version >= _versions.IN_TREE_GONE else \
                 "the external controller reads the cloud's configuration now"
             changes.append(Change(flag.name, flag, None, why, ""))
+        elif flag.name in MIGRATION_FLAGS:
+            why = _versions.reason(component, flag.name) if version >= _versions.IN_TREE_GONE else \
+                "without cloud loops it must leave the migration Lease to the external controller (KEP-2436)"
+            changes.append(Change(flag.name, flag, None, why, ""))
     if version >= _versions.IN_TREE_GONE:
         for flag in providers:
             if flag.value != EXTERNAL:
@@ -106,6 +117,40 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
         if providers[-1].value != EXTERNAL:
             last = providers[-1]
             changes.append(Change("cloud-provider", last, EXTERNAL, about_value(last.value, why), ""))
+    return changes
+
+
+def in_tree_provider(flags: List[Flag]) -> str:
+    """Return the in-tree provider whose loops kube-controller-manager runs by its flags, '' when it runs none."""
+    return "" if is_external(flags) else _provider(flags)
+
+
+def is_external(flags: List[Flag]) -> bool:
+    return _provider(flags) == EXTERNAL
+
+
+def _provider(flags: List[Flag]) -> str:
+    return next((flag.value for flag in reversed(flags) if flag.name == "cloud-provider"), "")
+
+
+def hands_over(flags: List[Flag]) -> bool:
+    """Whether kube-controller-manager asks for the migration Lease before it runs its cloud loops."""
+    return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in ("true", "1", "t")
+
+
+def leader_migration_changes(config: str) -> Target:
+    """Return what makes kube-controller-manager hand its loops over, as control_plane_changes does for what comes after.
+
+    C(config) is the path of the LeaderMigrationConfiguration. A component that hands over already has its own.
+    """
+    why = "its cloud loops run only while it holds the migration Lease, so that they can be handed over (KEP-2436)"
+
+    def changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+        if component != "kube-controller-manager" or hands_over(flags):
+            return []
+        old = [Change(flag.name, flag, None, "the last flag counts", "") for flag in flags if flag.name in MIGRATION_FLAGS]
+        return old + [Change(name, None, value, why, "") for name, value in zip(MIGRATION_FLAGS, ("true", config))]
+
     return changes
 
 

@@ -15,6 +15,7 @@ import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
+    BOOLEAN_FLAGS,
     MANAGED_FLAGS,
     Char,
     Flag,
@@ -249,7 +250,9 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List
             name, equals, value = argument.value[2:].partition("=")
             if name in wanted:
                 parts: Tuple[Argument, ...] = (argument,)
-                if not equals and index + 1 < len(line.arguments):
+                if not equals and name in BOOLEAN_FLAGS:
+                    value = "true"
+                elif not equals and index + 1 < len(line.arguments):
                     following = line.arguments[index + 1]
                     parts, value, width = (argument, following), following.value, 2
                 found.append(Occurrence(name, value, parts))

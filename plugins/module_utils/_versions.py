@@ -47,6 +47,7 @@ _APISERVER = "kube-apiserver lost its cloud code (kubernetes/kubernetes#130162)"
 _PLUGIN = "the PersistentVolumeLabel plugin needs an in-tree provider (kubernetes/kubernetes#124505)"
 _IN_TREE = "only '' and 'external' are accepted, in-tree providers are gone (KEP-2395)"
 _NOBODY = "nothing reads it any more, in-tree providers are gone (KEP-2395)"
+_HANDED_OVER = "kube-controller-manager has no cloud loops to hand over any more (KEP-2436)"
 _LOCKED = "the gate is locked to true, in-tree providers are gone (KEP-2395)"
 _UNREGISTER = "the gate went with the in-tree volume plugins it switched off (KEP-625)"
 
@@ -88,6 +89,8 @@ FACTS: Tuple[Fact, ...] = (
          "kube-controller-manager has no cloud loops to switch off any more (KEP-2395)"),
     Fact("kube-controller-manager", "cloud-config", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
     Fact("kube-controller-manager", "external-cloud-volume-plugin", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
+    Fact("kube-controller-manager", "enable-leader-migration", None, FLAG, None, (1, 31), None, None, _HANDED_OVER),
+    Fact("kube-controller-manager", "leader-migration-config", None, FLAG, None, (1, 31), None, None, _HANDED_OVER),
     Fact("kubelet", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
     Fact("kubelet", "cloud-config", None, FLAG, (1, 29), None, (1, 34), (1, 34),
          "kubelet lost the flag (kubernetes/kubernetes#130161)"),
