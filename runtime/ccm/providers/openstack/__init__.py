@@ -15,7 +15,10 @@ from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
 from .config import Settings
+from .nodes import OpenStackInstances
+from .routes import OpenStackRoutes
 from .session import Api, sdk_problem
+from .volumes import OpenStackVolumes
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,10 @@ class OpenStackCloud(cloud.Cloud):
         self.limits = Limits(
             runtime.calls_per_second, runtime.burst, runtime.concurrency, deadline=self._api.deadline + 3
         )
+
+        self.instances = OpenStackInstances(self._api)
+        self.routes = OpenStackRoutes(self._api) if settings.route.router_id else None
+        self.volumes = OpenStackVolumes(self._api)
 
     async def start(self) -> None:
         for sentence in self._api.settings.ignored:

@@ -8,7 +8,6 @@ than the two listings that answer for all Nodes. Its functions block, so that th
 
 from __future__ import annotations
 
-import asyncio
 import email.utils
 import importlib.util
 import json
@@ -26,6 +25,7 @@ from ccm.cloud import (
     Conflict,
     Invalid,
     NotFound,
+    NotImplementedByCloud,
     QuotaExceeded,
     RateLimited,
     RetryAfter,
@@ -161,6 +161,8 @@ class Api:
         self.project_id = session.get_project_id() or ""
         self.region = self.settings.auth.region or region.get_region_name() or ""
         wanted = [COMPUTE, NETWORK, *([LOAD_BALANCER] if self.settings.load_balancer.enabled else [])]
+        if self.settings.runtime.regional and not self.region:
+            raise ConfigError([f"{self.settings.source}: [Runtime] regional needs [Global] region"])
         lacking = []
         for service in wanted:
             try:
@@ -175,9 +177,13 @@ class Api:
             raise ConfigError([f"{self.settings.source}: the catalogue has no {what} in {where}{hint}"])
 
     def _adapter(self, service: str) -> Adapter:
+        """The service's address and versions are found when it is first needed."""
         with self._finding:
             if service not in self._adapters:
                 adapter = self._adapter_for(service)
+                if not adapter.get_endpoint():
+                    kind = self.settings.auth.os_endpoint_type
+                    raise NotImplementedByCloud(f"the catalogue has no {kind} endpoint of {service}")
                 if service == COMPUTE:
                     adapter.default_microversion = _microversion(adapter)
                 self._adapters[service] = adapter
@@ -436,10 +442,3 @@ def translated(error: Exception, source: str) -> CloudError:
 def _plain(error: Exception) -> str:
     """The text of a library's error in one line, not without end."""
     return " ".join(str(error).split())[:400] or type(error).__name__
-
-
-async def both(first: Any, second: Any) -> tuple[Any, Any]:
-    """The results of two awaitables that run side by side; the first failure ends the other one."""
-    async with asyncio.TaskGroup() as group:
-        tasks = group.create_task(first), group.create_task(second)
-    return tasks[0].result(), tasks[1].result()

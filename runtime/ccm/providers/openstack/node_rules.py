@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers and ports, as nova and neutron tell them, made into the contract's instances. Pure.
+
+Addresses, labels and providerIDs are those that cloud-provider-openstack would give, so that Nodes stay what they are
+when this takes over. Where its order depends on the order of neutron's answer, ports are taken by their IDs.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ccm.cloud import Address, AddressType, Instance, InstanceState
+
+from .config import Networking
+
+Row = Mapping[str, Any]
+
+UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
+PROVIDER_ID = re.compile(rf"(?:openstack://)?(?P<region>[^/\s:]*)/(?P<id>{UUID.pattern})", re.ASCII)
+LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+#: What is asked for of each port.
+PORT_FIELDS = (
+    *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
+    *("allowed_address_pairs", "port_security_enabled", "revision_number"),
+)
+#: The owner of a server's port begins so; nova puts the zone behind it.
+OF_SERVERS = "compute:"
+
+
+def provider_id(server_id: str, region: str, regional: bool) -> str:
+    return f"openstack://{region if regional else ''}/{server_id.lower()}"
+
+
+def server_id(spelt: str, region: str) -> str | None:
+    """The server that a providerID means; None when it is of another cloud or region.
+
+    Three spellings are read: `openstack:///ID`, `openstack://REGION/ID`, and both without their beginning.
+    """
+    match = PROVIDER_ID.fullmatch(spelt)
+    if match is None or match["region"] not in ("", region):
+        return None
+    return match["id"].lower()
+
+
+def is_outline(server: Row) -> bool:
+    """Whether nova tells little more than that it exists, since the part of the cloud that has it does not answer."""
+    return server.get("status") == "UNKNOWN" or not isinstance(server.get("addresses"), dict) or "name" not in server
+
+
+def instance(
+    server: Row,
+    ports: Iterable[Row],
+    subports: Mapping[str, Sequence[str]],
+    networking: Networking,
+    region: str,
+    regional: bool,
+    flavours: Mapping[str, str],
+) -> Instance:
+    """`ports`: the server's own. `subports`: of its trunks, network -> addresses. `flavours`: names -> IDs."""
+    return Instance(
+        provider_id=provider_id(str(server["id"]), region, regional),
+        name=str(server["name"]),
+        type=instance_type(server, flavours),
+        zone=label(str(server.get("OS-EXT-AZ:availability_zone") or "")),
+        region=label(region),
+        addresses=addresses(server, ports, subports, networking),
+        state=InstanceState.SHUTDOWN if server.get("status") == "SHUTOFF" else InstanceState.RUNNING,
+    )
+
+
+def flavour(server: Row) -> str:
+    """The flavour's name, as it was when the server was made."""
+    found = server.get("flavor")
+    return str(found.get("original_name") or "") if isinstance(found, dict) else ""
+
+
+def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
+    """The flavour's name; its ID where the name cannot be the value of a label."""
+    name = flavour(server)
+    return name if LABEL_VALUE.fullmatch(name) else label(flavours.get(name, name))
+
+
+def label(text: str) -> str:
+    """The text as the value of a label: what may not be in it becomes a dash."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII).strip("-_.")[:63].rstrip("-_.")
+
+
+def addresses(
+    server: Row, ports: Iterable[Row], subports: Mapping[str, Sequence[str]], networking: Networking
+) -> tuple[Address, ...]:
+    """In this order: fixed addresses of active ports, the server's own access addresses, its host name, and what nova
+    tells by network, the networks by name; then sorted by `address-sort-order`. Each once."""
+    found: dict[Address, None] = {}
+
+    def add(kind: AddressType, text: Any) -> None:
+        if kind is AddressType.HOSTNAME or _usable(text, networking):
+            found.setdefault(Address(kind, str(text)))
+
+    for port in sorted(ports, key=lambda each: str(each["id"])):
+        for fixed in port.get("fixed_ips") or ():
+            if port.get("status") == "ACTIVE":
+                add(AddressType.INTERNAL_IP, fixed.get("ip_address"))
+    for key in ("accessIPv4", "accessIPv6"):
+        add(AddressType.EXTERNAL_IP, server.get(key))
+    if host_name := (server.get("metadata") or {}).get("hostname"):
+        add(AddressType.HOSTNAME, host_name)
+    by_network: dict[str, list[tuple[str, Any]]] = {
+        str(network): [(str(each.get("OS-EXT-IPS:type") or ""), each.get("addr")) for each in told]
+        for network, told in server["addresses"].items()
+    }
+    for network, fixed_addresses in subports.items():
+        by_network.setdefault(network, []).extend(("fixed", each) for each in fixed_addresses)
+    for network in sorted(by_network):
+        public = network in networking.public_network_name
+        internal = not networking.internal_network_name or network in networking.internal_network_name
+        for kind, text in by_network[network]:
+            if kind == "floating":
+                add(AddressType.EXTERNAL_IP, text)
+            elif public or not internal:
+                found.pop(Address(AddressType.INTERNAL_IP, str(text)), None)
+                if public:
+                    add(AddressType.EXTERNAL_IP, text)
+            else:
+                add(AddressType.INTERNAL_IP, text)
+    return tuple(sorted(found, key=lambda each: _rank(each, networking)))
+
+
+def _usable(text: Any, networking: Networking) -> bool:
+    try:
+        return not (ipaddress.ip_address(text).version == 6 and networking.ipv6_support_disabled)
+    except ValueError:
+        return False
+
+
+def _rank(address: Address, networking: Networking) -> tuple[int, int]:
+    """Sorting is stable: what no CIDR names stays in its order, behind the others."""
+    last = len(networking.address_sort_order), 0
+    if address.type is AddressType.HOSTNAME:
+        return last
+    parsed = ipaddress.ip_address(address.address)
+    for index, network in enumerate(networking.address_sort_order):
+        if parsed in network:
+            return index, int(parsed)
+    return last
+
+
+def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
+    """Trunk -> IDs of its subports, of the trunks that these ports are parents of."""
+    found: dict[str, list[str]] = {}
+    for port in ports:
+        trunk = port.get("trunk_details") or {}
+        if ids := [str(each["port_id"]) for each in trunk.get("sub_ports") or () if each.get("port_id")]:
+            found[str(trunk.get("trunk_id") or "")] = ids
+    return found
+
+
+def subport_addresses(
+    parents: Iterable[Row], ports: Mapping[str, Row], network_names: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Network -> fixed addresses of the subports. `ports`: those that are known, by their IDs."""
+    found: dict[str, list[str]] = {}
+    for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
+        for subport in (ports[each] for each in sorted(ids) if each in ports):
+            if (network := network_names.get(str(subport.get("network_id")))) is not None:
+                told = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
+                found.setdefault(network, []).extend(told)
+    return found
+
+
+def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:
+    """Servers that have ports and are not listed, sorted: deleted a moment ago, or left out of the listing."""
+    listed = {str(server["id"]) for server in servers}
+    owners = {
+        str(port.get("device_id"))
+        for port in ports
+        if str(port.get("device_owner")).startswith(OF_SERVERS) and UUID.fullmatch(str(port.get("device_id")))
+    }
+    return sorted(owners - listed)

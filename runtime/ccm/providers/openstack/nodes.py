@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Instances: nova's servers with neutron's ports.
+
+For any number of Nodes there are two listings, servers and then ports, so that each server that is listed has its
+ports. What they mean is in `node_rules`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import Conflict, InstanceRef, NotFound, Page, Transient
+
+from . import node_rules as rules
+from .node_rules import Row
+from .session import COMPUTE, NETWORK, Api
+
+#: How many listings may be under way; of older ones the rest is not told.
+LISTINGS = 16
+#: How many servers that have ports and are not listed are asked for, in one listing.
+DOUBTS = 3
+#: How many IDs are asked for by one call, so that its address does not become too long.
+AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class _Progress:
+    """A listing that is under way: what came so far, and where the next page of servers or of ports begins."""
+
+    servers: tuple[Row, ...] = ()
+    ports: tuple[Row, ...] = ()
+    servers_complete: bool = False
+    marker: str | None = None
+
+
+class OpenStackInstances:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._listings: OrderedDict[str, _Progress] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._flavours: dict[str, str] = {}
+        self._deleted: set[str] = set()
+
+    async def list_page(self, token: str | None) -> Page:
+        """A page of servers or of ports; all instances come with the last one: only then are their ports known."""
+        progress = _Progress() if token is None else self._listings.get(token)
+        if progress is None:
+            raise Transient(f"the listing of page {token} was left too long ago: begin anew")
+        if not progress.servers_complete:
+            rows, marker = await self._api.page(COMPUTE, "/servers/detail", "servers", (), progress.marker)
+            servers = (*progress.servers, *rows)
+            return self._to_be_continued(_Progress(servers, (), marker is None, marker))
+        rows, marker = await self._api.page(NETWORK, "/ports", "ports", self._of_project(), progress.marker)
+        ports = (*progress.ports, *rows)
+        if marker is not None:
+            return self._to_be_continued(_Progress(progress.servers, ports, True, marker))
+        await self._doubt(progress.servers, ports)
+        return Page(await self._instances(progress.servers, ports))
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        """Two calls; more only for servers that have trunks, or a flavour whose name cannot be a label's value."""
+        if ref.provider_id:
+            id = rules.server_id(ref.provider_id, self._api.region)
+            if id is None:
+                raise Conflict(f"providerID {ref.provider_id!r} is not of the form openstack:///ID of this region")
+            server, ports = await _both(self._server(id), self._ports_of(id))
+        else:
+            server = await self._named(ref.node_name)
+            ports = await self._ports_of(str(server["id"]))
+        if rules.is_outline(server):
+            raise Transient(f"server {server['id']}: the part of the cloud that has it does not answer")
+        for trunk in rules.trunk_subports(ports):
+            ports = [*ports, *await self._ports_of(trunk)]
+        return (await self._instances([server], ports))[0]
+
+    def owns(self, provider_id: str) -> bool:
+        return rules.server_id(provider_id, self._api.region) is not None
+
+    def canonical(self, provider_id: str) -> str | None:
+        id = rules.server_id(provider_id, self._api.region)
+        return None if id is None else self._spelt(id)
+
+    def _spelt(self, id: str) -> str:
+        return rules.provider_id(id, self._api.region, self._api.settings.runtime.regional)
+
+    def _to_be_continued(self, progress: _Progress) -> Page:
+        token = str(next(self._numbers))
+        self._listings[token] = progress
+        while len(self._listings) > LISTINGS:
+            self._listings.popitem(last=False)
+        return Page([], token)
+
+    async def _doubt(self, servers: Iterable[Row], ports: Iterable[Row]) -> None:
+        """Raises Transient when a server that exists was not listed.
+
+        nova leaves out, without a word, what is in a cell that does not answer. Such servers still have ports.
+        """
+        for id in [each for each in rules.unlisted(servers, ports) if each not in self._deleted][:DOUBTS]:
+            try:
+                await self._server(id)
+            except NotFound:
+                self._deleted.add(id)  # for good: IDs are not used again
+            else:
+                raise Transient(f"the listing of servers lacks {id}, which exists: it is incomplete")
+
+    async def _instances(self, servers: Iterable[Row], ports: Iterable[Row]) -> list[cloud.Instance]:
+        servers = list(servers)
+        of_device: dict[str, list[Row]] = {}
+        by_id = {}
+        for port in ports:
+            of_device.setdefault(str(port.get("device_id")), []).append(port)
+            by_id[str(port["id"])] = port
+        parents = {str(server["id"]): of_device.get(str(server["id"]), []) for server in servers}
+        names = await self._network_names(itertools.chain.from_iterable(parents.values()), by_id)
+        await self._learn_flavours(servers)
+        settings, region = self._api.settings, self._api.region
+        return [
+            rules.instance(
+                server,
+                parents[str(server["id"])],
+                rules.subport_addresses(parents[str(server["id"])], by_id, names),
+                settings.networking,
+                region,
+                settings.runtime.regional,
+                self._flavours,
+            )
+            if not rules.is_outline(server)
+            # Not an instance as the contract has it: so the framework knows that the listing does not tell all.
+            else cloud.Instance(self._spelt(str(server["id"])), name=None)  # type: ignore[arg-type]
+            for server in servers
+        ]
+
+    async def _learn_flavours(self, servers: Iterable[Row]) -> None:
+        """The IDs of flavours whose names cannot be a label's value: asked for when there is a new one."""
+        names = {rules.flavour(server) for server in servers}
+        if all(rules.LABEL_VALUE.fullmatch(name) or name in self._flavours for name in names):
+            return
+        rows = await self._api.pages(COMPUTE, "/flavors", "flavors", (("is_public", "None"),))
+        self._flavours = dict.fromkeys(names, "") | {str(row.get("name")): str(row["id"]) for row in rows}
+
+    async def _network_names(self, parents: Iterable[Row], ports: Mapping[str, Row]) -> dict[str, str]:
+        """Names of the networks that trunks lead to, by ID; no call where there is no trunk."""
+        subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
+        wanted = sorted({str(ports[each]["network_id"]) for each in subports if each in ports})
+        found: dict[str, str] = {}
+        for start in range(0, len(wanted), AT_ONCE):
+            some = wanted[start : start + AT_ONCE]
+            query = [("fields", "id"), ("fields", "name"), *(("id", each) for each in some)]
+            rows = await self._api.pages(NETWORK, "/networks", "networks", query)
+            found |= {str(row["id"]): str(row.get("name")) for row in rows}
+        return found
+
+    async def _server(self, id: str) -> Row:
+        answer = await self._api.call("GET", COMPUTE, f"/servers/{id}", missing=id)
+        server = answer.get("server") if isinstance(answer, dict) else None
+        if not isinstance(server, dict) or str(server.get("id")).lower() != id:
+            raise Transient(f"GET compute /servers/{id}: the answer is about something else")
+        return server
+
+    async def _named(self, name: str) -> Row:
+        """nova takes a regular expression and heeds no upper and lower case, so that its answer is looked at again."""
+        query = [("name", f"^{re.escape(name)}$")]
+        rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)
+        named = [row for row in rows if row.get("name") == name]
+        if not named:
+            raise NotFound(f"the project has no server named {name!r}")
+        if len(named) > 1:
+            ids = ", ".join(sorted(str(row["id"]) for row in named))
+            raise Conflict(f"{len(named)} servers are named {name!r} ({ids}): give the Node a providerID or rename")
+        return named[0]
+
+    async def _ports_of(self, device: str) -> list[dict[str, Any]]:
+        return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, ("device_id", device)])
+
+    def _of_project(self) -> list[tuple[str, str]]:
+        """An administrator would be told the ports of all projects."""
+        return [*_FIELDS, *([("project_id", self._api.project_id)] if self._api.project_id else [])]
+
+
+_FIELDS = [("fields", name) for name in rules.PORT_FIELDS]
+
+
+async def _both(first: Awaitable[Row], second: Awaitable[list[dict[str, Any]]]) -> tuple[Row, list[dict[str, Any]]]:
+    """Side by side, to their ends: what the first one says counts more than a failure of the second."""
+    one, other = await asyncio.gather(first, second, return_exceptions=True)
+    if isinstance(one, BaseException):
+        raise one
+    if isinstance(other, BaseException):
+        raise other
+    return one, other

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Routes to Pods: the extra routes of one of neutron's routers, `[Route] router-id`.
+
+A port lets nothing through that is not its own address, so that each port that is a next hop is allowed the pod CIDR,
+too. That is done before the route is made or removed: a route that is there says that all was done, one that is not,
+that there is nothing left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
+
+from . import node_rules
+from .node_rules import PORT_FIELDS, Row
+from .session import NETWORK, Api
+
+#: Adds and removes single routes; without it the whole list is read and written.
+ATOMIC = "extraroute-atomic"
+ADDRESS_PAIRS = "allowed-address-pairs"
+#: Lets a change say which revision it was decided upon.
+IF_MATCH = "revision-if-match"
+
+Rows = list[dict[str, Any]]
+
+_FIELDS = [("fields", name) for name in PORT_FIELDS]
+
+
+class OpenStackRoutes:
+    #: They all change one router.
+    concurrency = 4
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._router_id = api.settings.route.router_id
+        self._whole_list = asyncio.Lock()
+
+    async def list(self, cluster: str) -> Sequence[Route]:
+        router = await self._router()
+        project = [("project_id", self._api.project_id)] if self._api.project_id else []
+        ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *project])
+        if not networks_of(ports, self._router_id):  # the router is another project's
+            ports += await self._ports_of(self._router_id)
+        by_address = server_addresses(ports, networks_of(ports, self._router_id))
+        return [self._route(each, by_address) for each in _extra_routes(router)]
+
+    async def create(self, cluster: str, route: Route) -> None:
+        id = node_rules.server_id(route.provider_id, self._api.region)
+        if id is None:
+            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no server of this cloud and region")
+        ports = await self._ports_of(id, self._router_id)
+        networks = networks_of(ports, self._router_id)
+        address, port = next_hop(route, [each for each in ports if each.get("device_id") == id], networks)
+        await self._allow(port, route.destination)
+        await self._change("add", {"destination": route.destination, "nexthop": address})
+
+    async def delete(self, cluster: str, route: Route) -> None:
+        destination, _, address = route.id.partition(" via ")
+        if id := node_rules.server_id(route.provider_id, self._api.region):
+            for port in await self._ports_of(id):
+                if address in _fixed(port):
+                    await self._forbid(port, destination)
+        await self._change("remove", {"destination": destination, "nexthop": address})
+
+    def _route(self, told: Row, by_address: dict[str, str]) -> Route:
+        destination, address = str(told["destination"]), str(told["nexthop"])
+        server = by_address.get(address)
+        return Route(
+            destination,
+            "" if server is None else node_rules.provider_id(server, self._api.region, self._regional),
+            id=f"{destination} via {address}",
+            blackhole=server is None,
+            target_addresses=(address,),
+        )
+
+    @property
+    def _regional(self) -> bool:
+        return self._api.settings.runtime.regional
+
+    async def _router(self) -> dict[str, Any]:
+        id = self._router_id
+        try:
+            answer = await self._api.call("GET", NETWORK, f"/routers/{id}", missing=id)
+        except NotFound as error:
+            raise Conflict(f"{error}: check [Route] router-id in {self._api.settings.source}") from None
+        router = answer.get("router") if isinstance(answer, dict) else None
+        if not isinstance(router, dict) or router.get("id") != id:
+            raise Transient(f"GET network /routers/{id}: the answer is about something else")
+        return router
+
+    async def _ports_of(self, *devices: str) -> Rows:
+        return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *(("device_id", each) for each in devices)])
+
+    async def _change(self, verb: str, route: dict[str, str]) -> None:
+        """Add or remove one route. Success when it is there, or gone, already."""
+        id = self._router_id
+        extensions = await self._api.extensions()
+        try:
+            if ATOMIC in extensions:
+                body = {"router": {"routes": [route]}}
+                await self._api.call("PUT", NETWORK, f"/routers/{id}/{verb}_extraroutes", body=body, missing=id)
+                return
+            async with self._whole_list:
+                router = await self._router()
+                before = _extra_routes(router)
+                after = [each for each in before if each != route] + ([route] if verb == "add" else [])
+                if after != before:
+                    await self._put(f"/routers/{id}", {"router": {"routes": after}}, router, id)
+        except NotFound as error:
+            raise Conflict(f"{error}: check [Route] router-id in {self._api.settings.source}") from None
+
+    async def _allow(self, port: Row, cidr: str) -> None:
+        pairs = list(port.get("allowed_address_pairs") or ())
+        if any(pair.get("ip_address") == cidr for pair in pairs) or not await self._guarded(port):
+            return
+        await self._put_pairs(port, [*pairs, {"ip_address": cidr}])
+
+    async def _forbid(self, port: Row, cidr: str) -> None:
+        pairs = list(port.get("allowed_address_pairs") or ())
+        left = [pair for pair in pairs if pair.get("ip_address") != cidr]
+        if left == pairs or not await self._guarded(port):
+            return
+        try:
+            await self._put_pairs(port, left)
+        except NotFound:
+            return
+
+    async def _guarded(self, port: Row) -> bool:
+        """Whether neutron looks at the addresses of what the port sends."""
+        return port.get("port_security_enabled") is not False and ADDRESS_PAIRS in await self._api.extensions()
+
+    async def _put_pairs(self, port: Row, pairs: Iterable[Row]) -> None:
+        id = str(port["id"])
+        body = {"port": {"allowed_address_pairs": [dict(pair) for pair in pairs]}}
+        await self._put(f"/ports/{id}", body, port, id)
+
+    async def _put(self, path: str, body: Any, read: Row, missing: str) -> None:
+        """Change what was read, unless somebody else did meanwhile (RetryAfter)."""
+        headers = {}
+        if IF_MATCH in await self._api.extensions() and read.get("revision_number") is not None:
+            headers["If-Match"] = f"revision_number={read['revision_number']}"
+        await self._api.call("PUT", NETWORK, path, body=body, headers=headers, missing=missing)
+
+
+# Pure.
+
+
+def networks_of(ports: Iterable[Row], router_id: str) -> set[str]:
+    """The networks that the router is in."""
+    return {str(port.get("network_id")) for port in ports if port.get("device_id") == router_id}
+
+
+def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]:
+    """Address -> server, of the servers in these networks: another network may have the same addresses."""
+    return {
+        address: str(port.get("device_id"))
+        for port in ports
+        if str(port.get("device_owner")).startswith(node_rules.OF_SERVERS) and str(port.get("network_id")) in networks
+        for address in _fixed(port)
+    }
+
+
+def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[str, Row]:
+    """The server's address, and its port, that a route leads to: one of the Node's, of the destination's family, in one
+    of the router's networks; the Node's first one that is. Raises Conflict."""
+    version = ipaddress.ip_network(route.destination).version
+    possible = {
+        address: port
+        for port in sorted(ports, key=lambda each: str(each["id"]))
+        if str(port.get("network_id")) in networks
+        for address in _fixed(port)
+        if ipaddress.ip_address(address).version == version
+    }
+    wanted = route.target_addresses if route.target_addresses is not None else tuple(possible)
+    for address in wanted:
+        if address in possible:
+            return address, possible[address]
+    raise Conflict(
+        f"route to {route.destination}: none of the Node's IPv{version} addresses ({', '.join(wanted) or 'none'}) is "
+        f"one of its server's in a network of the router ({', '.join(possible) or 'none'}): check [Route] router-id"
+    )
+
+
+def _extra_routes(router: Row) -> list[dict[str, str]]:
+    told = router.get("routes") or []
+    return [{"destination": str(each["destination"]), "nexthop": str(each["nexthop"])} for each in told]
+
+
+def _fixed(port: Row) -> list[str]:
+    return [str(fixed["ip_address"]) for fixed in port.get("fixed_ips") or () if fixed.get("ip_address")]
