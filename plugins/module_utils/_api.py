@@ -25,6 +25,7 @@ try:
     import kubernetes.client
     import kubernetes.client.rest
     import kubernetes.config
+    import kubernetes.stream
     import urllib3
 
     IMPORT_ERROR = None
@@ -111,6 +112,22 @@ class Api:
     def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
         """Merge-patch; with metadata.resourceVersion in the body a change in between is a 409, not a lost update."""
         return self.call("PATCH", path, body)
+
+    def execute(self, namespace: str, pod: str, container: str, command: List[str], timeout: float = 30) -> Tuple[int, str, str]:
+        """Run a command in a container; its status, standard output and standard error. Raises ApiError."""
+        core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self._configuration))
+        try:
+            stream = kubernetes.stream.stream(
+                core.connect_get_namespaced_pod_exec, pod, namespace, container=container, command=command, stdin=False,
+                stdout=True, stderr=True, tty=False, _preload_content=False)
+            stream.run_forever(timeout=timeout)
+            if stream.is_open():
+                stream.close()
+                raise ApiError(0, "'{0}' in Pod {1}/{2} did not end within {3:g} s".format(" ".join(command), namespace, pod, timeout))
+            return stream.returncode, stream.read_stdout() or "", stream.read_stderr() or ""
+        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library turns a failed handshake into one, too
+            raise ApiError(getattr(exc, "status", 0) or 0, "Pod {0}/{1} cannot be asked: {2}".format(
+                namespace, pod, " ".join(str(getattr(exc, "reason", exc)).split()))) from exc
 
 
 def _reason(answer: Any) -> str:

@@ -23,6 +23,9 @@ MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke
 #: providerIDs of the controllers embedded in k3s and RKE2: of no cloud, whatever prefix is asked for.
 EMBEDDED = ("k3s://", "rke2://")
 
+#: The way out for a providerID that is not the right one.
+REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
+
 #: The predicates a caller may wait for.
 PREDICATES = ("initialized", "ready", "tainted")
 
@@ -62,19 +65,43 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     """Return (class, reason); see RETURN of ccm_node_info for the classes."""
     provider_id = node["provider_id"]
     if provider_id and expected_id and provider_id != expected_id:
-        return "mismatched", ("its providerID is {0} but {1} is expected; a providerID cannot be changed: drain and delete "
-                              "the Node and restart its kubelet".format(provider_id, expected_id))
+        return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, REGISTER_ANEW))
     if provider_id.startswith(EMBEDDED) and not scheme:
-        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; a providerID cannot be changed: drain and "
-                           "delete the Node and restart its kubelet".format(provider_id))
+        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, REGISTER_ANEW))
     if provider_id and scheme and not provider_id.startswith(scheme):
-        return "foreign", ("its providerID {0} belongs to another provider than {1}; a providerID cannot be changed: drain "
-                           "and delete the Node and restart its kubelet".format(provider_id, scheme))
+        return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, REGISTER_ANEW))
     if node["uninitialized"]:
         return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
     if not provider_id:
         return "unmanaged", "it registered without --cloud-provider=external: it has no providerID and no taint"
     return "initialized", ""
+
+
+def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
+    """Return the summaries with what shows only beside each other, or beside the cloud (C(matches), of C(ccm nodes)).
+
+    Nothing is proven by a cloud that could not say; and a Node that is foreign by its prefix stays so.
+    """
+    holders: Dict[str, List[str]] = {}
+    for node in nodes:
+        holders.setdefault(node["provider_id"], []).append(node["name"])
+    found = {match["name"]: match for match in matches}
+    result = []
+    for node in nodes:
+        match = found.get(node["name"], {})
+        others = [name for name in holders[node["provider_id"]] if name != node["name"]]
+        kind, reason = node["class"], node["reason"]
+        if kind in ("foreign", "mismatched"):
+            pass
+        elif match.get("verdict") == "mismatched":
+            kind, reason = "mismatched", match["reason"]
+        elif match.get("verdict") == "foreign":
+            kind, reason = "foreign", "{0}; {1}".format(match["reason"], REGISTER_ANEW)
+        elif node["provider_id"] and others and match.get("verdict") != "ok":
+            kind, reason = "mismatched", "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
+                node["provider_id"], " and ".join(others), REGISTER_ANEW)
+        result.append(dict(node, **{"class": kind, "reason": reason}))
+    return result
 
 
 def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:

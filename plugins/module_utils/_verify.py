@@ -34,11 +34,13 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
           "every running kubelet has --cloud-provider=external")
     check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
           "agrees with the manifests" if cluster["kubeadm_config"]["exists"] else "not there (no kubeadm)")
-    check("nodes", ["{0} is {1}: {2}".format(node["name"], node["class"], node["reason"])
+    check("nodes", ["{0} is {1}: {2}{3}".format(node["name"], node["class"], node["reason"], _way_out(node, plan))
                     for node in cluster["nodes"] if node["class"] != "initialized"]
           + ["{0} has no IP address".format(node["name"]) for node in cluster["nodes"]
              if node["class"] == "initialized" and not any(a["type"].endswith("IP") for a in node["addresses"])],
-          "{0} Node(s) are initialised".format(len(cluster["nodes"])))
+          "{0} Node(s) are initialised{1}".format(
+              len(cluster["nodes"]), "" if cluster["compared"]["done"] else " (not compared with the cloud: {0})".format(
+                  cluster["compared"]["reason"])))
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"]))
     waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
@@ -53,6 +55,16 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
 
 def _cloud_flags(facts: Dict[str, Any]) -> List[str]:
     return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
+
+def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
+    """Return what a Node needs that joined without the flag; the reasons of other classes say so themselves."""
+    if node["class"] != "unmanaged":
+        return ""
+    if node["name"] not in plan["nodes"].values():
+        return (". No host of the inventory is this Node: add its host to the inventory (group kube_node) and run site.yml again. How "
+                "nodes join so that they need no help, preflight.yml says")
+    return ". To give its kubelet the flag, and it its providerID, run site.yml again; nothing else is changed"
+
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:

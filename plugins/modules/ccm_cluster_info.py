@@ -12,6 +12,8 @@ short_description: Read everything of a cluster that a migration to an external 
 description:
   - Reads in one call the API server's version, the Nodes and how each stands to the cloud, kubeadm's ClusterConfiguration,
     the cloud-controller-manager's DaemonSet and Lease, and the Services of type LoadBalancer.
+  - When the runtime of this collection runs, it is asked in its own Pod (C(ccm nodes)) which instance each Node is. So Nodes
+    that contradict the cloud are known before anything is done to them.
   - The filter P(outoftree.ccm.migration_plan#filter) makes a plan of it together with
     M(outoftree.ccm.ccm_component_flags_info).
 version_added: 0.1.0
@@ -75,6 +77,11 @@ nodes:
   type: list
   elements: dict
   sample: []
+compared:
+  description: Whether the Nodes were compared with the cloud, and why not.
+  returned: always
+  type: dict
+  sample: {done: false, reason: the runtime is not installed yet}
 kubeadm_config:
   description: ClusterConfiguration of the ConfigMap C(kubeadm-config), with its SHA-256. Not there in clusters without kubeadm.
   returned: always
@@ -101,6 +108,7 @@ services:
 """
 
 import hashlib
+import json
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes
@@ -145,6 +153,27 @@ def leftovers(api, params):
     return found
 
 
+def ask_runtime(api, params, runtime):
+    """Return (what C(ccm nodes) says of the Nodes, why it could not be asked); nothing depends on it but what is reported."""
+    if not (runtime["exists"] and runtime["managed"]):
+        return [], "the runtime is not installed yet"
+    query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
+    pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
+    ready = [pod for pod in pods if any(c.get("type") == "Ready" and c.get("status") == "True"
+                                        for c in (pod.get("status") or {}).get("conditions") or [])]
+    if not ready:
+        return [], "no Pod of the runtime is Ready"
+    pod, container = ready[0]["metadata"]["name"], ready[0]["spec"]["containers"][0]
+    if container.get("command"):
+        return [], "it is not this collection's own runtime"
+    cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
+    try:
+        status, out, err = api.execute(params["namespace"], pod, container["name"], ["ccm", "nodes", "--output=json"] + cloud)
+        return (json.loads(out), "") if status == 0 else ([], "the runtime could not say: {0}".format(" ".join(err.split())[-300:]))
+    except (_api.ApiError, ValueError) as exc:
+        return [], str(exc)
+
+
 def read_services(api):
     services = []
     for service in api.items("/api/v1/services"):
@@ -184,6 +213,9 @@ def main():
             runtime=read_runtime(api, params),
             services=read_services(api),
         )
+        matches, unasked = ask_runtime(api, params, result["runtime"])
+        result["nodes"] = _nodes.judged(result["nodes"], matches)
+        result["compared"] = {"done": not unasked, "reason": unasked}
         lease = api.get(_api.lease_path(params["lease"], params["namespace"]))
         result["lease"] = _health.lease_state(lease, api.now)
     except _api.ApiError as exc:

@@ -106,7 +106,14 @@ def _judge(node: Node, snapshot: Snapshot, owns: Callable[[str], bool]) -> Match
         if problem := node_rules.other_machine(node, instance, snapshot.by_name.get(name, ())):
             return Match(name, "mismatched", instance.provider_id, problem)
         node_rules.node_addresses(node, instance.addresses)
-    except (NotFound, node_rules.NodeRuleError) as error:
+    except NotFound as error:
+        way_out = (
+            "if its machine was replaced, delete the Node and restart its kubelet, so that it registers anew"
+            if provider_id
+            else "name the Node as its instance, or the other way round"
+        )
+        return Match(name, "mismatched", reason=f"{error}: {way_out}")
+    except node_rules.NodeRuleError as error:
         return Match(name, "mismatched", reason=str(error))
     except Transient as error:
         return Match(name, "unknown", reason=str(error))

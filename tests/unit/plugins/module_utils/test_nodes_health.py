@@ -39,6 +39,26 @@ def test_classes(what: dict[str, Any], expected_id: str | None, kind: str) -> No
     assert _nodes.summary(what, "sim://", expected_id)["class"] == kind
 
 
+def summaries(**provider_ids: str) -> list[dict[str, Any]]:
+    return [dict(_nodes.summary(node(provider_id), "sim://"), name=name) for name, provider_id in provider_ids.items()]
+
+
+def test_one_provider_id_on_two_nodes_is_wrong_on_one_of_them() -> None:
+    found = _nodes.judged(summaries(a="sim://1", b="sim://1", c="sim://2", d="", e=""), [])
+    assert [item["class"] for item in found] == ["mismatched", "mismatched", "initialized", "unmanaged", "unmanaged"]
+    assert "sim://1 is also that of b" in found[0]["reason"] and "delete the Node" in found[0]["reason"]
+
+
+def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them() -> None:
+    matches = [{"name": "a", "verdict": "ok", "reason": ""}, {"name": "b", "verdict": "mismatched", "reason": "why"},
+               {"name": "c", "verdict": "unknown", "reason": "no answer"}, {"name": "d", "verdict": "mismatched", "reason": "--node-ip"},
+               {"name": "e", "verdict": "foreign", "reason": "another region"}, {"name": "gone", "verdict": "ok", "reason": ""}]
+    found = _nodes.judged(summaries(a="sim://1", b="sim://1", c="sim://2", d="", e="sim://far", f="k3s://f"), matches)
+    assert {item["name"]: item["class"] for item in found} == {
+        "a": "initialized", "b": "mismatched", "c": "initialized", "d": "mismatched", "e": "foreign", "f": "foreign"}
+    assert (found[1]["reason"], found[3]["reason"]) == ("why", "--node-ip") and "drain and delete" in found[4]["reason"]
+
+
 def test_any_scheme_is_ours_when_none_is_named() -> None:
     assert _nodes.summary(node("vendor://1"), "")["class"] == "initialized"
 
