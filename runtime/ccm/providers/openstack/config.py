@@ -8,6 +8,7 @@ too. What cannot be honoured is refused by name; everything that is wrong is tol
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -320,7 +321,7 @@ class _Reader:
                 self.problems.append((line, f"[{section}]: unknown section; known are {', '.join(SECTIONS)}"))
             elif (section == "loadbalancerclass") != bool(sub):
                 shape = '[LoadBalancerClass "name"]' if section == "loadbalancerclass" else f"[{known[section]}]"
-                self.problems.append((line, f"[{known[section]}]: must be written {shape}"))
+                self.problems.append((line, f"[{known[section]}]: is written {shape}"))
 
     def told(self) -> Iterator[str]:
         for line, problem in sorted(set(self.problems)):
@@ -340,7 +341,9 @@ class _Reader:
             elif (name, entry.name) in REFUSED:
                 self.problems.append((entry.line, f"{where}: {REFUSED[name, entry.name]}"))
             elif entry.name not in fields:
-                self.problems.append((entry.line, f"{where}: unknown key; known are {', '.join(fields)}"))
+                similar = difflib.get_close_matches(entry.name, fields, 1)
+                hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(fields)}"
+                self.problems.append((entry.line, f"{where}: unknown key; {hint}"))
             else:
                 self._take(where, fields[entry.name], entry, values)
                 self._lines[name, sub, entry.name] = entry.line
@@ -370,7 +373,7 @@ class _Reader:
             self._problem("Global", line_of, problem)
         balancer: LoadBalancerSection = found["LoadBalancer"]
         if not balancer.use_octavia:
-            self._problem("LoadBalancer", "use-octavia", "false: there is nothing but Octavia; remove the key")
+            self._problem("LoadBalancer", "use-octavia", "use-octavia=false: there is nothing but Octavia; remove the key")
         if balancer.lb_provider == "ovn" and balancer.lb_method != "SOURCE_IP_PORT":
             problem = "lb-provider ovn spreads connections by SOURCE_IP_PORT only: set lb-method to it"
             self._problem("LoadBalancer", "lb-method", problem, "lb-provider")
