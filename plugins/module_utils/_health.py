@@ -14,6 +14,9 @@ from typing import Any, Dict, List, Optional
 
 ANNOTATION_PREFIX = "ccm.outoftree.dev/"
 
+#: What only the runtime of this project notes on its Lease, and what cannot be judged of a controller without it.
+NOTES = {"controllers": "which controllers the leader runs", "cloud-provider": "whether the cloud answers it"}
+
 
 def parse_time(text: Optional[str]) -> Optional[datetime]:
     """Parse an RFC 3339 UTC time with or without fractions of a second; None when there is none."""
@@ -94,12 +97,14 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
-          controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True) -> Dict[str, Any]:
-    """Return {healthy, reasons, last_cloud_success_age}.
+          controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True,
+          notes_own: bool = True) -> Dict[str, Any]:
+    """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
     C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
     C(require_cloud): whether a controller that notes no successful call at all is unhealthy.
+    C(notes_own): whether the controller keeps notes on its Lease. What another one left there says nothing about it.
     """
     reasons = []
     if not daemonset["exists"]:
@@ -121,7 +126,7 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
         reasons.append("the Lease of {0} was not renewed for {1} s".format(lease["holder"], lease["age"]))
     elif daemonset["exists"] and pods and not any(_holds(pod, lease["holder"]) for pod in pods if not pod["leaving"]):
         reasons.append("the Lease is held by {0}, which is none of the Pods".format(lease["holder"]))
-    notes = lease["annotations"]
+    notes = lease["annotations"] if notes_own else {}
     if controllers and "controllers" in notes:
         running = {name.strip() for name in notes["controllers"].split(",") if name.strip()}
         absent = [name for name in controllers if name not in running]
@@ -133,7 +138,8 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
             reasons.append("no call to the cloud has succeeded yet")
         elif cloud_age is not None and max_cloud_age and cloud_age > max_cloud_age:
             reasons.append("the last successful call to the cloud was {0} s ago".format(cloud_age))
-    return {"healthy": not reasons, "reasons": reasons, "last_cloud_success_age": cloud_age}
+    unjudged = [what for note, what in NOTES.items() if note not in notes]
+    return {"healthy": not reasons, "reasons": reasons, "unjudged": unjudged, "last_cloud_success_age": cloud_age}
 
 
 def _holds(pod: Dict[str, Any], holder: str) -> bool:

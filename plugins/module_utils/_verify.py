@@ -41,8 +41,9 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
           "{0} Node(s) are initialised{1}".format(
               len(cluster["nodes"]), "" if cluster["compared"]["done"] else " (not compared with the cloud: {0})".format(
                   cluster["compared"]["reason"])))
-    check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}".format(
-        health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"]))
+    check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
+        health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
+        "; not judged, since it does not tell: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
     waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
     check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
           "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))

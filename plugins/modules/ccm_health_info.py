@@ -14,7 +14,7 @@ description:
     such node), that one of these Pods holds the Lease and renews it, that the leader runs the controllers it should, and that
     a call to the cloud has succeeded.
   - The last two are read from annotations C(ccm.outoftree.dev/*) that the runtime of this project keeps on its Lease, and are
-    left out for other vendors' controllers.
+    left out for other vendors' controllers; RV(unjudged) then says so.
   - Ages are judged by the API server's clock.
 version_added: 0.1.0
 author:
@@ -29,13 +29,22 @@ attributes:
     support: N/A
 options:
   name:
-    description: Name of the DaemonSet and of the Lease.
+    description: Name of the DaemonSet.
+    type: str
+    default: cloud-controller-manager
+  lease:
+    description: Name of the Lease.
     type: str
     default: cloud-controller-manager
   namespace:
     description: Namespace of both.
     type: str
     default: kube-system
+  notes:
+    description: Whether the controller is the runtime of this project, which keeps notes on its Lease. Those of another one that had
+      the Lease before are not taken for its own.
+    type: bool
+    default: true
   controllers:
     description: Canonical names of the controllers that the leader must run.
     type: list
@@ -90,6 +99,12 @@ reasons:
   type: list
   elements: str
   sample: ["1 of 3 Pods are Ready"]
+unjudged:
+  description: What could not be judged, because the controller does not note it on its Lease.
+  returned: always
+  type: list
+  elements: str
+  sample: []
 last_cloud_success_age:
   description: Seconds since the last successful call to the cloud, when the controller notes it.
   returned: always
@@ -149,10 +164,10 @@ def look(api, params):
     found = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
         "labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))}) if selector else []
     pods = [_health.pod_state(pod) for pod in found]
-    lease = _health.lease_state(api.get(_api.lease_path(params["name"], params["namespace"])), api.now)
+    lease = _health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
     state = _health.daemonset_state(daemonset)
     verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
-                            params["require_cloud"])
+                            params["require_cloud"], params["notes"])
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":
@@ -165,6 +180,8 @@ def main():
     module = AnsibleModule(
         argument_spec=dict(
             name=dict(type="str", default=_api.NAME),
+            lease=dict(type="str", default=_api.NAME),
+            notes=dict(type="bool", default=True),
             namespace=dict(type="str", default=_api.NAMESPACE),
             controllers=dict(type="list", elements="str", default=[]),
             max_cloud_age=dict(type="int", default=0),

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ccm.app.migration import Migration
-from ccm.app.names import CONTROLLERS
+from ccm.app.names import ON_BY_DEFAULT
 from ccm.app.permissions import needed
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,14 @@ def documents(command: list[str]) -> list[dict[str, Any]]:
     )
     environment.filters["to_json"] = json.dumps
     text = environment.get_template("rbac.yaml.j2").render(
-        __ccm_runtime_name=NAME, __ccm_runtime_namespace=NAMESPACE, __ccm_runtime_labels={}, ccm_runtime_command=command
+        ccm_runtime_name=NAME,
+        ccm_runtime_lease_name=NAME,
+        ccm_runtime_leader_migration_lease=Migration().leader_name,
+        ccm_runtime_extra_rules=[{"apiGroups": ["acme.example"], "resources": ["pools"], "verbs": ["get"]}]
+        * bool(command),
+        __ccm_runtime_namespace=NAMESPACE,
+        __ccm_runtime_labels={},
+        __ccm_runtime_foreign=bool(command),
     )
     return [document for document in yaml.safe_load_all(text) if document]
 
@@ -50,7 +57,7 @@ def granted(command: list[str], kind: str) -> set[tuple[str, str, str]]:
 
 
 def test_the_cluster_role_is_what_the_controllers_need():
-    wanted = {(r.group, r.resource, r.verb) for r in needed(CONTROLLERS, LEASES) if not r.namespace}
+    wanted = {(r.group, r.resource, r.verb) for r in needed(ON_BY_DEFAULT, LEASES) if not r.namespace}
     assert granted([], "ClusterRole") == wanted | REVIEWS
 
 
@@ -81,3 +88,7 @@ def test_the_published_client_ca_may_be_read(command: list[str]):
 @pytest.mark.parametrize("kind", ["ClusterRole", "Role"])
 def test_another_controller_gets_what_the_go_framework_needs_on_top(kind: str):
     assert granted([], kind) < granted(["/other-ccm"], kind)
+
+
+def test_a_vendors_own_rules_are_added():
+    assert ("acme.example", "pools", "get") in granted(["/other-ccm"], "ClusterRole")

@@ -133,6 +133,16 @@ def test_the_verdict(state: dict[str, Any], pods: list[dict[str, Any]], held: di
     assert reason is None or any(reason in text for text in verdict["reasons"])
 
 
+def test_what_another_controller_left_on_the_lease_is_not_its_successors() -> None:
+    left = lease("ccm-x", cloud_provider="sim", last_cloud_success="2026-11-21T08:00:30Z", controllers="service-lb-controller")
+    wanted: tuple[Any, ...] = (daemonset(), [POD], left, NOW, ["cloud-node-controller"], 600)
+    assert not _health.judge(*wanted)["healthy"]
+    verdict = _health.judge(*wanted, notes_own=False)
+    assert verdict["healthy"] and verdict["last_cloud_success_age"] is None
+    assert verdict["unjudged"] == ["which controllers the leader runs", "whether the cloud answers it"]
+    assert _health.judge(daemonset(), [POD], lease(**GOOD), NOW)["unjudged"] == []
+
+
 def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None:
     asked_nothing = lease(cloud_provider="sim", controllers="cloud-node-controller")
     assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)["healthy"]

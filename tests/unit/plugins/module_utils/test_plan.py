@@ -149,7 +149,7 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
     cluster = cluster_facts(("cp-1", "initialized"), ("w-1", "initialized"))
     plan = make_plan(leftovers, cluster, ["cp-1"])
     cluster["kubeadm_config"]["content"] = base64.b64decode(plan["kubeadm_config"]["content"]).decode()
-    health = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "cp-1_x"}}
+    health = {"reasons": [], "unjudged": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "cp-1_x"}}
     facts = migrated(leftovers, plan)
     good = verify(facts, cluster, health, ["cp-1"])
     assert good["ok"], good["lines"]
