@@ -9,6 +9,7 @@ KUBERNETES_VERSION ?= v1.36.3
 VENV := build/venv
 BIN := $(CURDIR)/$(VENV)/bin
 BED := PYTHONPATH=tests/bed python3 -m bed
+RIG := PYTHONPATH=tests/bed:tests/openstack $(BIN)/python -m rig
 export PATH := $(BIN):$(PATH)
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHONDONTWRITEBYTECODE := 1
@@ -93,6 +94,18 @@ docs: setup ## pages of docs/reference from the code and its tables
 molecule: setup images ## the collection on real clusters: one control plane, and three
 	@molecule test --scenario-name default
 	@molecule test --scenario-name ha
+
+.PHONY: openstack
+openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where clouds.yaml is
+	@$(RIG) up
+
+.PHONY: openstack-down
+openstack-down: ## end the OpenStack services and remove their data (the cache stays)
+	@PYTHONPATH=tests/bed:tests/openstack python3 -m rig down
+
+.PHONY: test-openstack
+test-openstack: openstack binaries ## the provider openstack against the real services
+	@pytest -q tests/openstack
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An Octavia provider without amphorae: what is asked for becomes ACTIVE after a while, or ERROR if so wished.
+
+The wishes are a JSON file, $RIG_LB_KNOBS, read at each operation: ``{"delay": 0.5, "errors": ["name", ...]}``, seconds
+and the names of objects that go to ERROR. States are written through octavia's own DriverUpdater.
+"""
+
+import json
+import os
+import threading
+import time
+
+from octavia.api.drivers.driver_agent import driver_updater
+from octavia.common import constants
+from octavia.db import api as database
+from octavia.db import models
+from octavia_lib.api.drivers import exceptions, provider_base
+from oslo_log import log
+
+LOG = log.getLogger(__name__)
+DEFAULT_DELAY = 0.5
+TRIES = 10
+PENDING = (constants.PENDING_CREATE, constants.PENDING_UPDATE)
+
+
+def _knobs() -> dict:
+    try:
+        with open(os.environ["RIG_LB_KNOBS"]) as file:
+            return json.load(file)
+    except (OSError, ValueError):  # not written yet, or just being written
+        return {}
+
+
+class RigProvider(provider_base.ProviderDriver):
+    """Every operation ends the same way: after the delay, all that is pending below its load balancer is settled."""
+
+    def __init__(self):
+        super().__init__()
+        self._one_at_a_time = threading.Lock()
+
+    def create_vip_port(self, loadbalancer_id, project_id, vip_dictionary, additional_vip_dicts=None):
+        """octavia-api then makes the port itself."""
+        raise exceptions.NotImplementedError(user_fault_string="no", operator_fault_string="no")
+
+    def loadbalancer_create(self, loadbalancer):
+        self._later(loadbalancer.loadbalancer_id)
+
+    def loadbalancer_delete(self, loadbalancer, cascade=False):
+        self._later(loadbalancer.loadbalancer_id, cascade)
+
+    def loadbalancer_update(self, old_loadbalancer, new_loadbalancer):
+        self._later(new_loadbalancer.loadbalancer_id)
+
+    def loadbalancer_failover(self, loadbalancer_id):
+        self._later(loadbalancer_id)
+
+    def listener_create(self, listener):
+        self._later(listener.loadbalancer_id)
+
+    listener_delete = listener_create
+
+    def listener_update(self, old_listener, new_listener):
+        self._later(_owner(models.Listener, new_listener.listener_id))
+
+    def pool_create(self, pool):
+        self._later(pool.loadbalancer_id)
+
+    pool_delete = pool_create
+
+    def pool_update(self, old_pool, new_pool):
+        self._later(_owner(models.Pool, new_pool.pool_id))
+
+    def member_create(self, member):
+        self._later(_owner(models.Pool, member.pool_id))
+
+    member_delete = health_monitor_create = health_monitor_delete = member_create
+
+    def member_update(self, old_member, new_member):
+        self._later(_owner(models.Member, new_member.member_id))
+
+    def member_batch_update(self, pool_id, members):
+        self._later(_owner(models.Pool, pool_id))
+
+    def health_monitor_update(self, old_healthmonitor, new_healthmonitor):
+        self._later(_owner(models.HealthMonitor, new_healthmonitor.healthmonitor_id))
+
+    def get_supported_flavor_metadata(self):
+        return {}
+
+    def validate_flavor(self, flavor_metadata):
+        return None
+
+    def get_supported_availability_zone_metadata(self):
+        return {}
+
+    def validate_availability_zone(self, availability_zone_metadata):
+        return None
+
+    def _later(self, load_balancer_id, cascade=False):
+        delay = float(_knobs().get("delay", DEFAULT_DELAY))
+        timer = threading.Timer(delay, self._settle, (load_balancer_id, cascade))
+        timer.daemon = True
+        timer.start()
+
+    def _settle(self, load_balancer_id, cascade):
+        with self._one_at_a_time:
+            for attempt in range(TRIES):  # the request's own transaction may not be over yet
+                try:
+                    return _report(load_balancer_id, cascade)
+                except Exception:
+                    LOG.exception("load balancer %s, attempt %d", load_balancer_id, attempt + 1)
+                    time.sleep(0.2)
+
+
+def _owner(model, identity):
+    """The load balancer of a listener, pool, member or health monitor."""
+    session = database.get_session()
+    with session.begin():
+        found = session.get(model, identity)
+        return (found.pool if model in (models.Member, models.HealthMonitor) else found).load_balancer_id
+
+
+def _report(load_balancer_id, cascade):
+    """Tell octavia the end of all that is pending."""
+    errors = set(_knobs().get("errors", []))
+    status = {}
+
+    def settled(kind, thing, operating):
+        if cascade or thing.provisioning_status == constants.PENDING_DELETE:
+            new = {constants.PROVISIONING_STATUS: constants.DELETED}
+        elif thing.provisioning_status in PENDING:
+            failed = getattr(thing, "name", None) in errors
+            new = {
+                constants.PROVISIONING_STATUS: constants.ERROR if failed else constants.ACTIVE,
+                constants.OPERATING_STATUS: constants.ERROR if failed else operating,
+            }
+        else:
+            return
+        status.setdefault(kind, []).append({"id": thing.id, **new})
+
+    session = database.get_session()
+    with session.begin():
+        balancer = session.get(models.LoadBalancer, load_balancer_id)
+        if balancer is None:
+            return
+        for listener in session.query(models.Listener).filter_by(load_balancer_id=load_balancer_id):
+            settled("listeners", listener, constants.ONLINE)
+        for pool in session.query(models.Pool).filter_by(load_balancer_id=load_balancer_id):
+            settled("pools", pool, constants.ONLINE)
+            for member in pool.members:
+                settled("members", member, constants.ONLINE if pool.health_monitor else constants.NO_MONITOR)
+            if pool.health_monitor:
+                settled("healthmonitors", pool.health_monitor, constants.ONLINE)
+        settled("loadbalancers", balancer, constants.ONLINE)
+    answer = driver_updater.DriverUpdater().update_loadbalancer_status(status)
+    if answer.get("status_code") != 200:
+        raise RuntimeError(answer)

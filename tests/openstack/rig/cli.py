@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bed import locks
+from bed.errors import BedError
+from bed.progress import Progress
+from rig import stack
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="rig", description="Real OpenStack services on loopback.")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    sub = commands.add_parser("up", help="raise what does not run yet")
+    sub.add_argument("--port", type=int, metavar="BASE", help="the first of 20 ports (default: a free block)")
+    sub.add_argument("--no-compute", action="store_true", help="keystone, neutron and octavia only")
+    sub = commands.add_parser("down", help="end everything and remove its data")
+    sub.add_argument("--purge", action="store_true", help="remove what it keeps in the cache, too")
+    commands.add_parser("status", help="what runs, and where")
+    return top
+
+
+def main(arguments: list[str]) -> int:
+    """Exit code: 0, 1 for what could not be done, 130 when interrupted."""
+    args = parser().parse_args(arguments)
+    try:
+        with locks.held("openstack"):
+            _run(args, Progress())
+    except BedError as error:
+        print(f"rig {args.command}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"rig {args.command}: interrupted; `make openstack-down` removes what there is", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _run(args: argparse.Namespace, progress: Progress) -> None:
+    if args.command == "up":
+        stack.up(args.port, not args.no_compute, progress)
+    elif args.command == "down":
+        stack.down(args.purge, progress)
+    else:
+        print(stack.status())

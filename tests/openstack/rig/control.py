@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test tells a rig that runs: count the client's calls, break some, let load balancers fail."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Control:
+    """The methods block for milliseconds."""
+
+    def __init__(self, data: Path) -> None:
+        """`data`: the rig's folder, build/openstack."""
+        self.data = data
+        self.world: dict[str, Any] = json.loads((data / "world.json").read_text())
+
+    def calls(self) -> Counter[str]:
+        """How often each call came since `reset`: ``compute GET /servers/detail``, without the requests for tokens."""
+        found = Counter(f"{call['service']} {call['method']} {call['path']}" for call in self.journal())
+        return Counter({call: count for call, count in found.items() if not call.startswith("identity ")})
+
+    def journal(self) -> list[dict[str, Any]]:
+        """Every call with service, method, path template, query and status."""
+        return list(json.loads(self._ask("GET", "/calls")))
+
+    def reset(self) -> None:
+        """Forget calls, faults and wishes about load balancers."""
+        self._ask("DELETE", "/calls")
+        self._ask("DELETE", "/faults")
+        self.load_balancers()
+
+    def fault(self, **fault: Any) -> None:
+        """One more `rig.proxy.Fault`."""
+        self._ask("POST", "/faults", fault)
+
+    def end_faults(self) -> None:
+        self._ask("DELETE", "/faults")
+
+    def load_balancers(self, delay: float = 0.5, errors: list[str] | None = None) -> None:
+        """How many seconds a change takes to settle, and the names of what ends in ERROR."""
+        half = self.data / "run" / "load-balancers.half"
+        half.write_text(json.dumps({"delay": delay, "errors": errors or []}))
+        half.rename(self.data / "run" / "load-balancers.json")
+
+    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.world["control"] + path, content, method=method)
+        with _OPENER.open(request, timeout=60) as answer:
+            return bytes(answer.read())

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The virtual environment of the services, in the cache: frozen versions, and the rig's own drivers."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from bed import locks, paths
+from bed.progress import Progress
+from bed.run import run
+from rig import places
+
+
+def ensure(progress: Progress) -> Path:
+    """Its folder; made when requirements or drivers have changed."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    key = places.fingerprint(places.REQUIREMENTS, places.DRIVERS, more=[version])
+    venv = paths.cache() / "openstack" / f"venv-{key}"
+    with locks.held("openstack-venv"):
+        if not (venv / "complete").exists():
+            with progress.step("keystone, neutron, octavia, nova, placement, glance from PyPI"):
+                _make(venv)
+    return venv
+
+
+def _make(venv: Path) -> None:
+    uv = str(paths.BUILD / "venv" / "bin" / "uv")
+    shutil.rmtree(venv, ignore_errors=True)
+    run(uv, "venv", "--quiet", "--python", sys.executable, str(venv))
+    # A copy, as setuptools writes into the folder that it builds.
+    source = venv / "rig-drivers"
+    shutil.copytree(places.DRIVERS, source, ignore=shutil.ignore_patterns("__pycache__"))
+    python = str(venv / "bin" / "python")
+    run(uv, "pip", "install", "--quiet", "--python", python, "-r", str(places.REQUIREMENTS), str(source))
+    run(python, "-m", "compileall", "-q", "-j", "0", str(venv / "lib"), check=False)
+    (venv / "complete").touch()

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the rig's things lie, and on which ports it listens."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bed import paths
+from bed.errors import BedError
+
+RIG = Path(__file__).resolve().parent.parent
+DRIVERS = RIG / "drivers"
+REQUIREMENTS = RIG / "requirements.txt"
+DATA = paths.BUILD / "openstack"
+
+# Below the range that Linux takes the ports of outgoing connections from.
+FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
+# Type in keystone's catalog -> offset of its port. Order is that of the start.
+SERVICES = {"identity": 0, "placement": 1, "network": 2, "image": 3, "load-balancer": 4, "compute": 5}
+_BEHIND, _DATABASE, _CONTROL = 10, 9, 8
+
+
+@dataclass(frozen=True)
+class Ports:
+    """One block of ports: what clients use (the proxy), the services behind it, the database, the proxy's controls."""
+
+    base: int
+
+    def public(self, service: str) -> int:
+        return self.base + SERVICES[service]
+
+    def behind(self, service: str) -> int:
+        return self.base + _BEHIND + SERVICES[service]
+
+    @property
+    def database(self) -> int:
+        return self.base + _DATABASE
+
+    @property
+    def control(self) -> int:
+        return self.base + _CONTROL
+
+    def public_url(self, service: str) -> str:
+        return f"http://127.0.0.1:{self.public(service)}{_PATHS.get(service, '')}"
+
+    def internal_url(self, service: str) -> str:
+        return f"http://127.0.0.1:{self.behind(service)}{_PATHS.get(service, '')}"
+
+    def all(self) -> list[int]:
+        return list(range(self.base, self.base + BLOCK))
+
+
+_PATHS = {"identity": "/v3", "compute": "/v2.1"}
+
+
+def free_ports(wanted: int | None = None) -> Ports:
+    """A block in which nothing listens: the wanted one or BedError, else the first that is free."""
+    for base in [wanted] if wanted else range(FIRST_PORT, LAST_PORT, 100):
+        taken = [port for port in Ports(base).all() if not _free(port)]
+        if not taken:
+            return Ports(base)
+        if wanted:
+            raise BedError(f"ports {wanted} to {wanted + BLOCK - 1}: {taken[0]} is in use; choose another --port")
+    raise BedError(f"no {BLOCK} free ports between {FIRST_PORT} and {LAST_PORT}")
+
+
+def _free(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def fingerprint(*folders: Path, more: Iterable[str] = ()) -> str:
+    """Changes with any file in these folders (or of these files)."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        files = [folder] if folder.is_file() else sorted(folder.rglob("*.py")) + sorted(folder.rglob("*.toml"))
+        for file in files:
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    for text in more:
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()[:12]

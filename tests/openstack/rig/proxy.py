@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m rig.proxy BASE``: stands before every service, counts calls, and breaks them on demand.
+
+keystone's catalog sends clients to the proxy's ports; the services ask one another directly, so only a client's calls
+are counted and broken. It is told what to do at the control port (`rig.control` is the client):
+
+    GET /calls, DELETE /calls        the journal: service, method, path template, query, status
+    POST /faults, DELETE /faults     one more Fault; none any more
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import re
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
+from multidict import CIMultiDict
+from yarl import URL
+
+from rig.places import SERVICES, Ports
+
+HANG_SECONDS = 3600.0
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
+_ID = re.compile(r"^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+_VERSION = re.compile(r"^v\d+(\.\d+)?$")
+
+
+@dataclass
+class Call:
+    """A request that came, and how it was answered; 0 for not at all."""
+
+    service: str
+    method: str
+    path: str
+    query: str
+    status: int
+
+
+@dataclass
+class Fault:
+    """What happens to the calls that match.
+
+    `path` is a pattern over templates (``/servers/*``). The first `skip` matching calls pass, then `times` are broken
+    (None: all). With `status` the client gets that, with `headers` and `body`; otherwise `kind` says what: ``hang`` (no
+    answer), ``drop`` (connection closed), ``truncate`` (half of the real answer), ``slow`` (the real one, `seconds`
+    late). With `late` the service carries the call out before the client gets the error.
+    """
+
+    service: str = "*"
+    method: str = "*"
+    path: str = "*"
+    status: int = 0
+    kind: str = "status"
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = "{}"
+    times: int | None = None
+    skip: int = 0
+    seconds: float = 0.0
+    late: bool = False
+
+    def takes(self, call: Call) -> bool:
+        """Whether this call is one to break; counts it."""
+        pairs = ((call.service, self.service), (call.method, self.method), (call.path, self.path))
+        if self.times == 0 or not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs):
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+def template(path: str) -> str:
+    """``/v2.1/servers/5a6f...`` becomes ``/servers/{id}``; octavia's and neutron's prefixes go, too."""
+    parts = [part for part in path.split("/") if part]
+    if parts and _VERSION.match(parts[0]):
+        parts = parts[1:]
+    if parts and parts[0] == "lbaas":
+        parts = parts[1:]
+    return "/" + "/".join("{id}" if _ID.match(part) else part for part in parts)
+
+
+class Proxy:
+    def __init__(self, ports: Ports) -> None:
+        self.ports = ports
+        self.calls: list[Call] = []
+        self.faults: list[Fault] = []
+
+    async def serve(self) -> None:
+        connector = TCPConnector(limit=0)
+        options: dict[str, Any] = {"auto_decompress": False, "cookie_jar": DummyCookieJar()}
+        async with ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options) as self._session:
+            for service in SERVICES:
+                await _listen(self.ports.public(service), [web.route("*", "/{path:.*}", self._handler(service))])
+            await _listen(
+                self.ports.control,
+                [
+                    web.get("/calls", self._get_calls),
+                    web.delete("/calls", self._forget_calls),
+                    web.post("/faults", self._add_fault),
+                    web.delete("/faults", self._end_faults),
+                ],
+            )
+            await asyncio.Event().wait()
+
+    def _handler(self, service: str) -> Any:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            call = Call(service, request.method, template(request.path), request.query_string, 0)
+            self.calls.append(call)
+            fault = next((fault for fault in self.faults if fault.takes(call)), None)
+            answer = await (self._pass(request, service) if fault is None else self._break(request, service, fault))
+            call.status = answer.status
+            return answer
+
+        return handle
+
+    async def _pass(self, request: web.Request, service: str) -> web.Response:
+        # The Host header stays the client's: the services make their links of it.
+        url = URL(f"http://127.0.0.1:{self.ports.behind(service)}{request.raw_path}", encoded=True)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        body = await request.read()
+        try:
+            asked = self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
+            async with asked as answer:
+                kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP]
+                content = await answer.read()
+                return web.Response(status=answer.status, headers=CIMultiDict(kept), body=content)
+        except OSError as error:
+            return web.json_response({"error": {"message": f"{service}: {error}"}}, status=502)
+
+    async def _break(self, request: web.Request, service: str, fault: Fault) -> web.StreamResponse:
+        await asyncio.sleep(fault.seconds)
+        if fault.status:
+            if fault.late:
+                await self._pass(request, service)
+            headers = {"Content-Type": "application/json", **fault.headers}
+            return web.Response(status=fault.status, headers=headers, text=fault.body)
+        if fault.kind == "slow":
+            return await self._pass(request, service)
+        answer = await self._pass(request, service) if fault.late or fault.kind == "truncate" else None
+        if fault.kind == "hang":
+            await asyncio.sleep(HANG_SECONDS)
+        if fault.kind == "truncate" and answer is not None:
+            await _half(request, answer)
+        if request.transport is not None:
+            request.transport.abort()
+        return web.Response(status=500)
+
+    async def _get_calls(self, request: web.Request) -> web.Response:
+        return web.json_response([asdict(call) for call in self.calls])
+
+    async def _forget_calls(self, request: web.Request) -> web.Response:
+        self.calls.clear()
+        return web.Response(status=204)
+
+    async def _add_fault(self, request: web.Request) -> web.Response:
+        try:
+            self.faults.append(Fault(**await request.json()))
+        except (TypeError, ValueError) as error:
+            return web.Response(status=400, text=str(error))
+        return web.Response(status=204)
+
+    async def _end_faults(self, request: web.Request) -> web.Response:
+        self.faults.clear()
+        return web.Response(status=204)
+
+
+async def _half(request: web.Request, answer: web.Response) -> None:
+    """Say how long the answer is, and send half of it."""
+    content = answer.body if isinstance(answer.body, bytes) else b""
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    response.content_length = len(content)
+    await response.prepare(request)
+    await response.write(content[: len(content) // 2])
+
+
+async def _listen(port: int, routes: list[web.RouteDef]) -> None:
+    application = web.Application(client_max_size=64 * 2**20)
+    application.add_routes(routes)
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+
+
+if __name__ == "__main__":
+    asyncio.run(Proxy(Ports(int(sys.argv[1]))).serve())

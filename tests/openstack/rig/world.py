@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m rig.world BASE PART...``: what a site's administrator and its customer make before there is a cluster.
+
+Runs in the environment of the services. What is there already stays, so a second run changes nothing. Writes
+``world.json`` (identities), ``clouds.yaml`` and ``cloud.conf``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import openstack
+
+from rig.places import DATA, SERVICES, Ports
+from rig.settings import HOSTS, PASSWORD, REGION
+
+USER = PROJECT = "kubernetes"
+ROLES = ("member", "reader", "load-balancer_member")
+NAMES = {
+    "placement": "placement",
+    "network": "neutron",
+    "image": "glance",
+    "load-balancer": "octavia",
+    "compute": "nova",
+}
+
+
+def credentials(ports: Ports, user: str, project: str) -> dict[str, str]:
+    return {
+        "auth_url": ports.public_url("identity"),
+        "username": user,
+        "password": PASSWORD,
+        "project_name": project,
+        "user_domain_name": "Default",
+        "project_domain_name": "Default",
+    }
+
+
+def connect(ports: Ports, user: str, project: str) -> Any:
+    return openstack.connect(auth=credentials(ports, user, project), region_name=REGION)
+
+
+def identity(ports: Ports) -> None:
+    """The services' own user, the customer, and the catalog, whose public addresses are the proxy's."""
+    keystone = connect(ports, "admin", "admin").identity
+    roles = {role.name: role for role in keystone.roles()}
+    for name in ROLES:
+        if name not in roles:
+            roles[name] = keystone.create_role(name=name)
+    _member(keystone, "services", "service", [roles["admin"], roles["service"]])
+    _member(keystone, USER, PROJECT, [roles[name] for name in ROLES])
+    known = {service.type: service.id for service in keystone.services()}
+    endpoints = {(endpoint.service_id, endpoint.interface): endpoint for endpoint in keystone.endpoints()}
+    for kind, name in NAMES.items():
+        service = known.get(kind) or keystone.create_service(name=name, type=kind).id
+        for interface, url in (("public", ports.public_url(kind)), ("internal", ports.internal_url(kind))):
+            endpoint = endpoints.get((service, interface))
+            if endpoint is None:
+                keystone.create_endpoint(service_id=service, interface=interface, url=url, region_id=REGION)
+            elif endpoint.url != url:
+                keystone.update_endpoint(endpoint, url=url)
+
+
+def _member(keystone: Any, user: str, project: str, roles: list[Any]) -> None:
+    """A user with these roles in a project of its own."""
+    home = keystone.find_project(project) or keystone.create_project(name=project, domain_id="default")
+    found = keystone.find_user(user) or keystone.create_user(name=user, password=PASSWORD, domain_id="default")
+    for role in roles:
+        keystone.assign_project_role_to_user(home, found, role)
+
+
+def network(ports: Ports) -> dict[str, str]:
+    """A public network with floating addresses; the customer's network of nodes behind a router."""
+    admin = connect(ports, "admin", "admin").network
+    public = admin.find_network("public") or admin.create_network(
+        name="public",
+        is_router_external=True,
+        provider_network_type="flat",
+        provider_physical_network="public",
+    )
+    public_subnet = _subnet(admin, public, "public", "203.0.113.0/24", enable_dhcp=False)
+    customer = connect(ports, USER, PROJECT).network
+    nodes = customer.find_network("nodes", ignore_missing=True) or customer.create_network(name="nodes")
+    subnet = _subnet(customer, nodes, "nodes", "10.20.0.0/16")
+    router = customer.find_router("nodes")
+    if router is None:
+        router = customer.create_router(name="nodes", external_gateway_info={"network_id": public.id})
+        customer.add_interface_to_router(router, subnet_id=subnet.id)
+    group = customer.find_security_group("nodes") or customer.create_security_group(name="nodes")
+    return {
+        "project": customer.get_project_id(),
+        "public_network": public.id,
+        "public_subnet": public_subnet.id,
+        "network": nodes.id,
+        "subnet": subnet.id,
+        "router": router.id,
+        "security_group": group.id,
+    }
+
+
+def _subnet(client: Any, of: Any, name: str, cidr: str, **more: Any) -> Any:
+    found = client.find_subnet(name, network_id=of.id)
+    return found or client.create_subnet(name=name, network_id=of.id, cidr=cidr, ip_version=4, **more)
+
+
+def compute(ports: Ports) -> dict[str, str]:
+    """A flavor, an image of nothing, and an availability zone for each host."""
+    cloud = connect(ports, "admin", "admin")
+    aggregates = {aggregate.name for aggregate in cloud.compute.aggregates()}
+    for host, zone in HOSTS.items():
+        if zone not in aggregates:
+            aggregate = cloud.compute.create_aggregate(name=zone, availability_zone=zone)
+            cloud.compute.add_host_to_aggregate(aggregate, host)
+    flavor = cloud.compute.find_flavor("m1.small") or cloud.compute.create_flavor(
+        name="m1.small", ram=512, vcpus=1, disk=1
+    )
+    image = cloud.image.find_image("nothing") or cloud.image.create_image(
+        name="nothing", data=b"nothing", disk_format="raw", container_format="bare", visibility="public"
+    )
+    return {"flavor": flavor.id, "image": image.id}
+
+
+def files(ports: Ports, world: dict[str, Any]) -> None:
+    (DATA / "world.json").write_text(json.dumps(world, indent=2) + "\n")
+    clouds = {
+        name: {"auth": credentials(ports, user, project), "region_name": REGION, "identity_api_version": 3}
+        for name, user, project in (("rig", USER, PROJECT), ("rig-admin", "admin", "admin"))
+    }
+    (DATA / "clouds.yaml").write_text(json.dumps({"clouds": clouds}, indent=2) + "\n")  # which is YAML, too
+    (DATA / "cloud.conf").write_text(f"""\
+[Global]
+auth-url = {ports.public_url("identity")}
+username = {USER}
+password = {PASSWORD}
+tenant-name = {PROJECT}
+domain-name = Default
+region = {REGION}
+
+[LoadBalancer]
+floating-network-id = {world["public_network"]}
+network-id = {world["network"]}
+subnet-id = {world["subnet"]}
+
+[Route]
+router-id = {world["router"]}
+""")
+
+
+def main() -> None:
+    ports, parts = Ports(int(sys.argv[1])), sys.argv[2:]
+    if "identity" in parts:
+        identity(ports)
+    if "network" in parts:
+        endpoints = {name: ports.public_url(name) for name in SERVICES}
+        world: dict[str, Any] = {"control": f"http://127.0.0.1:{ports.control}", "region": REGION, "public": endpoints}
+        world["internal"] = {name: ports.internal_url(name) for name in SERVICES}
+        world |= network(ports)
+        if "compute" in parts:
+            world |= {"zones": HOSTS, **compute(ports)}
+        files(ports, world)
+
+
+if __name__ == "__main__":
+    main()
