@@ -131,11 +131,16 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A node that a load balancer sends to."""
+    """A node that a load balancer sends to.
+
+    `labels`: the Node's, for clouds where a Service chooses nodes by them. As upstream, a change of labels alone does not
+    make the framework write; it is taken into account with the next change of nodes or of the Service.
+    """
 
     node_name: str
     provider_id: str
     addresses: tuple[Address, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def internal_ip(self) -> str | None:

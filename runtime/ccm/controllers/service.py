@@ -217,6 +217,8 @@ class ServiceController:
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if rules.serves_alike(old, new, self._owns, ready_only=self._options.ready_only):
+            if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
+                self._backends_stale = True  # for whoever writes next
             return
         self._backends_stale = True
         self._changed_at = self._context.monotonic()
@@ -244,7 +246,8 @@ class ServiceController:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
         if self._backends_stale:
             self._backends_stale = False
-            if (found := self._backends_now()) != self._backends:
+            found = self._backends_now()
+            if found != self._backends or [each.labels for each in found] != [each.labels for each in self._backends]:
                 self._backends = found
 
     # --- one Service --------------------------------------------------------------------------------------------

@@ -176,6 +176,7 @@ def backends(nodes: Iterable[Node], owns: Callable[[str], bool], *, ready_only: 
                 for address in node.status.addresses
                 if address.type in _ADDRESS_TYPES
             ),
+            node.metadata.labels,
         )
         for node in chosen
     )
