@@ -66,6 +66,18 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 unit: setup ## pure logic, in seconds
 	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity
 
+.PHONY: sanity
+sanity: setup ## ansible-test sanity and units, as a Galaxy user's CI has them
+	@python -m tests.packaging.cores --do sanity,units 2.19
+
+.PHONY: cores
+cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
+	@python -m tests.packaging.cores --do units,syntax,integration
+
+.PHONY: install-test
+install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it
+	@pytest -q tests/packaging
+
 # How often the leader is killed under load, and how long the soak takes; pytest alone kills 10 times.
 CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-PROGRAM = Path(sys.executable).with_name("ansible-playbook")
+# tests/packaging/cores.py runs these tests with the programs of other releases of ansible-core.
+PROGRAM = Path(os.environ.get("OUTOFTREE_ANSIBLE") or Path(sys.executable).parent) / "ansible-playbook"
 COLLECTION = "outoftree.ccm"
 
 

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The installed collection in an empty folder, beside nothing but ansible-core and the library `kubernetes`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..integration.cluster import ApiServer
+from ..integration.collection.machine import Machine
+from ..integration.collection.test_layouts import HOSTS, Cluster
+from .conftest import User
+
+pytestmark = pytest.mark.timeout(
+    600
+)  # each start of Ansible takes seconds, a module two, and a busy machine ten times that
+BOOKS = ("preflight", "site", "verify", "rollback")
+
+
+@pytest.fixture
+def inventory(user: User, apiserver: ApiServer, tmp_path: Path) -> Iterator[Path]:
+    """A control plane and a worker, as files and processes, with Nodes in the API server; and a user's variables."""
+    cluster = Cluster(apiserver, tmp_path)
+    hosts: dict[str, Machine] = {name: cluster.add(name, HOSTS[name]) for name in ("kubeadm-cp", "kubeadm-worker")}
+    groups = {"kube_control_plane": "kubeadm-cp", "kube_node": "kubeadm-worker"}
+    lines = [f"[{group}]\n{name} {hosts[name].variables}\n" for group, name in groups.items()]
+    values = {
+        "ccm_install_kubeconfig": apiserver.kubeconfig(),
+        "ccm_install_report_file": tmp_path / "report.json",
+        "ccm_runtime_cloud_provider": "sim",
+        "ccm_runtime_health_timeout": 1,
+    }
+    lines += ["[all:vars]\n", *(f"{name}={value}\n" for name, value in values.items())]
+    path = tmp_path / "inventory.ini"
+    path.write_text("".join(lines))
+    yield path
+    cluster.close()
+
+
+@pytest.mark.parametrize("book", BOOKS)
+def test_a_playbook_is_found_by_its_name_and_complete(user: User, inventory: Path, book: str):
+    listed = user.run("ansible-playbook", f"outoftree.ccm.{book}", "-i", str(inventory), "--list-tasks")
+    assert listed.returncode == 0, listed.stderr
+    assert "Find what sets the cloud flags of this host's components" in listed.stdout
+
+
+def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path):
+    folder = inventory.parent
+    before = {path: path.read_bytes() for path in (folder / "hosts").rglob("etc/**/*") if path.is_file()}
+    run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "GO: " in run.stdout and "/etc/default/kubelet" in run.stdout
+    report = json.loads((folder / "report.json").read_text())
+    assert report["go"] and {edit["host"] for edit in report["edits"]} == {"kubeadm-cp", "kubeadm-worker"}
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_site_foretells_in_check_mode_what_it_would_do(user: User, inventory: Path, apiserver: ApiServer):
+    run = user.run("ansible-playbook", "outoftree.ccm.site", "-i", str(inventory), "--check", "--diff")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "-KUBELET_EXTRA_ARGS=--cloud-provider=" in run.stdout
+    assert '+KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider=external"' in run.stdout
+    found = apiserver.kubectl("get", "daemonsets", "-n", "kube-system", "-o", "name")
+    assert "cloud-controller-manager" not in found
+
+
+def test_verify_says_what_is_missing(user: User, inventory: Path):
+    run = user.run("ansible-playbook", "outoftree.ccm.verify", "-i", str(inventory))
+    said = run.stdout + run.stderr
+    assert run.returncode != 0 and "Traceback" not in said
+    assert "FAIL" in said and "cloud-controller-manager" in said and "kubeadm-worker" in said
+
+
+def test_a_role_can_be_used_in_a_playbook_of_the_users_own(user: User, inventory: Path):
+    """As the role's README shows."""
+    book = inventory.parent / "own.yml"
+    book.write_text(
+        "- hosts: kube_control_plane:kube_node\n  gather_facts: false\n  roles:\n    - outoftree.ccm.ccm_install\n"
+    )
+    run = user.run("ansible-playbook", str(book), "-i", str(inventory))
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "GO: " in run.stdout
