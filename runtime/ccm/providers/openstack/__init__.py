@@ -15,6 +15,7 @@ from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
 from .config import Settings
+from .load_balancers import OctaviaLoadBalancers
 from .nodes import OpenStackInstances
 from .routes import OpenStackRoutes
 from .session import Api, sdk_problem
@@ -38,6 +39,7 @@ class OpenStackCloud(cloud.Cloud):
         )
 
         self.instances = OpenStackInstances(self._api)
+        self.load_balancers = OctaviaLoadBalancers(self._api) if settings.load_balancer.enabled else None
         self.routes = OpenStackRoutes(self._api) if settings.route.router_id else None
         self.volumes = OpenStackVolumes(self._api)
 

@@ -139,6 +139,11 @@ class Api:
             raise Transient(f"GET {service} {path}: a page ends where it began, at {marker}")
         return rows, following
 
+    async def version(self, service: str) -> tuple[int, int]:
+        """The newest API version of a service; the SDK asks for it once."""
+        found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
+        return (int(found[0]), int(found[1]) if len(found) > 1 else 0) if found else (0, 0)
+
     async def extensions(self) -> frozenset[str]:
         """The aliases of neutron's extensions; asked for once."""
         if (known := self._extensions.get(NETWORK)) is None:

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating IPs of load balancers: which one a Service gets, and which one is deleted with it.
+
+Only those that were made for a Service are ever deleted; their description says so, as cloud-provider-openstack writes
+it. One that the user chose is let go of.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
+
+if TYPE_CHECKING:
+    from .session import Api
+
+Row = Mapping[str, Any]
+
+NETWORK = "network"
+#: By this cloud-provider-openstack knows the floating IPs that a controller made.
+MADE = "Floating IP for Kubernetes external service"
+
+
+@dataclass(frozen=True)
+class FloatingWish:
+    """`network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, where no `subnet_id` is said.
+    `address`: the one to have, "" for any."""
+
+    network_id: str
+    subnet_id: str
+    pattern: str
+    tags: str
+    address: str
+    description: str
+
+
+def was_made(row: Row) -> bool:
+    return MADE in (row.get("description") or "")
+
+
+def name_matches(pattern: str, name: str) -> bool:
+    """A glob, or after `~` a regular expression for the whole name; `!` in front negates. Raises Invalid."""
+    wanted = not pattern.startswith("!")
+    pattern = pattern.removeprefix("!")
+    if not pattern.startswith("~"):
+        return fnmatch.fnmatchcase(name, pattern) is wanted
+    try:
+        return (re.fullmatch(pattern[1:], name) is not None) is wanted
+    except re.error as error:
+        raise Invalid(f"floating-subnet: {pattern[1:]!r} is not a regular expression: {error}") from None
+
+
+def tags_match(spec: str, tags: Iterable[str]) -> bool:
+    """`a,b`: any of them; `&a,b`: all of them; `!a,b`: none of them; `!&a,b`: not all of them."""
+    negated = spec.startswith("!")
+    spec = spec.removeprefix("!")
+    every = spec.startswith("&")
+    wanted = {tag.strip() for tag in spec.removeprefix("&").split(",")} - {""}
+    found = wanted & set(tags)
+    return (found == wanted if every else bool(found)) is not negated
+
+
+def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
+    """IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid when there are none."""
+    found = [
+        row["id"]
+        for row in subnets
+        if (not want.pattern or name_matches(want.pattern, row.get("name") or ""))
+        and (not want.tags or tags_match(want.tags, row.get("tags") or ()))
+    ]
+    if not found:
+        asked = " and ".join(
+            f"{key} {value!r}"
+            for key, value in (("floating-subnet", want.pattern), ("floating-subnet-tags", want.tags))
+            if value
+        )
+        names = ", ".join(sorted(str(row.get("name") or row["id"]) for row in subnets)) or "none"
+        raise Invalid(f"no subnet of network {want.network_id} matches {asked}: it has {names}")
+    return found
+
+
+def external_network(networks: Sequence[Row], subnets: Sequence[Row]) -> str:
+    """The network to take floating IPs from when nobody says: the first external one by ID that may have IPv4 subnets.
+
+    "" when there is none. A subnet that the project may not see counts as IPv4.
+    """
+    versions = {row["id"]: row.get("ip_version") for row in subnets}
+    for row in sorted(networks, key=lambda row: str(row["id"])):
+        if row.get("router:external") and any(versions.get(each, 4) == 4 for each in row.get("subnets") or ()):
+            return str(row["id"])
+    return ""
+
+
+class FloatingIps:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._found: str | None = None
+
+    async def all(self) -> list[dict[str, Any]]:
+        return await self._api.pages(NETWORK, "/floatingips", "floatingips")
+
+    async def on(self, port_id: str) -> dict[str, Any] | None:
+        """The one on a port."""
+        rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
+        return next((row for row in rows if row.get("port_id") == port_id), None)
+
+    async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> str:
+        """The address by which a port is reached, "" when there is no external network to have it from.
+
+        `fresh`: the port was made a moment ago, so there cannot be one on it.
+        """
+        row = None if fresh else await self.on(port_id)
+        if row is None:
+            row = await self._left(want, port_id) or await self._chosen(want, port_id)
+        if row is None:
+            if not (network := want.network_id or await self._network()):
+                return ""
+            row = await self._create(want, network, port_id)
+        elif want.address not in ("", row["floating_ip_address"]):
+            raise Conflict(
+                f"the load balancer has the floating IP {row['floating_ip_address']}, and loadBalancerIP asks for "
+                f"{want.address}: delete the Service and create it again"
+            )
+        return str(row["floating_ip_address"])
+
+    async def release(self, port_id: str, *, keep: bool) -> None:
+        """Take a port's away: delete what a controller made, unless it is to be kept, and let go of any other."""
+        row = await self.on(port_id)
+        if row is None:
+            return
+        if was_made(row) and not keep:
+            await self.delete(row)
+        else:
+            await self._attach(row, None)
+
+    async def delete_made(self, port_id: str) -> None:
+        """Before the port goes: delete its floating IP if a controller made it. Neutron detaches any other itself."""
+        row = await self.on(port_id)
+        if row is not None and was_made(row):
+            await self.delete(row)
+
+    async def delete_left(self, uid: str) -> None:
+        """Those made for a Service that lost their load balancer."""
+        for row in await self.all():
+            if was_made(row) and row["description"].endswith(f"({uid})") and not row.get("port_id"):
+                await self.delete(row)
+
+    async def delete(self, row: Row) -> None:
+        try:
+            await self._api.call("DELETE", NETWORK, f"/floatingips/{row['id']}", missing=str(row["id"]))
+        except NotFound:
+            return
+
+    async def _left(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
+        """The one of a load balancer of this Service that had to be made anew, attached."""
+        if want.address:
+            return None
+        rows = await self._api.pages(
+            NETWORK, "/floatingips", "floatingips", {"description": want.description, "status": "DOWN"}
+        )
+        for row in rows:
+            if row.get("description") == want.description and not row.get("port_id"):
+                return await self._attach(row, port_id)
+        return None
+
+    async def _chosen(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
+        """The address that the user asks for, attached if the project has it. Raises Conflict when it is in use."""
+        if not want.address:
+            return None
+        found = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"floating_ip_address": want.address})
+        if not found:
+            return None
+        if found[0].get("port_id") and found[0]["port_id"] != port_id:
+            raise Conflict(f"loadBalancerIP: the floating IP {want.address} is in use by port {found[0]['port_id']}")
+        return await self._attach(found[0], port_id)
+
+    async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
+        body = {"floatingip": {"port_id": port_id}}
+        answer = await self._api.call("PUT", NETWORK, f"/floatingips/{row['id']}", body=body, missing=str(row["id"]))
+        return dict(answer["floatingip"])
+
+    async def _create(self, want: FloatingWish, network: str, port_id: str) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "floating_network_id": network,
+            "port_id": port_id,
+            "description": want.description,
+        }
+        if want.address:
+            body["floating_ip_address"] = want.address
+        if want.subnet_id or want.address or not (want.pattern or want.tags):
+            return await self._post(body | ({"subnet_id": want.subnet_id} if want.subnet_id else {}))
+        rows = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
+        failed: CloudError | None = None
+        for subnet in candidates(want, rows):
+            try:
+                return await self._post(body | {"subnet_id": subnet})
+            except (QuotaExceeded, Conflict, Invalid) as error:  # this one is full; the next may not be
+                failed = error
+        assert failed is not None
+        raise failed
+
+    async def _post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._api.call("POST", NETWORK, "/floatingips", body={"floatingip": body})
+        return dict(answer["floatingip"])
+
+    async def _network(self) -> str:
+        """An external network, looked for once."""
+        if not self._found:
+            networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
+            subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []
+            self._found = external_network(networks, subnets)
+        return self._found

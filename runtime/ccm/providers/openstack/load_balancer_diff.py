@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From what a load balancer has to what it should have: the next requests to Octavia. Pure.
+
+Octavia takes one change of a load balancer at a time, and refuses others until it has carried it out. So `steps` gives
+all that is left to do in an order in which each can be done, and the first one is done; then what is there is looked at
+again. Steps that need the ID of what an earlier one makes are not given before that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.cloud import Conflict
+
+from .load_balancer_rules import EVERYBODY, XFF, Listener, Member, Monitor, Pool
+
+Row = Mapping[str, Any]
+
+#: Protocols of listeners -> what they use of the network: two listeners of one port must differ in it.
+TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request below `/lbaas`."""
+
+    method: str
+    path: str
+    body: Any = None
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The parts of a load balancer as the API lists them. `members`, `monitors`: by the pool's ID."""
+
+    listeners: Sequence[Row]
+    pools: Sequence[Row]
+    members: Mapping[str, Sequence[Row]]
+    monitors: Mapping[str, Row]
+
+    def pool_of(self, listener: Row) -> Row | None:
+        return next((pool for pool in self.pools if pool["id"] == listener.get("default_pool_id")), None)
+
+
+def key_of(row: Row) -> tuple[str, int]:
+    """What a load balancer can have but one listener of."""
+    return TRANSPORT.get(str(row["protocol"]), "TCP"), int(row["protocol_port"])
+
+
+def is_ours(listener: Row, name: str, *, owner: bool) -> bool:
+    """A listener without tags is of a time before tags, or of an Octavia without them: then the owner's."""
+    tags = listener.get("tags") or ()
+    return name in tags or (owner and not tags)
+
+
+def steps(
+    balancer_id: str, name: str, wanted: Sequence[Listener], seen: Observed, *, owner: bool, serial: bool = False
+) -> list[Step]:
+    """All that can be done now for the Service whose load balancer's name is `name`; [] when it is as it should be.
+
+    `owner`: the load balancer was made for this Service. `serial`: members are changed one by one.
+    Raises Conflict when a port is taken by somebody else's listener.
+    """
+    present = {key_of(row): row for row in seen.listeners}
+    keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
+    found: list[Step] = []
+    for key, row in present.items():
+        each = keys.get(key)
+        ours = is_ours(row, name, owner=owner)
+        if each is not None and not ours:
+            raise Conflict(
+                f"port {key[1]}/{key[0]} of load balancer {balancer_id} is served by the listener {row['id']}, which "
+                "is another Service's"
+            )
+        if ours and (each is None or each.protocol != row["protocol"]):
+            found += removal(row, seen)
+    for key, each in keys.items():
+        listener = present.get(key)
+        if listener is None:
+            found.append(Step("POST", "/listeners", {"listener": each.body() | {"loadbalancer_id": balancer_id}}))
+        elif listener["protocol"] == each.protocol:
+            found += _listener_steps(each, listener, seen, serial)
+    return found
+
+
+def removal(listener: Row, seen: Observed) -> list[Step]:
+    """The pool goes first: nothing would lead to it afterwards. It takes members and monitor along."""
+    pool = seen.pool_of(listener)
+    gone = [Step("DELETE", f"/listeners/{listener['id']}")]
+    return [Step("DELETE", f"/pools/{pool['id']}"), *gone] if pool is not None else gone
+
+
+def _listener_steps(want: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
+    found = []
+    if change := _changed(want.settings, listener):
+        if "tags" in change:
+            change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
+        if "insert_headers" in change:  # somebody else's headers stay
+            kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
+            change["insert_headers"] = kept | change["insert_headers"]
+        found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}))
+    pool = seen.pool_of(listener)
+    if pool is None:
+        return [*found, Step("POST", "/pools", {"pool": want.pool.body() | {"listener_id": listener["id"]}})]
+    if pool["protocol"] != want.pool.protocol:
+        return [*found, Step("DELETE", f"/pools/{pool['id']}")]
+    if change := _changed(want.pool.settings, pool):
+        found.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}))
+    found += member_steps(want.pool, pool, seen.members.get(pool["id"], ()), serial)
+    return found + _monitor_steps(want.pool.monitor, pool, seen.monitors.get(pool["id"]))
+
+
+def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
+    there = {_member(row): row for row in present if row.get("provisioning_status") != "PENDING_DELETE"}
+    if there.keys() == set(want.members):
+        return []
+    if not serial:
+        return [members_put(str(pool["id"]), want.members)]
+    path = f"/pools/{pool['id']}/members"
+    gone = [Step("DELETE", f"{path}/{row['id']}") for member, row in there.items() if member not in want.members]
+    return gone + [Step("POST", path, {"member": member.body()}) for member in want.members if member not in there]
+
+
+def members_put(pool_id: str, members: Sequence[Member]) -> Step:
+    """All members at once: what is not among them is removed."""
+    return Step("PUT", f"/pools/{pool_id}/members", {"members": [member.body() for member in members]})
+
+
+def _member(row: Row) -> Member:
+    return Member(
+        row.get("name") or "",
+        row["address"],
+        int(row["protocol_port"]),
+        row.get("subnet_id") or "",
+        row.get("monitor_port"),
+    )
+
+
+def _monitor_steps(want: Monitor | None, pool: Row, monitor: Row | None) -> list[Step]:
+    if want is None:
+        return [] if monitor is None else [Step("DELETE", f"/healthmonitors/{monitor['id']}")]
+    if monitor is None:
+        return [Step("POST", "/healthmonitors", {"healthmonitor": want.body() | {"pool_id": pool["id"]}})]
+    if monitor["type"] != want.type:
+        return [Step("DELETE", f"/healthmonitors/{monitor['id']}")]
+    change = _changed(want.settings, monitor)
+    return [Step("PUT", f"/healthmonitors/{monitor['id']}", {"healthmonitor": change})] if change else []
+
+
+def _changed(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:
+    """What of the settings is not so in the cloud. What we have no opinion on stays as it is."""
+    return {key: value for key, value in settings.items() if not _same(key, value, row.get(key))}
+
+
+def _same(key: str, wanted: Any, present: Any) -> bool:
+    if key == "tags":
+        return set(wanted) <= set(present or ())
+    if key == "allowed_cidrs":
+        return _cidrs(wanted) == _cidrs(present)
+    if key == "insert_headers":
+        return bool((wanted or {}).get(XFF)) == (str((present or {}).get(XFF, "false")).lower() == "true")
+    if key == "session_persistence":
+        return (wanted or {}).get("type") == (present or {}).get("type")
+    return bool(wanted == present)
+
+
+def _cidrs(found: Sequence[str] | None) -> frozenset[str]:
+    """Nothing said means everybody, as does the range that holds all addresses."""
+    return frozenset(found or ()) - set(EVERYBODY.values())

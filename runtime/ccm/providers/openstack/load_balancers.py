@@ -1,0 +1,631 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers of Octavia for Services.
+
+Nothing is waited for. Octavia takes one change of a load balancer at a time and is PENDING until it has carried it out;
+so each call looks, makes the next change, and asks to be called again (`RetryAfter`). What is there and what it should
+be are compared by `load_balancer_rules` and `load_balancer_diff`; here is what moves data.
+
+One listing of all load balancers answers for every Service that asks at the same time. A new load balancer is made in
+one request with all its parts; members change by one request a pool. The tag of ours (`Mark`) tells what was written,
+so that what is right costs no read of its parts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ccm import cloud
+from ccm.cloud import (
+    Backend,
+    CloudError,
+    Conflict,
+    Ingress,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+
+from . import load_balancer_diff as diff
+from . import load_balancer_rules as rules
+from .annotations import PREFIX, Annotations, unknown
+from .floating_ips import NETWORK, FloatingIps
+from .load_balancer_rules import Features, Mark, Row, Wish
+from .security_groups import SecurityGroups, wanted_rules
+from .shared import GATHER
+
+if TYPE_CHECKING:
+    from .session import Api
+
+log = logging.getLogger(__name__)
+
+LOAD_BALANCER = "load-balancer"
+#: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
+OLDEST = (2, 5)
+#: When to come back while Octavia carries out a change, in seconds.
+SOON = 1.5
+#: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
+PATIENCE = 12.0
+#: What is as good as gone.
+GOING = ("DELETED", "PENDING_DELETE")
+
+
+@dataclass
+class _Memory:
+    """What this process knows about a Service's load balancer beyond what the cloud tells.
+
+    `look_at`: while it is new, when to look at it next (monotonic). `address`: at which clients reach it. `written`:
+    pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
+    """
+
+    balancer_id: str = ""
+    born: float = 0.0
+    look_at: float = 0.0
+    address: str = ""
+    want: Wish | None = None
+    keep: bool = False
+    pools: dict[tuple[str, int], str] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)
+
+
+class OctaviaLoadBalancers:
+    def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._api = api
+        self._section = api.settings.load_balancer
+        self._classes = api.settings.load_balancer_classes
+        self._clock = clock
+        self._balancers = Balancers(api)
+        self._floating = FloatingIps(api)
+        self._groups = SecurityGroups(api)
+        self._memory: dict[tuple[str, str], _Memory] = {}
+        self._features: Features | None = None
+        self._digests: list[tuple[Sequence[Backend], tuple[Any, ...], str]] = []
+
+    # --- the contract -------------------------------------------------------------------------------------------
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        """Two listings: load balancers and, if any of ours has one, floating IPs."""
+        rows = [
+            (row, mark)
+            for row in (await self._balancers.all()).values()
+            for mark in rules.marks(row)
+            if mark.cluster == rules.cluster_tag(cluster)
+            and row["provisioning_status"] not in ("DELETED", "PENDING_DELETE")
+        ]
+        floating: dict[str, str] = {}
+        if any("f" in mark.flags for _, mark in rows):
+            floating = {
+                row["port_id"]: row["floating_ip_address"] for row in await self._floating.all() if row["port_id"]
+            }
+        return [self._listed(cluster, row, mark, floating) for row, mark in rows]
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Two halves, so that `update_backends` cannot claim to have written what else changed in the spec."""
+        wish = rules.fingerprint(spec, self._section, self._classes)
+        return f"{wish}-{self._backends_digest(spec, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        """One that is new is looked at the less often the longer it takes; in between the answer is `ready=False`."""
+        memory = self._remembered(spec)
+        if self._clock() < memory.look_at:
+            return cloud.LoadBalancer(spec.uid, memory.balancer_id, ready=False)
+        row, _ = await self._find(spec, memory.balancer_id)
+        if row is None or row["provisioning_status"] in GOING:
+            raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
+        if row["provisioning_status"] == "ERROR":
+            raise Conflict(_failed(row))
+        if row["provisioning_status"] != "ACTIVE":
+            self._look_later(memory)
+            return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
+        want = rules.wish(spec, self._section, self._classes)
+        if not memory.address:
+            on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
+            memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
+        return self._answer(spec, row, want, memory)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = rules.wish(spec, self._section, self._classes)
+        features = await self._able()
+        if problems := rules.refused(want, features):
+            raise Invalid("; ".join(problems))
+        if misspelt := unknown(spec.annotations):
+            log.warning("Service %s/%s: unknown annotations: %s", spec.namespace, spec.name, ", ".join(misspelt))
+        memory = self._remembered(spec)
+        row, owner = await self._find(spec)
+        mark = Mark.of(spec, self.fingerprint(spec, backends), _flags(want))
+        if row is None:
+            return await self._create(spec, want, backends, mark, features, memory)
+        memory.balancer_id = row["id"]
+        status, present = row["provisioning_status"], rules.own_mark(row, spec.cluster, spec.uid)
+        if status == "ERROR":
+            await self._mend(spec, row)
+        written = present is not None and present.fingerprint == mark.fingerprint
+        if status != "ACTIVE" and not (written and status not in GOING):
+            raise RetryAfter(f"load balancer {row['id']} is {status}", SOON)
+        if not written:
+            self._check_sharing(want, row, owner)
+            await self._converge(want, row, owner, backends, features)
+        if written and status != "ACTIVE" and memory.address:
+            return self._answer(spec, row, want, memory)
+        memory.address = await self._reach(want, row, owner)
+        await self._open_nodes(spec, want, row, backends, features)
+        if not written:
+            await self._sign(row, want.name, mark)
+        memory.written.clear()
+        return self._answer(spec, row, want, memory)
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        """One request for each pool and one that signs. With an Octavia that must be told one by one it is `ensure`."""
+        if self._section.provider_requires_serial_api_calls:
+            if (await self._find(spec))[0] is None:
+                raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
+            return await self.ensure(spec, backends)
+        want = rules.wish(spec, self._section, self._classes)
+        features = await self._able()
+        memory = self._remembered(spec)
+        row, owner = await self._find(spec)
+        if row is None or row["provisioning_status"] in GOING:
+            raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
+        if row["provisioning_status"] == "ERROR":
+            raise Conflict(_failed(row))
+        if row["provisioning_status"] != "ACTIVE":
+            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", SOON)
+        present = rules.own_mark(row, spec.cluster, spec.uid)
+        if present is None:
+            raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
+        digest = self._backends_digest(spec, backends)
+        if not present.fingerprint.endswith(f"-{digest}"):
+            await self._write_members(want, row, owner, backends, features, memory, digest)
+            await self._open_nodes(spec, want, row, backends, features, rules_too=False)
+            wish = present.fingerprint.partition("-")[0]
+            await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
+            memory.written.clear()
+        if not memory.address:
+            memory.address = await self._reach(want, row, owner)
+        return self._answer(spec, row, want, memory)
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        said, memory = Annotations(spec.annotations), self._remembered(spec)
+        row, owner = await self._find_to_delete(spec)
+        mark = rules.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
+        if row is None:
+            if not memory.keep:
+                await self._floating.delete_left(spec.uid)
+            await self._groups.delete(spec.uid)
+            self._memory.pop((spec.cluster, spec.uid), None)
+            return
+        status = row["provisioning_status"]
+        if status not in ("ACTIVE", "ERROR"):
+            raise RetryAfter(f"load balancer {row['id']} is {status}", SOON)
+        name = rules.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
+        left = rules.tags_without(row, mark, name)
+        shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left)
+        if shared or not _is_made(row, spec):
+            await self._leave(row, mark, name, left, owner)
+        else:
+            if not memory.keep and row.get("vip_port_id"):
+                await self._floating.delete_made(row["vip_port_id"])
+            await self._remove(row)
+        raise RetryAfter(f"load balancer {row['id']} is being deleted", SOON)
+
+    # --- finding ------------------------------------------------------------------------------------------------
+
+    async def _find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
+        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told.
+
+        `balancer_id`: the one that it had; then that alone may be read.
+        """
+        rows = await self._balancers.look(balancer_id)
+        if balancer_id and (not rows or not rules.own_mark(next(iter(rows.values())), spec.cluster, spec.uid)):
+            rows = await self._balancers.look()
+        choice = rules.choose(rows.values(), spec)
+        if choice.row is not None:
+            return choice.row, choice.owner
+        known = [row for row in choice.candidates if await self._is_known(row, spec)]
+        if len(known) == 1:
+            return known[0], True
+        if choice.candidates:
+            ids = ", ".join(row["id"] for row in choice.candidates)
+            raise Conflict(
+                f"there is a load balancer of this Service's name ({ids}), and nothing tells whether it was made for "
+                f"it or for another cluster called {spec.cluster!r}: take it over with the annotation "
+                f"{PREFIX}load-balancer-id, or choose another --cluster-name, or delete it"
+            )
+        return None, True
+
+    async def _find_to_delete(self, spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
+        """What nobody can tell to be ours stays, and does not keep the Service from going."""
+        try:
+            return await self._find(spec)
+        except Invalid:  # the load balancer that the user chose does not exist
+            return None, True
+        except Conflict as error:
+            log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
+            return None, True
+
+    async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
+        if rules.is_known(row, spec, [row.get("vip_address") or ""], ""):
+            return True
+        on_port = await self._floating.on(row["vip_port_id"]) if row.get("vip_port_id") else None
+        return on_port is not None and rules.is_known(row, spec, [on_port["floating_ip_address"]], "")
+
+    def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
+        return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
+
+    def _look_later(self, memory: _Memory) -> None:
+        if memory.born:
+            now = self._clock()
+            memory.look_at = now + min(PATIENCE, max(1.0, now - memory.born + 1.0))
+
+    async def _able(self) -> Features:
+        if self._features is None:
+            version = await self._api.version(LOAD_BALANCER)
+            if version < OLDEST:
+                raise NotImplementedByCloud(
+                    f"Octavia's API is of version {version[0]}.{version[1]}; tags, by which load balancers are told "
+                    f"apart, need {OLDEST[0]}.{OLDEST[1]}"
+                )
+            self._features = Features.of(version, self._section.lb_provider)
+        return self._features
+
+    # --- making and changing ------------------------------------------------------------------------------------
+
+    async def _create(
+        self,
+        spec: LoadBalancerSpec,
+        want: Wish,
+        backends: Sequence[Backend],
+        mark: Mark,
+        features: Features,
+        memory: _Memory,
+    ) -> cloud.LoadBalancer:
+        """All of it in one request, then its floating IP, which needs its port alone."""
+        subnet = want.subnet_id
+        if not (subnet or want.network_id or want.port_id):
+            subnet = await self._nodes_subnet(want, backends)
+        member_subnet = want.member_subnet_id or subnet
+        serial = self._section.provider_requires_serial_api_calls
+        wanted = () if serial else rules.listeners(want, backends, member_subnet, features)
+        if serial:
+            mark = Mark.of(spec, "", mark.flags)
+        body = rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
+        now = self._clock()
+        memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
+        if serial:
+            raise RetryAfter(f"load balancer {row['id']} is being made", SOON)
+        memory.address = await self._reach(want, row, owner=True, fresh=not want.port_id)
+        await self._open_nodes(spec, want, row, backends, features)
+        return self._answer(spec, row, want, memory)
+
+    async def _converge(
+        self, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
+    ) -> None:
+        """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
+        seen = await self._observe(row)
+        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
+        serial = self._section.provider_requires_serial_api_calls
+        todo = diff.steps(row["id"], want.name, wanted, seen, owner=owner, serial=serial)
+        if todo:
+            await self._do(todo[0])
+            raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", SOON)
+
+    async def _observe(self, row: Row) -> diff.Observed:
+        params = {"loadbalancer_id": row["id"]}
+        listeners, pools = await asyncio.gather(
+            self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params),
+            self._api.pages(LOAD_BALANCER, "/lbaas/pools", "pools", params),
+        )
+        members = await asyncio.gather(
+            *(self._api.pages(LOAD_BALANCER, f"/lbaas/pools/{pool['id']}/members", "members") for pool in pools)
+        )
+        monitors = {}
+        for pool in pools:
+            if found := pool.get("healthmonitor_id"):
+                answer = await self._octavia("GET", f"/healthmonitors/{found}", missing=found)
+                monitors[pool["id"]] = answer["healthmonitor"]
+        by_pool = {pool["id"]: found for pool, found in zip(pools, members, strict=True)}
+        return diff.Observed(listeners, pools, by_pool, monitors)
+
+    async def _write_members(
+        self,
+        want: Wish,
+        row: Row,
+        owner: bool,
+        backends: Sequence[Backend],
+        features: Features,
+        memory: _Memory,
+        digest: str,
+    ) -> None:
+        """Returns when every pool was given its members; otherwise one is, and RetryAfter raised."""
+        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
+        pools = await self._pools(row, want.name, owner, wanted, memory)
+        for each in wanted:
+            pool = pools[(each.protocol, each.port)]
+            if memory.written.get(pool) != digest:
+                await self._do(diff.members_put(pool, each.pool.members))
+                memory.written[pool] = digest
+                raise RetryAfter(f"the members of load balancer {row['id']} are being changed", SOON)
+
+    async def _pools(
+        self, row: Row, name: str, owner: bool, wanted: Sequence[rules.Listener], memory: _Memory
+    ) -> Mapping[tuple[str, int], str]:
+        """Port -> pool. Of a load balancer with one listener and pool the row tells it. Raises Conflict when the parts
+        are not those that we made."""
+        keys = [(each.protocol, each.port) for each in wanted]
+        own = [str(each["id"]) for each in row.get("pools") or ()]
+        if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
+            return {keys[0]: own[0]}
+        if not (set(keys) <= memory.pools.keys() and {memory.pools[key] for key in keys} <= set(own)):
+            params = {"loadbalancer_id": row["id"]}
+            listeners = await self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params)
+            memory.pools = {
+                (each["protocol"], int(each["protocol_port"])): each["default_pool_id"]
+                for each in listeners
+                if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
+            }
+        if lacking := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in memory.pools]:
+            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
+        return memory.pools
+
+    async def _do(self, step: diff.Step) -> None:
+        await self._octavia(step.method, step.path, step.body)
+
+    async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
+        return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
+
+    async def _sign(self, row: Row, name: str, mark: Mark) -> None:
+        """The last change: the tags say that all else is written."""
+        body = {"loadbalancer": {"tags": rules.tags_with(row, name, mark)}}
+        await self._octavia("PUT", f"/loadbalancers/{row['id']}", body)
+
+    async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> str:
+        """The address for clients; a floating IP is made or taken away as is wanted."""
+        port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
+        if not port or ":" in vip:
+            return vip
+        if want.floating is None:
+            if owner and not fresh:
+                await self._floating.release(port, keep=want.keep_floating_ip)
+            return vip
+        if owner:
+            found = await self._floating.ensure(want.floating, port, fresh=fresh)
+            if not found:
+                log.warning("%s has no floating IP: there is no external network, and none is configured", row["name"])
+            return found or vip
+        on_port = await self._floating.on(port)
+        if on_port is None:
+            raise Conflict(
+                f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
+                "one that it was made for does"
+            )
+        return str(on_port["floating_ip_address"])
+
+    async def _open_nodes(
+        self,
+        spec: LoadBalancerSpec,
+        want: Wish,
+        row: Row,
+        backends: Sequence[Backend],
+        features: Features,
+        *,
+        rules_too: bool = True,
+    ) -> None:
+        """The Service's security group on the members' ports. Ranges are the load balancer's business, if it can."""
+        if not want.security_groups:
+            return
+        subnet = _member_subnet(want, row) or str(row["vip_subnet_id"])
+        group = "" if rules_too else await self._groups.known(spec)
+        if not group:
+            cidr = await self._groups.cidr(subnet)
+            sources = [cidr] if features.acl or want.provider != "ovn" else list(want.allowed)
+            group = await self._groups.ensure(
+                spec, wanted_rules(want.ports, spec.health_check_node_port, cidr, sources)
+            )
+        await self._groups.spread(group, {address for _, address in rules.members_of(want, backends)}, subnet)
+
+    async def _nodes_subnet(self, want: Wish, backends: Sequence[Backend]) -> str:
+        """The subnet of the first node: where load balancers go when nobody says."""
+        for backend in sorted(backends, key=lambda each: each.node_name):
+            if address := rules.node_address(backend, want.family):
+                server = backend.provider_id.rpartition("/")[2]
+                for port in await self._api.pages(NETWORK, "/ports", "ports", {"device_id": server}):
+                    for fixed in port.get("fixed_ips") or ():
+                        if fixed["ip_address"] == address:
+                            return str(fixed["subnet_id"])
+                raise Conflict(
+                    f"no port of server {server} has {backend.node_name}'s address {address}, so that the subnet for "
+                    "the load balancer is not known: set subnet-id in [LoadBalancer] of cloud.conf"
+                )
+        raise Conflict(
+            "there is no node whose subnet the load balancer could be made in: set subnet-id in [LoadBalancer] of "
+            "cloud.conf, or wait for one"
+        )
+
+    def _check_sharing(self, want: Wish, row: Row, owner: bool) -> None:
+        if owner:
+            return
+        others = [tag for tag in rules.service_tags(row) if tag != want.name]
+        if want.internal:
+            raise Invalid(f"an internal Service cannot share load balancer {row['id']}: its owner may be public")
+        if want.name not in rules.service_tags(row) and len(others) >= self._section.max_shared_lb:
+            raise Conflict(
+                f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
+                f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
+            )
+
+    async def _mend(self, spec: LoadBalancerSpec, row: Row) -> None:
+        """One that failed. It is deleted, to be made anew, if nobody can be using it; otherwise Octavia is asked to
+        fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
+        if not _is_made(row, spec) or len(rules.service_tags(row)) > 1:
+            raise Conflict(f"{_failed(row)}, and it is not this Service's alone")
+        if spec.ingress:
+            try:
+                await self._octavia("PUT", f"/loadbalancers/{row['id']}/failover")
+            except (RetryAfter, Transient):
+                raise
+            except CloudError as error:
+                what = "needs the role load-balancer_admin" if isinstance(error, Unauthorized) else str(error)
+                raise Conflict(
+                    f"{_failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
+                    f"openstack loadbalancer failover {row['id']}"
+                ) from None
+            raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * SOON)
+        self._memory.pop((spec.cluster, spec.uid), None)
+        await self._remove(row)
+        raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", SOON)
+
+    # --- removing -----------------------------------------------------------------------------------------------
+
+    async def _remove(self, row: Row) -> None:
+        """The whole load balancer; part by part, where the configuration says so."""
+        path = f"/loadbalancers/{row['id']}"
+        if not self._section.cascade_delete:
+            seen = await self._observe(row)
+            for listener in seen.listeners:
+                await self._do(diff.removal(listener, seen)[0])
+                return
+        try:
+            await self._octavia(
+                "DELETE", f"{path}?cascade=true" if self._section.cascade_delete else path, missing=row["id"]
+            )
+        except NotFound:
+            return
+
+    async def _leave(self, row: Row, mark: Mark | None, name: str, left: Sequence[str], owner: bool) -> None:
+        """What this Service has of a load balancer that stays: its listeners, one at a time, then its tags."""
+        if row["provisioning_status"] == "ERROR":
+            raise Conflict(f"{_failed(row)}, and this Service cannot leave it")
+        tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
+        seen = await self._observe(row)
+        for listener in seen.listeners:
+            if diff.is_ours(listener, tag, owner=owner and not rules.service_tags(row)):
+                await self._do(diff.removal(listener, seen)[0])
+                return
+        if list(left) != list(row.get("tags") or ()):
+            await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    def _answer(self, spec: LoadBalancerSpec, row: Row, want: Wish, memory: _Memory) -> cloud.LoadBalancer:
+        memory.balancer_id, memory.want = row["id"], want
+        ready = row["provisioning_status"] == "ACTIVE"
+        if ready:
+            memory.born = memory.look_at = 0.0
+        mark = rules.own_mark(row, spec.cluster, spec.uid)
+        return cloud.LoadBalancer(
+            spec.uid,
+            row["name"],
+            rules.ingress(want, memory.address) if ready else (),
+            mark.fingerprint if mark is not None else "",
+            ready,
+        )
+
+    def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
+        """The fingerprint is left out where something is not as it says, so that the Service is ensured."""
+        failed = row["provisioning_status"] == "ERROR"
+        address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
+        memory = self._memory.get((cluster, mark.uid))
+        if memory is not None and memory.want is not None:
+            ingress = rules.ingress(memory.want, address or memory.address)
+        else:
+            ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
+        right = bool(address) and not failed and ("h" not in mark.flags or memory is not None)
+        return cloud.LoadBalancer(
+            mark.uid,
+            row["name"],
+            ingress,
+            mark.fingerprint if right else "",
+            ready=row["provisioning_status"] == "ACTIVE",
+        )
+
+    def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""
+        try:
+            want = rules.wish(spec, self._section, self._classes)
+        except Invalid:
+            return "0" * 12
+        key = (want.family, tuple(sorted(want.selector.items(), key=str)))
+        for known, known_key, digest in self._digests:
+            if known is backends and known_key == key:
+                return digest
+        digest = rules.backends_fingerprint(rules.members_of(want, backends))
+        if isinstance(backends, tuple):  # nothing else is sure to stay what it is
+            self._digests = [(backends, key, digest), *self._digests[:7]]
+        return digest
+
+
+class Balancers:
+    """All load balancers of the project by ID, in one listing for all who ask at the same time."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._asked: list[str] = []
+        self._coming: asyncio.Task[dict[str, dict[str, Any]]] | None = None
+
+    async def look(self, balancer_id: str = "") -> dict[str, dict[str, Any]]:
+        """From a read that began after the call. Where nobody else asks, the one of `balancer_id` alone, if it is."""
+        self._asked.append(balancer_id)
+        if self._coming is None:
+            self._coming = asyncio.create_task(self._gather(), name="load balancers")
+            self._coming.add_done_callback(_seen)
+        return await asyncio.shield(self._coming)
+
+    async def all(self) -> dict[str, dict[str, Any]]:
+        return await self.look()
+
+    async def _gather(self) -> dict[str, dict[str, Any]]:
+        await asyncio.sleep(GATHER)
+        asked, self._asked, self._coming = self._asked, [], None
+        if len(asked) == 1 and asked[0]:
+            try:
+                answer = await self._api.call(
+                    "GET", LOAD_BALANCER, f"/lbaas/loadbalancers/{asked[0]}", missing=asked[0]
+                )
+            except NotFound:
+                return {}
+            return {asked[0]: answer["loadbalancer"]}
+        rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers")
+        return {str(row["id"]): row for row in rows}
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """All who asked may have gone: then nobody looks at a failure."""
+    _ = task.cancelled() or task.exception()
+
+
+def _flags(want: Wish) -> str:
+    return "".join(
+        flag
+        for flag, is_set in (
+            ("f", want.floating is not None),
+            ("k", want.keep_floating_ip),
+            ("p", bool(want.proxy)),
+            ("h", bool(want.hostname or want.suffix)),
+        )
+        if is_set
+    )
+
+
+def _member_subnet(want: Wish, row: Row) -> str:
+    """Where a network or a port was said, members have no subnet; otherwise that of the VIP, if no other is said."""
+    return want.member_subnet_id or ("" if want.network_id or want.port_id else str(row.get("vip_subnet_id") or ""))
+
+
+def _is_made(row: Row, spec: LoadBalancerSpec) -> bool:
+    """By a controller, and not by the user: its name says it, as in cloud-provider-openstack."""
+    name = str(row.get("name") or "")
+    return name.startswith(rules.SERVICE_PREFIX) or name == spec.default_name
+
+
+def _failed(row: Row) -> str:
+    return f"load balancer {row['id']} ({row['name']}) is in state ERROR in Octavia"

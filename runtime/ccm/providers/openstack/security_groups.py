@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Security groups of Services (`manage-security-groups`): what lets load balancers reach the nodes.
+
+One group for each Service, named as cloud-provider-openstack names it, with our tag; it is put onto the nodes' ports
+and taken off again. Ports are changed only in the revision that was read, so that nobody's group is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port
+
+from .shared import Shared
+
+if TYPE_CHECKING:
+    from .session import Api
+
+Row = Mapping[str, Any]
+Rule = Mapping[str, Any]
+
+NETWORK = "network"
+#: What makes two rules the same.
+SAME = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
+
+
+def group_name(spec: LoadBalancerSpec) -> str:
+    return f"lb-sg-{spec.uid}-{spec.namespace}-{spec.name}"[:255]
+
+
+def group_prefix(uid: str) -> str:
+    """What the name of a Service's group begins with, and no other's: UIDs are unique."""
+    return f"lb-sg-{uid}-"
+
+
+def wanted_rules(
+    ports: Sequence[Port], health_check_node_port: int, subnet_cidr: str, sources: Sequence[str]
+) -> list[dict[str, Any]]:
+    """`sources`: who connects to node ports. With amphorae that is the load balancer, in the members' subnet."""
+    family = f"IPv{ipaddress.ip_network(subnet_cidr).version}"
+
+    def rule(protocol: str, port: int, source: str) -> dict[str, Any]:
+        return {
+            "direction": "ingress",
+            "ethertype": family,
+            "protocol": protocol,
+            "port_range_min": port,
+            "port_range_max": port,
+            "remote_ip_prefix": source,
+        }
+
+    found = [rule("tcp", health_check_node_port, subnet_cidr)] if health_check_node_port else []
+    found += [rule(each.protocol.lower(), each.node_port, cidr) for each in ports if each.node_port for cidr in sources]
+    return [each for index, each in enumerate(found) if each not in found[:index]]
+
+
+def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
+    """Rules to make, IDs of those to delete. Egress rules, which neutron gives to every group, stay."""
+    there = {_key(row): str(row["id"]) for row in present if row.get("direction") == "ingress"}
+    keys = {_key(rule) for rule in wanted}
+    return [rule for rule in wanted if _key(rule) not in there], [there[key] for key in there if key not in keys]
+
+
+def _key(rule: Rule) -> tuple[Any, ...]:
+    found = {name: rule.get(name) for name in SAME}
+    if found["remote_ip_prefix"] in ("0.0.0.0/0", "::/0"):
+        found["remote_ip_prefix"] = None
+    return tuple(found.values())
+
+
+def port_changes(
+    ports: Iterable[Row], group: str, addresses: Collection[str], subnet_id: str
+) -> tuple[list[Row], list[Row]]:
+    """Ports to put the group onto, and those to take it off: a port of a member has one of `addresses` in the subnet.
+
+    Ports without port security can have no group.
+    """
+    on, off = [], []
+    for port in ports:
+        serves = any(
+            fixed["ip_address"] in addresses and subnet_id in ("", fixed["subnet_id"])
+            for fixed in port.get("fixed_ips") or ()
+        )
+        has = group in (port.get("security_groups") or ())
+        if serves and not has and port.get("port_security_enabled", True):
+            on.append(port)
+        elif has and not serves:
+            off.append(port)
+    return on, off
+
+
+class SecurityGroups:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._ports: dict[str, Shared[list[dict[str, Any]]]] = {}
+        self._known: dict[str, dict[str, Any]] = {}
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._ids: dict[str, str] = {}
+        self._cidrs: dict[str, str] = {}
+
+    async def cidr(self, subnet_id: str) -> str:
+        """A subnet's, asked for once: it never changes."""
+        if subnet_id not in self._cidrs:
+            answer = await self._api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
+            self._cidrs[subnet_id] = str(answer["subnet"]["cidr"])
+        return self._cidrs[subnet_id]
+
+    async def ensure(self, spec: LoadBalancerSpec, wanted: Sequence[Rule]) -> str:
+        """The Service's group with these rules. Returns its ID."""
+        name = group_name(spec)
+        rows = await self._find(name)
+        if not rows:
+            about = f"Security Group for {spec.namespace}/{spec.name} Service LoadBalancer in cluster {spec.cluster}"
+            body = {"security_group": {"name": name, "description": about[:255]}}
+            row = (await self._api.call("POST", NETWORK, "/security-groups", body=body))["security_group"]
+            await self._api.call(
+                "PUT", NETWORK, f"/security-groups/{row['id']}/tags", body={"tags": [f"ccm:v1:{spec.uid}"]}
+            )
+        else:
+            row = rows[0]
+        group = self._ids[spec.uid] = str(row["id"])
+        missing, superfluous = rule_changes(wanted, row.get("security_group_rules") or ())
+        if missing:
+            rules = [{**rule, "security_group_id": group} for rule in missing]
+            await self._api.call("POST", NETWORK, "/security-group-rules", body={"security_group_rules": rules})
+        for each in superfluous:
+            with contextlib.suppress(NotFound):
+                await self._api.call("DELETE", NETWORK, f"/security-group-rules/{each}", missing=each)
+        return group
+
+    async def known(self, spec: LoadBalancerSpec) -> str:
+        """The ID of the group that is there already, "" without one."""
+        if spec.uid not in self._ids:
+            rows = await self._find(group_name(spec))
+            if not rows:
+                return ""
+            self._ids[spec.uid] = str(rows[0]["id"])
+        return self._ids[spec.uid]
+
+    async def spread(self, group: str, addresses: Collection[str], subnet_id: str) -> None:
+        """Put the group onto the members' ports, and onto no others. One listing for all Services that ask at once."""
+        if subnet_id not in self._ports:
+            params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
+            self._ports[subnet_id] = Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
+        on, off = port_changes(await self._ports[subnet_id].get(), group, addresses, subnet_id)
+        for port in on:
+            await self._change(port, add=group)
+        for port in off:
+            await self._change(port, remove=group)
+
+    async def delete(self, uid: str) -> None:
+        """Take the Service's group off all ports and delete it; nothing happens when there is none."""
+        groups = [self._ids[uid]] if uid in self._ids else []
+        if not groups:
+            rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"fields": ["id", "name"]})
+            groups = [str(row["id"]) for row in rows if str(row.get("name") or "").startswith(group_prefix(uid))]
+        for group in groups:
+            for port in await self._api.pages(NETWORK, "/ports", "ports", {"security_groups": group}):
+                await self._change(port, remove=group)
+            with contextlib.suppress(NotFound):
+                await self._api.call("DELETE", NETWORK, f"/security-groups/{group}", missing=group)
+        self._ids.pop(uid, None)
+
+    async def _find(self, name: str) -> list[dict[str, Any]]:
+        rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"name": name})
+        if len(rows) > 1:
+            raise Conflict(f"{len(rows)} security groups are called {name}: delete all but one")
+        return rows
+
+    async def _change(self, port: Row, *, add: str = "", remove: str = "") -> None:
+        """Services change the same port side by side: each begins with what the one before left."""
+        port_id = str(port["id"])
+        async with self._locks[port_id]:
+            known = self._known.get(port_id)
+            if known is not None and known.get("revision_number", 0) > port.get("revision_number", 0):
+                port = known
+            before = list(port.get("security_groups") or ())
+            after = [each for each in before if each != remove] + ([add] if add and add not in before else [])
+            if after == before:
+                return
+            revision = port.get("revision_number")
+            answer = await self._api.call(
+                "PUT",
+                NETWORK,
+                f"/ports/{port_id}",
+                body={"port": {"security_groups": after}},
+                headers={"If-Match": f"revision_number={revision}"} if revision is not None else None,
+                missing=port_id,
+            )
+            self._known[port_id] = dict(answer["port"])
