@@ -19,7 +19,9 @@ description:
 positional: _input
 options:
   _input:
-    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
+    description:
+      - Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host. One of a host that could not be looked at is a problem
+        of the plan, and does not keep the others from being planned.
     type: dict
     required: true
   cluster:
@@ -35,6 +37,11 @@ options:
     description: Whether Nodes without a providerID are to be adopted.
     type: bool
     default: true
+  left_out:
+    description: The inventory hosts that this run leaves out (C(--limit)), so that nothing is known of them.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -59,11 +66,11 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
-def migration_plan(detected, cluster, control_plane, adopt=True):
+def migration_plan(detected, cluster, control_plane, adopt=True, left_out=()):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt)
+    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out))
 
 
 class FilterModule:

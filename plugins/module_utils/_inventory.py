@@ -9,7 +9,7 @@ Pure, controller side. It only adds problems and warnings to the plan.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest, _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, load
@@ -21,11 +21,23 @@ SKEW = 3
 MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
-def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str]) -> None:
-    """Add what keeps the migration from beginning, and what an operator should know before it does."""
+def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
+          unseen: Optional[Dict[str, Dict[str, Any]]] = None, left_out: Sequence[str] = ()) -> None:
+    """Add what keeps the migration from beginning, and what an operator should know before it does.
+
+    Of C(unseen) hosts only the failure is known, of those C(left_out) nothing.
+    """
     _check_managed(plan, cluster)
-    _check_nodes(plan, detected, cluster)
-    _check_control_plane(plan, detected, cluster, control_plane)
+    unseen = unseen or {}
+    for host, facts in unseen.items():
+        plan["problems"].append("{0}: could not be looked at: {1}. Mend that{2}".format(
+            host, " ".join(str(facts.get("msg") or "it said nothing").split())[:300],
+            "" if host in control_plane else ", or leave the host out with --limit 'all:!{0}'".format(host)))
+    if left_out:
+        plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
+            len(left_out), ", ".join(left_out)))
+    _check_nodes(plan, detected, cluster, {*unseen, *left_out})
+    _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *left_out})
     _check_versions(plan, detected, cluster, control_plane)
 
 
@@ -40,7 +52,7 @@ def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
             "there is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
 
 
-def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:
+def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], unknown: Set[str]) -> None:
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
     for host, facts in detected.items():
@@ -53,12 +65,12 @@ def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], clus
             plan["problems"].append("{0} and {1} are the same Node {2}: remove one of them from the inventory"
                                     .format(seen[name], host, name))
         seen[name] = host
-    for name in sorted(names - set(seen)):
+    for name in sorted(names - set(seen) - unknown):
         plan["warnings"].append("Node {0} is not in the inventory: its kubelet is not changed".format(name))
 
 
 def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any],
-                         control_plane: List[str]) -> None:
+                         control_plane: List[str], unknown: Set[str]) -> None:
     for host in control_plane:
         facts = detected.get(host)
         if facts is None:
@@ -74,7 +86,7 @@ def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any
                     host, facts["kubelet"]["static_pod_path"]))
     ours = {detected[host]["node_name"] for host in control_plane if host in detected}
     for node in cluster["nodes"]:
-        if node["control_plane"] and node["name"] not in ours:
+        if node["control_plane"] and node["name"] not in ours and not unknown.intersection(control_plane):
             plan["problems"].append(
                 "Node {0} is a control plane, and no host of kube_control_plane is it: its API server would keep flags that the "
                 "others lose. Add it to the group".format(node["name"]))

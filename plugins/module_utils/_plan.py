@@ -40,8 +40,10 @@ RISKS = {
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-              adopt: bool = True) -> Dict[str, Any]:
+              adopt: bool = True, left_out: Iterable[str] = ()) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
+    unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
+    detected = {host: facts for host, facts in detected.items() if host not in unseen}
     plan = empty()
     version = _versions.parse(cluster["version"])
     if version is None or not _versions.supported(version):
@@ -49,7 +51,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return finish(plan)
-    _inventory.check(plan, detected, cluster, control_plane)
+    _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out))
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}

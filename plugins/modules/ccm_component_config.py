@@ -143,6 +143,11 @@ files:
     - path: /etc/default/kubelet
       backup: /var/lib/outoftree-ccm/backups/20261121T091500Z/etc__default__kubelet
       action: written
+component:
+  description: The component.
+  returned: always
+  type: str
+  sample: kubelet
 restarted_at:
   description: When the kubelet was restarted, by this host's clock; empty when it was not.
   returned: always
@@ -464,7 +469,7 @@ def record_cluster(module, journal):
         for item in params["files"] if params["state"] == "present" else []:
             journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
                            base64.b64decode(item["content"]), 0o600, (0, 0), [])
-    module.exit_json(changed=False, files=[], restarted_at="", waited=0.0, seconds=0.0)
+    module.exit_json(changed=False, component="kubeadm-config", files=[], restarted_at="", waited=0.0, seconds=0.0)
 
 
 def apply(module, journal):
@@ -483,6 +488,7 @@ def apply(module, journal):
         restart = late and bool(component.unit)
     result = dict(
         changed=bool(work or restart),
+        component=component.name,
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
         restarted_at="", waited=0.0, seconds=0.0,
         diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),

@@ -127,3 +127,21 @@ def test_a_kubelet_configuration_that_is_not_yaml(tree_facts: Any, cluster_facts
     facts = tree_facts("systemd/worker", changed={"/var/lib/kubelet/config.yaml": "kind: ["})
     cluster = cluster_facts(("systemd-worker", "unmanaged"), version="v1.33.4", kubeadm="")
     assert "/var/lib/kubelet/config.yaml is not YAML: line 1" in problems({"systemd-worker": facts}, cluster, [])
+
+
+def test_a_host_that_cannot_be_looked_at_is_told_with_the_plan_of_the_others(control_plane: Any, cluster_facts: Any) -> None:
+    gone = {"unreachable": True, "msg": "Failed to connect to the host via ssh:\n  no route to host"}
+    detected = {"cp-1": control_plane("cp-1"), "cp-2": gone, "w-1": {"msg": "no python3"}}
+    cluster = cluster_facts(("cp-1", "unmanaged"), ("cp-2", "unmanaged"), ("w-1", "unmanaged"))
+    plan = make_plan(detected, cluster, ["cp-1", "cp-2"])
+    assert not plan["go"] and plan["problems"] == [
+        "cp-2: could not be looked at: Failed to connect to the host via ssh: no route to host. Mend that",
+        "w-1: could not be looked at: no python3. Mend that, or leave the host out with --limit 'all:!w-1'"]
+    assert {edit["host"] for edit in plan["edits"]} >= {"cp-1"} and not plan["warnings"]
+
+
+def test_hosts_that_a_limit_leaves_out_are_named_and_not_judged(control_plane: Any, cluster_facts: Any) -> None:
+    cluster = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"), ("w-2", "unmanaged"))
+    plan = make_plan({"cp-1": control_plane("cp-1")}, cluster, ["cp-1"], True, ["w-1", "w-2"])
+    assert plan["go"] and plan["warnings"] == ["2 host(s) are left out of this run, and neither looked at nor changed: w-1, w-2"]
+    assert plan["adopt"] == ["cp-1"]

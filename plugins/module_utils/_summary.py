@@ -1,0 +1,80 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run did, host by host: for people as lines of text, for programs as data. Pure, controller side."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Mapping
+
+#: Where the roles keep what happened on a host, in the order of the run.
+CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
+WAITS = ("__ccm_install_ready",)
+
+#: More rows than this, and hosts of which there is nothing to say share one line.
+MANY = 12
+
+
+def _results(facts: Mapping[str, Any], names: Any) -> Iterator[Dict[str, Any]]:
+    """Yield each module's result among a host's facts; a loop has many."""
+    for name in names:
+        result = facts[name] if name in facts else None
+        if result:
+            yield from result.get("results", [result])
+
+
+def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return one entry for each host: C(host), C(state), C(edits) made, C(planned) edits, C(seconds) and C(detail).
+
+    C(hosts) is every host's facts. States: V(changed), V(nothing to do), V(not begun), V(restored) (failed, and the old
+    configuration serves again), V(failed), V(unreachable) and V(left out) (by C(--limit)).
+    """
+    entries = []
+    for host, facts in hosts.items():
+        detected = facts["__ccm_install_detected"] if "__ccm_install_detected" in facts else None
+        results = list(_results(facts, CHANGES))
+        waits = list(_results(facts, WAITS))
+        bad = [result for result in results + waits if result.get("failed") or result.get("unreachable")]
+        done = {result.get("component") for result in results if result.get("changed") and result not in bad}
+        edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
+        steps = plan.get("hosts", {}).get(host) or {}
+        planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
+        entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
+                 "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
+        if detected is None:
+            entry["state"] = "left out"
+        elif "node_name" not in detected:
+            entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
+        elif bad:
+            entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
+                         "restored" if bad[-1].get("restored") else "failed")
+        elif len([result for result in results if not result.get("skipped")]) < planned:
+            entry["state"] = "not begun" if not done else "half done"
+        else:
+            entry["state"] = "changed" if done else "nothing to do"
+        entries.append(entry)
+    return entries
+
+
+def _words(result: Mapping[str, Any]) -> str:
+    """Return the first line of what a module said; the whole of it was shown when it came."""
+    return (str(result.get("msg") or "").strip().splitlines() or ["it said nothing"])[0][:300]
+
+
+def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
+    """Return the summary as lines: every host of which there is something to say, and the others in one line."""
+    quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
+    rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]
+    rows += [[entry["host"], entry["state"], "{edits} of {planned}".format(**entry), "{0:.1f}".format(entry["seconds"]), entry["detail"]]
+             for entry in entries if entry not in quiet]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+    for state in ("nothing to do", "left out"):
+        count = sum(entry["state"] == state for entry in quiet)
+        lines += ["{0} other host(s): {1}".format(count, state)] if count else []
+    counted: Dict[str, int] = {}
+    for entry in entries:
+        counted[entry["state"]] = counted.get(entry["state"], 0) + 1
+    told = ", ".join("{0} {1}".format(count, state) for state, count in sorted(counted.items()))
+    return lines + ["{0} host(s) in {1:.0f} s: {2}".format(len(entries), seconds, told)]
