@@ -9,7 +9,7 @@ import sys
 from bed import locks
 from bed.errors import BedError
 from bed.progress import Progress
-from rig import stack
+from rig import clones, stack
 
 
 def parser() -> argparse.ArgumentParser:
@@ -21,6 +21,13 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("down", help="end everything and remove its data")
     sub.add_argument("--purge", action="store_true", help="remove what it keeps in the cache, too")
     commands.add_parser("status", help="what runs, and where")
+    sub = commands.add_parser("clone", help="many servers like one, as rows in the databases")
+    sub.add_argument("server", help="the identity of the one that is copied")
+    sub.add_argument("count", type=int)
+    sub.add_argument("prefix", help="what their names begin with")
+    sub.add_argument("first", help="the first one's address")
+    sub = commands.add_parser("forget", help="remove what clone made")
+    sub.add_argument("prefix", help="what their names begin with")
     return top
 
 
@@ -44,5 +51,9 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         stack.up(args.port, not args.no_compute, progress)
     elif args.command == "down":
         stack.down(args.purge, progress)
+    elif args.command == "clone":
+        clones.make(stack.running_database(), args.server, args.count, args.prefix, args.first)
+    elif args.command == "forget":
+        clones.remove(stack.running_database(), args.prefix)
     else:
         print(stack.status())

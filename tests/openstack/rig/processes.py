@@ -17,7 +17,6 @@ from bed.errors import BedError
 
 START_SECONDS = 180.0
 END_SECONDS = 20.0
-MARK = "OPENSTACK_RIG"  # in the environment of every process: a pid that was given to another one has not got it
 
 
 class Processes:
@@ -29,13 +28,17 @@ class Processes:
             (data / folder).mkdir(parents=True, exist_ok=True)
 
     def start(self, name: str, command: Sequence[str], env: dict[str, str] | None = None) -> None:
-        environment = {**(os.environ if env is None else env), MARK: str(self.data)}
         with self._log(name).open("ab") as log:
             process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
                 cwd=self.data,
-            )  # fmt: skip
-        self._pid_file(name).write_text(str(process.pid))
+            )
+        self._pid_file(name).write_text(f"{process.pid} {_started(process.pid)}")
 
     def running(self, name: str) -> bool:
         return self._pid(name) is not None
@@ -71,13 +74,12 @@ class Processes:
 
     def _pid(self, name: str) -> int | None:
         try:
-            pid = int(self._pid_file(name).read_text())
+            pid, started = map(int, self._pid_file(name).read_text().split())
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)  # ours: otherwise it stays as a zombie
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            return pid if _started(pid) == started else None
         except (OSError, ValueError):
             return None
-        return pid if f"{MARK}={self.data}".encode() in environment.split(b"\0") else None
 
     def _pid_file(self, name: str) -> Path:
         return self.data / "run" / f"{name}.pid"
@@ -88,6 +90,11 @@ class Processes:
     def _tail(self, name: str) -> str:
         lines = self._log(name).read_text(errors="replace").splitlines()
         return "\n".join("    " + line for line in lines[-15:])
+
+
+def _started(pid: int) -> int:
+    """When it started, in the kernel's ticks: another process that was given the same number started later."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def answers(url: str) -> bool:

@@ -83,6 +83,14 @@ def status() -> str:
     return "\n".join(lines)
 
 
+def running_database() -> mariadb.Database:
+    """The database of a rig that runs. Raises BedError when none does."""
+    processes = Processes(DATA)
+    if not processes.running("mariadb"):
+        raise BedError("the rig does not run: `make openstack`")
+    return mariadb.Database(paths.cache() / "openstack" / "mariadb", DATA, _recorded().database, processes)
+
+
 def _ports(wanted: int | None, processes: Processes) -> Ports:
     """Those of before as long as something listens on them; otherwise new ones."""
     running = [file.stem for file in (DATA / "run").glob("*.pid") if processes.running(file.stem)]
