@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: docs/reference/{flags,configuration,metrics,conformance}.md, from the code, so that none says else."""
+"""`make docs`: docs/reference/{flags,configuration,metrics,conformance,openstack}.md, from the code: none says else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import openstack_page
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -117,6 +118,7 @@ def pages() -> dict[str, str]:
         "configuration.md": "\n".join(_configuration()),
         "metrics.md": "\n".join(_metrics()),
         "conformance.md": "\n".join(_conformance()),
+        "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),
     }
 
 

@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["flags.md", "configuration.md", "metrics.md", "conformance.md"])
+@pytest.mark.parametrize("name", ["flags.md", "configuration.md", "metrics.md", "conformance.md", "openstack.md"])
 def test_the_page_is_up_to_date(name: str, pages: dict[str, str]):
     assert (ROOT / "docs" / "reference" / name).read_text() == pages[name], f"{name} is stale: run `make docs`"
 

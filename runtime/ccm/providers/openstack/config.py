@@ -373,7 +373,9 @@ class _Reader:
             self._problem("Global", line_of, problem)
         balancer: LoadBalancerSection = found["LoadBalancer"]
         if not balancer.use_octavia:
-            self._problem("LoadBalancer", "use-octavia", "use-octavia=false: there is nothing but Octavia; remove the key")
+            self._problem(
+                "LoadBalancer", "use-octavia", "use-octavia=false: there is nothing but Octavia; remove the key"
+            )
         if balancer.lb_provider == "ovn" and balancer.lb_method != "SOURCE_IP_PORT":
             problem = "lb-provider ovn spreads connections by SOURCE_IP_PORT only: set lb-method to it"
             self._problem("LoadBalancer", "lb-method", problem, "lb-provider")

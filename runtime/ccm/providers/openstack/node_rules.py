@@ -7,6 +7,7 @@ when this takes over. Where its order depends on the order of neutron's answer, 
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ PORT_FIELDS = (
     *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
     *("allowed_address_pairs", "port_security_enabled", "revision_number"),
 )
+#: As long as the framework deletes no Node, unless it is configured otherwise (`--node-deletion-min-age`).
+YOUNG = datetime.timedelta(minutes=5)
 #: The owner of a server's port begins so; nova puts the zone behind it.
 OF_SERVERS = "compute:"
 
@@ -168,6 +171,15 @@ def subport_addresses(
                 told = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
                 found.setdefault(network, []).extend(told)
     return found
+
+
+def is_young(server: Row, now: datetime.datetime) -> bool:
+    """Whether it was made within the last minutes."""
+    try:
+        created = datetime.datetime.fromisoformat(str(server.get("created")))
+        return now - created < YOUNG
+    except (ValueError, TypeError):  # no time, or one without a zone
+        return False
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:

@@ -8,6 +8,7 @@ ports. What they mean is in `node_rules`.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import itertools
 import re
 from collections import OrderedDict
@@ -100,14 +101,16 @@ class OpenStackInstances:
     async def _doubt(self, servers: Iterable[Row], ports: Iterable[Row]) -> None:
         """Raises Transient when a server that exists was not listed.
 
-        nova leaves out, without a word, what is in a cell that does not answer. Such servers still have ports.
+        nova leaves out, without a word, what is in a cell that does not answer. Such servers still have ports. One that
+        is young may have been made between the two listings, and no Node of its age is ever deleted.
         """
         for id in [each for each in rules.unlisted(servers, ports) if each not in self._deleted][:DOUBTS]:
             try:
-                await self._server(id)
+                server = await self._server(id)
             except NotFound:
                 self._deleted.add(id)  # for good: IDs are not used again
-            else:
+                continue
+            if not rules.is_young(server, datetime.datetime.now(datetime.UTC)):
                 raise Transient(f"the listing of servers lacks {id}, which exists: it is incomplete")
 
     async def _instances(self, servers: Iterable[Row], ports: Iterable[Row]) -> list[cloud.Instance]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cloud.conf: git's dialect of INI, every key of cloud-provider-openstack, and all problems at once with their lines."""
+"""cloud.conf: git's dialect of INI, every key of cloud-provider-openstack, all problems at once with their lines."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ ignore-volume-az = yes
 
 
 def test_every_key_is_taken() -> None:
-    """One by one, so that a key that is documented is one that is read; without credentials, which is another problem."""
+    """One by one, so that a key that is documented is one that is read. No credentials are another problem."""
     samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "barbican", "x")
     for section, cls in SECTIONS.items():
         header = f'[{section} "x"]' if section == "LoadBalancerClass" else f"[{section}]"
@@ -174,7 +174,8 @@ lb-version = v1
 key = value
 """
     ) == [
-        "cloud.conf: line 2: [Global] auth-url: expected http://HOST:PORT/v3 or https://HOST:PORT/v3, without credentials",
+        "cloud.conf: line 2: [Global] auth-url: expected http://HOST:PORT/v3 or https://HOST:PORT/v3, "
+        "without credentials",
         "cloud.conf: line 3: [Global] usrname: unknown key; did you mean username?",
         "cloud.conf: line 4: [Global] application-credential-secret, password: these are 2 ways to log in; keep one",
         "cloud.conf: line 6: [Global] os-endpoint-type: expected public, internal or admin",
@@ -190,8 +191,8 @@ key = value
         "cloud.conf: line 18: [LoadBalancer] lb-version: expected one of v2",
         'cloud.conf: line 19: [LoadBalancerClass]: is written [LoadBalancerClass "name"]',
         "cloud.conf: line 20: [Route]: is written [Route]",
-        "cloud.conf: line 21: [nonsense]: unknown section; known are Global, Networking, Route, Metadata, LoadBalancer, "
-        "LoadBalancerClass, BlockStorage, Runtime",
+        "cloud.conf: line 21: [nonsense]: unknown section; known are Global, Networking, Route, Metadata, "
+        "LoadBalancer, LoadBalancerClass, BlockStorage, Runtime",
     ]
 
 

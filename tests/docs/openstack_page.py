@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/openstack.md: what the provider reads of cloud.conf and of Services, from its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ccm.providers.openstack import annotations, config
+
+INTRO = """# What the provider `openstack` reads
+
+[How to run it](../providers/openstack.md) is another page. This one says what each key and annotation means, and what
+becomes of those that cannot be honoured.
+
+## cloud.conf
+
+The file of cloud-provider-openstack, in its own dialect: git's configuration format, as Go's gcfg reads it. Upper and
+lower case do not matter in names of sections and keys. A value with `#`, `;` or spaces around it needs quotes; a
+backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations are Go's: `5s`,
+`1m30s`.
+
+A key that is unknown, contradicts another one, is missing or has an impossible value: all problems are told at once,
+each with its line, and nothing is used. cloud-provider-openstack logs unknown keys and goes on without them.
+The environment (`OS_*`) is not read, with one exception: `OS_CCM_REGIONAL`, as there.
+"""
+OTHERS = """### Keys that are taken and have no effect
+
+A warning in the log names them.
+"""
+REFUSED = "### Keys that are refused\n"
+CLASSES = "`[LoadBalancerClass \"NAME\"]`, chosen by the annotation `loadbalancer.openstack.org/class`.\n"
+RUNTIME = """Of this project. cloud-provider-openstack warns of the section and goes on, so that both can read one file.
+"""
+ANNOTATIONS = """## Annotations of Services
+
+Those of cloud-provider-openstack. A value that cannot be understood, and a wish that this cloud's Octavia cannot
+fulfil, are told in an Event about the Service. The default is that of the key of cloud.conf where it names one.
+"""
+
+
+def page(head: str, table: Any) -> Iterator[str]:
+    """`table` makes a table of column names and rows."""
+    yield head + INTRO
+    for name, section in config.SECTIONS.items():
+        yield f"### `[{name}]`\n"
+        if section is config.LoadBalancerClass:
+            yield CLASSES
+        if section is config.Runtime:
+            yield RUNTIME
+        fields = [
+            (f"`{field.name.replace('_', '-')}`", _kind(field), _default(field), field.metadata["help"])
+            for field in dataclasses.fields(section)
+        ]
+        yield table(("Key", "Kind", "Default", "Meaning"), fields)
+    yield OTHERS
+    ignored = [(f"`[{section}] {key}`", why) for (section, key), why in config.IGNORED.items()]
+    yield table(("Key", "Why"), ignored)
+    yield REFUSED
+    refused = [(f"`[{section}] {key}`", why) for (section, key), why in config.REFUSED.items()]
+    yield table(("Key", "Why, and what to do"), refused)
+    yield ANNOTATIONS
+    rows = [(f"`{each.key}`", each.kind, each.default, each.effect) for each in annotations.TABLE]
+    yield table(("Annotation", "Kind", "Default", "Meaning"), rows)
+
+
+def _kind(field: dataclasses.Field[Any]) -> str:
+    kind = field.metadata["kind"]
+    return ("secret " if field.metadata["secret"] else "") + config.KINDS.get(kind, kind.__name__)
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    value = field.default
+    if value in ("", ()):
+        return ""
+    if field.metadata["kind"] is config.duration:
+        return f"`{value:g}s`"
+    return f"`{str(value).lower() if isinstance(value, bool) else f'{value:g}' if isinstance(value, float) else value}`"
