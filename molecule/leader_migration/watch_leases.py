@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write down who holds which Lease of kube-system, and what the holder says it runs: watch_leases.py KUBECONFIG RESULT STOP_FILE
+
+Four times a second until STOP_FILE exists, at most for half an hour. RESULT gets a list of what was seen first:
+{"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME, "first": TIME, "last": TIME}, times in seconds since 1970
+by the holder's clock (`last` is its last renewal).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from kubernetes import client, config
+
+INTERVAL, LONGEST = 0.25, 1800.0
+ANNOTATION = "ccm.outoftree.dev/controllers"
+
+
+def seconds(when: datetime | None) -> float:
+    return when.timestamp() if when else 0.0
+
+
+def note(seen: list[dict[str, Any]], lease: Any) -> None:
+    """Add what is new about a Lease; a renewal of what is known only moves its end."""
+    fact = {
+        "lease": lease.metadata.name,
+        "holder": lease.spec.holder_identity or "",
+        "controllers": (lease.metadata.annotations or {}).get(ANNOTATION, ""),
+        "acquired": seconds(lease.spec.acquire_time),
+    }
+    renewed = seconds(lease.spec.renew_time)
+    known = next((item for item in reversed(seen) if item["lease"] == fact["lease"]), None)
+    if known is None or any(known[key] != value for key, value in fact.items()):
+        seen.append({**fact, "first": renewed, "last": renewed})
+    else:
+        known["last"] = max(known["last"], renewed)
+
+
+def main(kubeconfig: str, result: str, stop: str) -> None:
+    config.load_kube_config(kubeconfig)
+    api = client.CoordinationV1Api()
+    seen: list[dict[str, Any]] = []
+    begun = time.monotonic()
+    while not Path(stop).exists() and time.monotonic() - begun < LONGEST:
+        try:
+            for lease in api.list_namespaced_lease("kube-system", _request_timeout=3).items:
+                note(seen, lease)
+        except Exception as error:  # the API server restarts, too
+            print(f"{time.time():.1f} {type(error).__name__}: {error}"[:200], file=sys.stderr)
+        time.sleep(INTERVAL)
+    Path(result).write_text(json.dumps(seen, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
