@@ -13,6 +13,9 @@ from ccm.controllers.node import NodeController, NodeOptions
 from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from ccm.controllers.route import RouteController, RouteOptions
 from ccm.controllers.service import ServiceController, ServiceOptions
+from ccm.controllers.volume import VolumeController
+from ccm.engine.informer import Informer
+from ccm.engine.objects import PersistentVolume
 
 from .errors import StartError
 from .names import CONTROLLERS
@@ -27,6 +30,7 @@ def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
         "cloud-node-controller": None if cloud.instances else "instances",
         "cloud-node-lifecycle-controller": None if cloud.instances else "instances",
         "service-lb-controller": None if cloud.load_balancers and cloud.instances else "load balancers",
+        "persistentvolume-label-controller": None if cloud.volumes else "volumes",
         "node-route-controller": None if cloud.routes and cloud.instances else "routes",
     }
     usable = []
@@ -45,8 +49,10 @@ def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
     return usable
 
 
-def make(name: str, context: Context, options: Options) -> Controller:
-    """Construct one controller from the options."""
+def make(
+    name: str, context: Context, options: Options, volumes: Informer[PersistentVolume] | None = None
+) -> Controller:
+    """Construct one controller from the options; `volumes` for the one that needs them."""
     if name == "cloud-node-controller":
         return NodeController(
             context,
@@ -66,6 +72,9 @@ def make(name: str, context: Context, options: Options) -> Controller:
                 delete_orphans=options.delete_orphaned_load_balancers,
             ),
         )
+    if name == "persistentvolume-label-controller":
+        assert volumes is not None
+        return VolumeController(context, volumes)
     return RouteController(context, RouteOptions(options.cluster_networks(), options.route_reconciliation_period))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from .kinds import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, SNI, TEXT, WHOLE, Kind
 from .names import CONTROLLERS as NAMES_OF_CONTROLLERS
+from .names import OFF_BY_DEFAULT, ON_BY_DEFAULT
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,11 @@ FLAGS: tuple[Flag, ...] = (
         _RUN,
         "controllers",
         CONTROLLERS,
-        tuple(NAMES_OF_CONTROLLERS),
-        "comma list: '*' all, 'name' on, '-name' off; "
-        + ", ".join(f"{name} ({alias})" for name, alias in NAMES_OF_CONTROLLERS.items()),
+        ON_BY_DEFAULT,
+        "comma list: '*' all that are on by default, 'name' on, '-name' off; "
+        + ", ".join(f"{name} ({alias})" for name, alias in NAMES_OF_CONTROLLERS.items())
+        + "; off by default: "
+        + ", ".join(sorted(OFF_BY_DEFAULT)),
         "Generic.Controllers",
     ),
     Flag(

@@ -12,15 +12,19 @@ import functools
 import logging
 import platform
 import signal
+from collections.abc import Collection
+from typing import Any
 
 import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.controllers.context import Context
+from ccm.controllers.volume import VolumeController
+from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
 from ccm.engine.informer import Informer
-from ccm.engine.objects import Node, Service
+from ccm.engine.objects import Node, PersistentVolume, Service
 
 from . import assembly, gates, loop, serving
 from .api import check_permissions, create_client, wait_for_api_server
@@ -84,25 +88,26 @@ async def _live(options: Options) -> None:
         await check_permissions(client, options, (*parts.own, *parts.migrated))
         nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
         services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
+        volumes = _volumes(client, (*parts.own, *parts.migrated))
+        informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
         recorders = Recorders(client)
         cleanup.push_async_callback(recorders.close)
         leadership = Leadership(options, parts, client, gateway, recorders)
         if leadership.lease is not None:
             keeper.notice = functools.partial(recorders.of(COMPONENT).event, leadership.lease)
         servers = serving.Serving(options, client, keeper, cleanup)
-        await servers.start(serving.checks(options, leadership, (nodes, services), keeper))
+        await servers.start(serving.checks(options, leadership, informers, keeper))
         await keeper.start()
         context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
 
         async def work(names: tuple[str, ...]) -> None:
-            await assembly.run([assembly.make(name, context, options) for name in names])
+            await assembly.run([assembly.make(name, context, options, volumes) for name in names])
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
         lost: LeadershipLost | None = None
         async with asyncio.TaskGroup() as background:
             lasting = (
-                nodes.run(),
-                services.run(),
+                *(informer.run() for informer in informers),
                 keeper.watch(),
                 servers.follow(),
                 loop.watch(lambda: gateway.under_way),
@@ -117,6 +122,13 @@ async def _live(options: Options) -> None:
                     task.cancel()
         if lost is not None:
             raise lost
+
+
+def _volumes(client: KubeClient, controllers: Collection[str]) -> Informer[PersistentVolume] | None:
+    """Read only where a controller needs them."""
+    if VolumeController.name not in controllers:
+        return None
+    return Informer(client, "/api/v1/persistentvolumes", PersistentVolume, name="persistentvolumes")
 
 
 def _tell_version(options: Options) -> None:

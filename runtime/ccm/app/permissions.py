@@ -39,6 +39,7 @@ _CONTROLLERS = {
     "cloud-node-controller": [Right("nodes", "get"), Right("nodes", "patch"), Right("nodes/status", "patch")],
     "cloud-node-lifecycle-controller": [Right("nodes", "patch"), Right("nodes", "delete")],
     "service-lb-controller": [Right("services/status", "patch")],
+    "persistentvolume-label-controller": [Right("persistentvolumes", verb) for verb in ("list", "watch", "patch")],
     "node-route-controller": [Right("nodes/status", "patch")],
 }
 

@@ -16,7 +16,7 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -62,7 +62,10 @@ GRACE = 1.0
 #: What a provider may switch on and off by its configuration, as attributes of `Cloud`.
 CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
 #: Operation -> what answers it, or what its answer is a sequence of. `ccm.cloud.directory` checks instances itself.
-_ONE: dict[str, type] = {f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")}
+_ONE: dict[str, type] = {
+    **{f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")},
+    "volumes.labels": Mapping,
+}
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
 
 

@@ -151,6 +151,35 @@ class Service(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     status: ServiceStatus = ServiceStatus()
 
 
+class CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class InTreeSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """Where an in-tree volume plugin has its volume: each plugin uses one of these fields."""
+
+    volume_id: str = field(default="", name="volumeID")
+    pd_name: str = ""
+    disk_uri: str = field(default="", name="diskURI")
+    volume_path: str = ""
+
+
+class PersistentVolumeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    csi: CsiSource | None = None
+    aws_elastic_block_store: InTreeSource | None = None
+    azure_disk: InTreeSource | None = None
+    cinder: InTreeSource | None = None
+    gce_persistent_disk: InTreeSource | None = None
+    vsphere_volume: InTreeSource | None = None
+    node_affinity: dict[str, Any] | None = None
+
+
+class PersistentVolume(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
 class LeaseSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None

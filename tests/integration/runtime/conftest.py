@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.objects import Node, Service
+from ccm.engine.objects import Node, PersistentVolume, Service
 from ccm.simcloud.testing import Simulator, running_simulator
 
 from ..cluster import ApiServer, free_port
-from .support import CLUSTER_CIDR, LEASE, NODES, Ccm
+from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm
 
 StartCcm = Callable[..., Ccm]
 
@@ -41,7 +41,7 @@ async def cloud() -> AsyncIterator[Simulator]:
 async def clean(kube: KubeClient) -> AsyncIterator[None]:
     """The API server is shared: leave no Node, Service or Lease behind."""
     yield
-    for path, kind in ((NODES, Node), ("/api/v1/services", Service)):
+    for path, kind in ((NODES, Node), ("/api/v1/services", Service), (VOLUMES, PersistentVolume)):
         items, _ = await kube.list(path, kind)
         for item in items:
             meta = item.metadata
@@ -50,7 +50,7 @@ async def clean(kube: KubeClient) -> AsyncIterator[None]:
             own = (
                 f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}"
                 if kind is Service
-                else f"{NODES}/{meta.name}"
+                else f"{path}/{meta.name}"
             )
             with contextlib.suppress(NotFoundError):
                 if meta.finalizers:

@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 NODES = "/api/v1/nodes"
 SERVICES = "/api/v1/namespaces/default/services"
+VOLUMES = "/api/v1/persistentvolumes"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 CLUSTER_CIDR = "10.244.0.0/16"

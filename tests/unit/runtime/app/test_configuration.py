@@ -15,7 +15,7 @@ from ccm.app.durations import parse as duration
 from ccm.app.durations import spell
 from ccm.app.flags import FLAGS
 from ccm.app.migration import Migration
-from ccm.app.names import CONTROLLERS
+from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT
 from ccm.app.options import OptionsError, parse
 
 HEAD = {"apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1", "kind": "CloudControllerManagerConfiguration"}
@@ -168,7 +168,7 @@ def test_leader_migration_in_the_file(write):
 
 def test_controllers_in_the_file(write):
     config = write({**SIM, "Generic": {"Controllers": ["*", "-service"]}})
-    assert parse([config]).controllers == tuple(name for name in CONTROLLERS if name != "service-lb-controller")
+    assert parse([config]).controllers == tuple(name for name in ON_BY_DEFAULT if name != "service-lb-controller")
     assert parse([write({**SIM, "Generic": {"Controllers": [f"-{name}" for name in CONTROLLERS]}})]).controllers == ()
 
 

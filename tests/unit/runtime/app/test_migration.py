@@ -6,11 +6,11 @@ import json
 import pytest
 
 from ccm.app.migration import Migration, Split, parse, split
-from ccm.app.names import CONTROLLERS, canonical
+from ccm.app.names import ON_BY_DEFAULT, canonical
 from ccm.app.options import OptionsError
 from ccm.app.options import parse as options
 
-NODE, LIFECYCLE, SERVICE, ROUTE = CONTROLLERS
+NODE, LIFECYCLE, SERVICE, ROUTE = ON_BY_DEFAULT
 V1 = "controllermanager.config.k8s.io/v1"
 
 
@@ -44,7 +44,7 @@ def bad(text):
 )
 def test_filter(component, expected):
     leaders = {} if component is None else {ROUTE: component}
-    assert split(CONTROLLERS, Migration("moving", leaders)) == expected
+    assert split(ON_BY_DEFAULT, Migration("moving", leaders)) == expected
 
 
 def test_without_migration_all_is_ours():
@@ -53,7 +53,7 @@ def test_without_migration_all_is_ours():
 
 def test_W28_by_default_route_service_and_lifecycle_are_migrated():
     """Upstream's default names two controllers that exist under those names nowhere, so only lifecycle migrates."""
-    assert split(CONTROLLERS, Migration()) == Split((NODE,), (LIFECYCLE, SERVICE, ROUTE))
+    assert split(ON_BY_DEFAULT, Migration()) == Split((NODE,), (LIFECYCLE, SERVICE, ROUTE))
     assert Migration().leader_name == "cloud-provider-extraction-migration"
     found = options(["--cloud-provider=sim", "--enable-leader-migration"])
     assert found.migration() == Migration()

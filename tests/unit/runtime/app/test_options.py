@@ -14,7 +14,7 @@ from ccm.app.flags import FLAGS as TABLE
 from ccm.app.flags import IGNORED
 from ccm.app.kinds import SniPair
 from ccm.app.migration import Migration
-from ccm.app.names import CONTROLLERS, select_controllers
+from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT, select_controllers, spell_controllers
 from ccm.app.options import Options, OptionsError, parse, parse_cap
 from ccm.cloud import registry
 from ccm.controllers.node_lifecycle_rules import Safety
@@ -28,7 +28,7 @@ DEFAULTS = Options(
     cluster_cidr="",
     configure_cloud_routes=True,
     allow_untagged_cloud=False,
-    controllers=tuple(CONTROLLERS),
+    controllers=ON_BY_DEFAULT,
     kubeconfig="",
     master="",
     kube_api_qps=400.0,
@@ -404,7 +404,7 @@ def test_required_lists_what_is_installed_also_what_does_not_import(monkeypatch)
     assert problems() == ["--cloud-provider is required: installed providers are none"]
 
 
-NODE, LIFECYCLE, SERVICE, ROUTE = CONTROLLERS
+NODE, LIFECYCLE, SERVICE, ROUTE, VOLUME = CONTROLLERS
 
 
 @pytest.mark.parametrize(
@@ -422,11 +422,28 @@ NODE, LIFECYCLE, SERVICE, ROUTE = CONTROLLERS
         pytest.param(f"-cloud-node,{NODE}", (), id="first-mention-wins-off"),
         pytest.param("*,route,-route", (NODE, LIFECYCLE, SERVICE, ROUTE), id="first-mention-wins-with-all"),
         pytest.param(" cloud-node , service ", (NODE, SERVICE), id="blanks"),
+        pytest.param("*,pvlabel", (NODE, LIFECYCLE, SERVICE, ROUTE, VOLUME), id="off-by-default-but-named"),
+        pytest.param("-route,*,persistentvolume-label-controller", (NODE, LIFECYCLE, SERVICE, VOLUME), id="all-named"),
+        pytest.param("*,-pvlabel", (NODE, LIFECYCLE, SERVICE, ROUTE), id="off-anyway"),
     ],
 )
 def test_controllers(text, expected):
     assert select_controllers(part.strip() for part in text.split(",")) == expected
     assert parse([SIM, f"--controllers={text}"]).controllers == expected
+
+
+@pytest.mark.parametrize(
+    ("selected", "spelt"),
+    [
+        ((NODE, LIFECYCLE, SERVICE, ROUTE), ["*"]),
+        (tuple(CONTROLLERS), ["*", VOLUME]),
+        ((NODE, VOLUME), [NODE, VOLUME]),
+        ((), [f"-{name}" for name in CONTROLLERS]),
+    ],
+)
+def test_what_is_spelt_selects_the_same(selected, spelt):
+    assert spell_controllers(selected) == spelt
+    assert select_controllers(spelt) == selected
 
 
 @pytest.mark.parametrize("text", ["", "*,", "-*", "nodes", "Service", "--route"])
@@ -447,8 +464,8 @@ def test_C7_C8_names():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*-controller", name)
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", alias)
     names = {"cloud-node-controller", "cloud-node-lifecycle-controller", "service-lb-controller"}
-    assert CONTROLLERS.keys() == names | {"node-route-controller"}
-    assert set(CONTROLLERS.values()) == {"cloud-node", "cloud-node-lifecycle", "service", "route"}
+    assert set(ON_BY_DEFAULT) == names | {"node-route-controller"}
+    assert {CONTROLLERS[name] for name in ON_BY_DEFAULT} == {"cloud-node", "cloud-node-lifecycle", "service", "route"}
 
 
 @pytest.mark.parametrize(

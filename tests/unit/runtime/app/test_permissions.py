@@ -2,7 +2,7 @@
 import msgspec
 import pytest
 
-from ccm.app.names import CONTROLLERS
+from ccm.app.names import ON_BY_DEFAULT
 from ccm.app.permissions import Right, missing, needed
 from ccm.engine.errors import UnavailableError
 
@@ -31,7 +31,7 @@ def test_each_controller_asks_for_no_more_than_it_needs(controllers, more):
 
 
 def test_all_controllers_together_name_each_right_once():
-    rights = needed(CONTROLLERS, [("kube-system", "ccm")])
+    rights = needed(ON_BY_DEFAULT, [("kube-system", "ccm")])
     assert len(rights) == len(set(rights))
     assert rights == sorted(rights)
     assert {right.resource for right in rights} == {
@@ -86,7 +86,7 @@ class FakeClient:
 
 
 async def test_missing_names_all_that_are_refused():
-    rights = needed(CONTROLLERS, [("kube-system", "ccm")])
+    rights = needed(ON_BY_DEFAULT, [("kube-system", "ccm")])
     client = FakeClient({("delete", "nodes", ""), ("patch", "services", "status")})
     assert await missing(client, rights) == [Right("nodes", "delete"), Right("services/status", "patch")]
     assert len(client.asked) == len(rights)
