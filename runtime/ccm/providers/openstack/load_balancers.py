@@ -198,10 +198,7 @@ class OctaviaLoadBalancers:
         mark = rules.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
-            if not memory.keep:
-                await self._floating.delete_left(spec.uid)
-            await self._groups.delete(spec.uid)
-            self._memory.pop((spec.cluster, spec.uid), None)
+            await self._gone(spec, memory)
             return
         status = row["provisioning_status"]
         if status not in ("ACTIVE", "ERROR"):
@@ -209,13 +206,22 @@ class OctaviaLoadBalancers:
         name = rules.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
         left = rules.tags_without(row, mark, name)
         shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left)
-        if shared or not _is_made(row, spec):
-            await self._leave(row, mark, name, left, owner)
-        else:
+        uses_it = owner or mark is not None or name in (row.get("tags") or ())
+        if uses_it and not shared and _is_made(row, spec):
             if not memory.keep and row.get("vip_port_id"):
                 await self._floating.delete_made(row["vip_port_id"])
             await self._remove(row)
+        elif not await self._leave(row, mark, name, left, owner):
+            await self._gone(spec, memory)
+            return
         raise RetryAfter(f"load balancer {row['id']} is being deleted", SOON)
+
+    async def _gone(self, spec: LoadBalancerSpec, memory: _Memory) -> None:
+        """What is left when the Service has no load balancer any more."""
+        if not memory.keep:
+            await self._floating.delete_left(spec.uid)
+        await self._groups.delete(spec.uid)
+        self._memory.pop((spec.cluster, spec.uid), None)
 
     # --- finding ------------------------------------------------------------------------------------------------
 
@@ -501,8 +507,11 @@ class OctaviaLoadBalancers:
         except NotFound:
             return
 
-    async def _leave(self, row: Row, mark: Mark | None, name: str, left: Sequence[str], owner: bool) -> None:
-        """What this Service has of a load balancer that stays: its listeners, one at a time, then its tags."""
+    async def _leave(self, row: Row, mark: Mark | None, name: str, left: Sequence[str], owner: bool) -> bool:
+        """Give up what this Service has of a load balancer that stays: its listeners, one at a time, then its tags.
+
+        False when there was nothing left of it.
+        """
         if row["provisioning_status"] == "ERROR":
             raise Conflict(f"{_failed(row)}, and this Service cannot leave it")
         tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
@@ -510,9 +519,11 @@ class OctaviaLoadBalancers:
         for listener in seen.listeners:
             if diff.is_ours(listener, tag, owner=owner and not rules.service_tags(row)):
                 await self._do(diff.removal(listener, seen)[0])
-                return
-        if list(left) != list(row.get("tags") or ()):
-            await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
+                return True
+        if list(left) == list(row.get("tags") or ()):
+            return False
+        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
+        return True
 
     # --- answers ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Octavia and neutron in memory, as far as load balancers need them: what `session.Api` would answer.
+
+It keeps Octavia's rule that matters here: what is being changed is PENDING, and nothing else of it can be changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Unauthorized
+from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
+
+BALANCER, NETWORK = "load-balancer", "network"
+
+
+class FakeOpenStack:
+    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API."""
+
+    def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
+        self.settings = SimpleNamespace(
+            load_balancer=section or LoadBalancerSection(subnet_id="sub-nodes", floating_network_id="net-public"),
+            load_balancer_classes=classes,
+        )
+        self.at_once = True
+        self.octavia = (2, 27)
+        self.fails: list[str] = []
+        self.floating_quota = 100
+        self.may_fail_over = False
+        self.calls: Counter[str] = Counter()
+        self.balancers: dict[str, dict[str, Any]] = {}
+        self.listeners: dict[str, dict[str, Any]] = {}
+        self.pools: dict[str, dict[str, Any]] = {}
+        self.monitors: dict[str, dict[str, Any]] = {}
+        self.floating: dict[str, dict[str, Any]] = {}
+        self.groups: dict[str, dict[str, Any]] = {}
+        self.ports: dict[str, dict[str, Any]] = {}
+        self.subnets = {
+            "sub-nodes": {"id": "sub-nodes", "name": "nodes", "cidr": "10.0.0.0/24", "ip_version": 4},
+            "sub-a": {"id": "sub-a", "name": "public-a", "network_id": "net-public", "ip_version": 4, "tags": ["a"]},
+            "sub-b": {"id": "sub-b", "name": "public-b", "network_id": "net-public", "ip_version": 4, "tags": ["b"]},
+        }
+        self._ids = itertools.count(1)
+
+    # What tests say and ask.
+
+    def settle(self, state: str = "ACTIVE") -> None:
+        for row in list(self.balancers.values()):
+            if row["provisioning_status"] == "PENDING_DELETE":
+                self._forget(row["id"])
+            elif row["provisioning_status"].startswith("PENDING"):
+                row["provisioning_status"] = state
+
+    def server(self, number: int) -> None:
+        """A node's port: server-N with 10.0.0.N."""
+        self.ports[f"port-{number}"] = {
+            "id": f"port-{number}",
+            "device_id": f"server-{number}",
+            "fixed_ips": [{"ip_address": f"10.0.0.{number}", "subnet_id": "sub-nodes"}],
+            "security_groups": ["sg-default"],
+            "port_security_enabled": True,
+            "revision_number": 1,
+        }
+
+    def members(self, pool_id: str) -> set[tuple[str, int]]:
+        return {(row["address"], row["protocol_port"]) for row in self.pools[pool_id]["_members"]}
+
+    @property
+    def count(self) -> int:
+        return self.calls.total()
+
+    # session.Api
+
+    async def version(self, service: str) -> tuple[int, int]:
+        return self.octavia
+
+    async def pages(self, service: str, path: str, name: str, params: Any = ()) -> list[dict[str, Any]]:
+        answer = await self.call("GET", service, path, params=params)
+        return list(answer[name])
+
+    async def call(
+        self, method: str, service: str, path: str, *, params: Any = None, body: Any = None, headers: Any = None,
+        missing: str = "",
+    ) -> Any:  # fmt: skip
+        path, _, query = path.partition("?")
+        parts = path.strip("/").split("/")
+        shape = [part if index % 2 == 0 else "ID" for index, part in enumerate(parts[service == BALANCER :])]
+        self.calls[f"{method} {'/'.join(shape)}"] += 1
+        params = dict(params or {})
+        if service == BALANCER:
+            return self._octavia(method, parts[1:], params, body or {}, query)
+        return self._neutron(method, parts, params, body or {}, headers or {})
+
+    # Octavia
+
+    def _octavia(self, method: str, parts: list[str], params: Any, body: Any, query: str) -> Any:
+        kind, ids = parts[0], parts[1:]
+        tables = {
+            "loadbalancers": (self.balancers, "loadbalancer"),
+            "listeners": (self.listeners, "listener"),
+            "pools": (self.pools, "pool"),
+            "healthmonitors": (self.monitors, "healthmonitor"),
+        }
+        table, one = tables[kind]
+        if method == "GET" and kind == "pools" and len(ids) == 2:
+            return {"members": self.pools[ids[0]]["_members"]}
+        if method == "GET" and not ids:
+            wanted = params.get("loadbalancer_id")
+            return {kind: [self._shown(row) for row in table.values() if wanted in (None, row.get("_balancer"))]}
+        if ids and ids[0] not in table:
+            raise NotFound(f"{kind} {ids[0]} not found")
+        if method == "GET":
+            return {one: self._shown(table[ids[0]])}
+        if method == "POST" and kind == "loadbalancers":
+            return {one: self._shown(self._new_balancer(body[one]))}
+        if kind == "loadbalancers" and ids[1:] == ["failover"]:
+            if not self.may_fail_over:
+                raise Unauthorized("403: Policy does not allow this request to be performed.")
+            table[ids[0]]["provisioning_status"] = "PENDING_UPDATE"
+            return self._settled()
+        if kind == "loadbalancers" and method == "DELETE":
+            row = table[ids[0]]
+            if row["provisioning_status"].startswith("PENDING"):
+                raise RetryAfter("immutable", 3.0)
+            if row["listeners"] and "cascade=true" not in query:
+                raise Conflict("load balancer has children")
+            row["provisioning_status"] = "PENDING_DELETE"
+            return self._settled()
+        balancer = self._balancer_of(kind, ids, body.get(one, {}))
+        if balancer["provisioning_status"] != "ACTIVE":
+            raise RetryAfter(f"load balancer {balancer['id']} is immutable", 3.0)
+        balancer["provisioning_status"] = "PENDING_UPDATE"
+        if kind == "pools" and len(ids) >= 2:
+            self._change_members(method, self.pools[ids[0]], ids[2:], body)
+        elif method == "POST":
+            {"listeners": self._new_listener, "pools": self._new_pool, "healthmonitors": self._new_monitor}[kind](
+                balancer, body[one]
+            )
+        elif method == "PUT":
+            table[ids[0]].update(body[one])
+        else:
+            self._drop(kind, ids[0])
+        return self._settled()
+
+    def _settled(self) -> None:
+        if self.at_once:
+            self.settle()
+
+    def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in row.items() if not key.startswith("_")} | (
+            {
+                "listeners": [{"id": each["id"]} for each in self.listeners.values() if each["_balancer"] == row["id"]],
+                "pools": [{"id": each["id"]} for each in self.pools.values() if each["_balancer"] == row["id"]],
+            }
+            if "vip_address" in row
+            else {}
+        )
+
+    def _balancer_of(self, kind: str, ids: list[str], body: Any) -> dict[str, Any]:
+        if kind == "loadbalancers":
+            return self.balancers[ids[0]]
+        if not ids:
+            where = body.get("loadbalancer_id")
+            if "listener_id" in body:
+                where = self.listeners[body["listener_id"]]["_balancer"]
+            if "pool_id" in body:
+                where = self.pools[body["pool_id"]]["_balancer"]
+            return self.balancers[where]
+        table = {"listeners": self.listeners, "pools": self.pools, "healthmonitors": self.monitors}[kind]
+        return self.balancers[table[ids[0]]["_balancer"]]
+
+    def _new_balancer(self, body: Any) -> dict[str, Any]:
+        number = next(self._ids)
+        row = {
+            "id": f"lb-{number}",
+            "provisioning_status": "PENDING_CREATE",
+            "vip_address": body.get("vip_address") or f"10.0.1.{number}",
+            "vip_port_id": body.get("vip_port_id") or f"vip-{number}",
+            "tags": [],
+            "vip_subnet_id": "",
+            **body,
+        }
+        listeners = row.pop("listeners", [])
+        row["listeners"], row["pools"] = [], []
+        self.balancers[row["id"]] = row
+        for listener in listeners:
+            pool = listener.pop("default_pool")
+            members, monitor = pool.pop("members", []), pool.pop("healthmonitor", None)
+            made = self._new_pool(row, pool | {"listener_id": self._new_listener(row, listener)["id"]})
+            self._change_members("PUT", made, [], {"members": members})
+            if monitor is not None:
+                self._new_monitor(row, monitor | {"pool_id": made["id"]})
+        if any(part in row["name"] for part in self.fails):
+            row["provisioning_status"] = "ERROR"
+        self._settled()
+        return row
+
+    def _new_listener(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        for each in self.listeners.values():
+            same_port = each["_balancer"] == balancer["id"] and each["protocol_port"] == body["protocol_port"]
+            if same_port and (each["protocol"] == "UDP") == (body["protocol"] == "UDP"):
+                raise Conflict("another listener has this port")
+        row = {"id": f"li-{next(self._ids)}", "tags": [], "default_pool_id": None, **body, "_balancer": balancer["id"]}
+        self.listeners[row["id"]] = row
+        return row
+
+    def _new_pool(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        listener = self.listeners[body["listener_id"]]
+        if listener["default_pool_id"]:
+            raise Conflict("the listener has a pool")
+        row = {"id": f"po-{next(self._ids)}", **body, "_balancer": balancer["id"], "_members": []}
+        row["healthmonitor_id"] = None
+        listener["default_pool_id"] = row["id"]
+        self.pools[row["id"]] = row
+        return row
+
+    def _new_monitor(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        row = {"id": f"hm-{next(self._ids)}", **body, "_balancer": balancer["id"]}
+        pool = self.pools[body["pool_id"]]
+        if pool["healthmonitor_id"]:
+            raise Conflict("the pool has a monitor")
+        pool["healthmonitor_id"] = row["id"]
+        self.monitors[row["id"]] = row
+        return row
+
+    def _change_members(self, method: str, pool: dict[str, Any], ids: list[str], body: Any) -> None:
+        if method == "PUT":
+            pool["_members"] = [{"id": f"me-{next(self._ids)}", **each} for each in body["members"]]
+        elif method == "POST":
+            pool["_members"].append({"id": f"me-{next(self._ids)}", **body["member"]})
+        else:
+            pool["_members"] = [each for each in pool["_members"] if each["id"] != ids[0]]
+        keys = [(each["address"], each["protocol_port"]) for each in pool["_members"]]
+        if len(keys) != len(set(keys)):
+            raise Conflict("the same member twice")
+
+    def _drop(self, kind: str, gone: str) -> None:
+        if kind == "listeners":
+            del self.listeners[gone]
+        elif kind == "healthmonitors":
+            del self.monitors[gone]
+            for pool in self.pools.values():
+                if pool["healthmonitor_id"] == gone:
+                    pool["healthmonitor_id"] = None
+        elif kind == "pools":
+            monitor = self.pools.pop(gone)["healthmonitor_id"]
+            self.monitors.pop(monitor, None)
+            for listener in self.listeners.values():
+                if listener["default_pool_id"] == gone:
+                    listener["default_pool_id"] = None
+
+    def _forget(self, gone: str) -> None:
+        port = self.balancers.pop(gone)["vip_port_id"]
+        for table in (self.listeners, self.pools, self.monitors):
+            for key in [key for key, row in table.items() if row["_balancer"] == gone]:
+                del table[key]
+        for row in self.floating.values():
+            if row["port_id"] == port:
+                row["port_id"] = None
+
+    # neutron
+
+    def _neutron(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
+        kind = parts[0]
+        if kind == "floatingips":
+            return self._floating_ips(method, parts, params, body)
+        if kind == "networks":
+            return {"networks": [{"id": "net-public", "router:external": True, "subnets": ["sub-a", "sub-b"]}]}
+        if kind == "subnets":
+            if parts[1:]:
+                return {"subnet": self.subnets[parts[1]]}
+            network = params.get("network_id")
+            return {"subnets": [row for row in self.subnets.values() if network in (None, row.get("network_id"))]}
+        if kind == "ports":
+            return self._ports(method, parts, params, body, headers)
+        return self._security_groups(method, parts, params, body)
+
+    def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any) -> Any:
+        if method == "GET":
+            keys = [key for key in ("port_id", "description", "floating_ip_address") if key in params]
+            rows = self.floating.values()
+            return {"floatingips": [row for row in rows if all(row[key] == params[key] for key in keys)]}
+        if method == "DELETE":
+            if parts[1] not in self.floating:
+                raise NotFound("no such floating IP")
+            del self.floating[parts[1]]
+            return None
+        if method == "PUT":
+            self.floating[parts[1]].update(body["floatingip"])
+            return {"floatingip": self.floating[parts[1]]}
+        if len(self.floating) >= self.floating_quota:
+            raise QuotaExceeded("floatingip quota")
+        number = next(self._ids)
+        row = {"id": f"fip-{number}", "floating_ip_address": f"203.0.113.{number}", **body["floatingip"]}
+        self.floating[row["id"]] = row
+        return {"floatingip": row}
+
+    def _ports(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
+        if method == "GET":
+            rows = list(self.ports.values())
+            if "device_id" in params:
+                rows = [row for row in rows if row["device_id"] == params["device_id"]]
+            if "security_groups" in params:
+                rows = [row for row in rows if params["security_groups"] in row["security_groups"]]
+            return {"ports": [dict(row) for row in rows]}
+        row = self.ports[parts[1]]
+        if headers.get("If-Match") != f"revision_number={row['revision_number']}":
+            raise RetryAfter("412", 3.0)
+        row.update(body["port"], revision_number=row["revision_number"] + 1)
+        return {"port": dict(row)}
+
+    def _security_groups(self, method: str, parts: list[str], params: Any, body: Any) -> Any:
+        if parts[0] == "security-group-rules":
+            if method == "DELETE":
+                for group in self.groups.values():
+                    group["security_group_rules"] = [
+                        each for each in group["security_group_rules"] if each["id"] != parts[1]
+                    ]
+                return None
+            for rule in body["security_group_rules"]:
+                self.groups[rule["security_group_id"]]["security_group_rules"].append(
+                    {"id": f"rule-{next(self._ids)}", **rule}
+                )
+            return {}
+        if method == "GET":
+            return {
+                "security_groups": [row for row in self.groups.values() if params.get("name") in (None, row["name"])]
+            }
+        if method == "POST":
+            row = {"id": f"sg-{next(self._ids)}", "security_group_rules": [], **body["security_group"]}
+            self.groups[row["id"]] = row
+            return {"security_group": row}
+        if method == "DELETE":
+            if any(parts[1] in port["security_groups"] for port in self.ports.values()):
+                raise Conflict("in use")
+            del self.groups[parts[1]]
+        elif parts[2:] == ["tags"]:
+            self.groups[parts[1]]["tags"] = body["tags"]
+        return None

@@ -1,0 +1,665 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers of Octavia: their whole life against Octavia and neutron in memory, with the calls that it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ccm.cloud import (
+    Address,
+    AddressType,
+    Backend,
+    CloudError,
+    Conflict,
+    Ingress,
+    Invalid,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    Port,
+    QuotaExceeded,
+    RetryAfter,
+)
+from ccm.providers.openstack.annotations import INTERNAL, PREFIX
+from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+
+from .octavia_in_memory import FakeOpenStack
+
+NAME = "kube_service_prod_shop_web"
+WEB = Port("http", "TCP", 80, 30080)
+TLS = Port("https", "TCP", 443, 30443)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def spec(uid: str = "u-1", name: str = "web", *ports: Port, **more: Any) -> LoadBalancerSpec:
+    annotations = {
+        key if "/" in key else f"{PREFIX}{key.replace('_', '-')}": value
+        for key, value in more.pop("annotations", {}).items()
+    }
+    more = {"cluster": "prod", "namespace": "shop"} | more
+    return LoadBalancerSpec(uid=uid, name=name, ports=ports or (WEB,), annotations=annotations, **more)
+
+
+def nodes(*numbers: int, **labels: str) -> tuple[Backend, ...]:
+    return tuple(
+        Backend(
+            f"node-{number}",
+            f"openstack:///server-{number}",
+            (Address(AddressType.INTERNAL_IP, f"10.0.0.{number}"),),
+            labels,
+        )
+        for number in numbers
+    )
+
+
+def provider(fake: FakeOpenStack, clock: Clock | None = None) -> OctaviaLoadBalancers:
+    return OctaviaLoadBalancers(fake, clock=clock or Clock())  # type: ignore[arg-type]
+
+
+async def patiently(call: Any, *args: Any, fake: FakeOpenStack | None = None) -> Any:
+    """As the framework does it: again, whenever the cloud says RetryAfter."""
+    for _ in range(60):
+        try:
+            return await call(*args)
+        except RetryAfter:
+            if fake is not None:
+                fake.settle()
+    raise AssertionError("it does not end")
+
+
+async def ensured(
+    fake: FakeOpenStack, what: LoadBalancerSpec, backends: tuple[Backend, ...] = nodes(1, 2)
+) -> LoadBalancer:
+    found: LoadBalancer = await patiently(provider(fake).ensure, what, backends)
+    return found
+
+
+def only(table: dict[str, Any]) -> Any:
+    (row,) = table.values()
+    return row
+
+
+# --- made -----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_is_made_in_one_request_with_the_names_and_tags_of_cloud_provider_openstack():
+    fake = FakeOpenStack()
+    found = await ensured(fake, spec("u-1", "web", WEB, dataclasses.replace(TLS, protocol="UDP")))
+    row = only(fake.balancers)
+    assert row["name"] == NAME and NAME in row["tags"]
+    assert row["description"] == "Kubernetes external service shop/web from cluster prod"
+    assert {each["name"] for each in fake.listeners.values()} == {f"listener_0_{NAME}", f"listener_1_{NAME}"}
+    assert all(each["tags"] == [NAME] for each in fake.listeners.values())
+    assert {each["name"] for each in fake.pools.values()} == {f"pool_0_{NAME}", f"pool_1_{NAME}"}
+    assert [each["allowed_cidrs"] for each in fake.listeners.values()] == [["0.0.0.0/0"]] * 2
+    address = only(fake.floating)["floating_ip_address"]
+    assert found.ready and found.ingress == (Ingress(ip=address, ip_mode="VIP"),)
+    assert only(fake.floating)["description"].startswith("Floating IP for Kubernetes external service shop/web")
+    assert fake.calls["POST loadbalancers"] == 1
+    assert not any("listeners" in call or "pools" in call for call in fake.calls)
+
+
+async def test_a_minute_of_building_costs_half_of_upstreams_calls():
+    fake, clock = FakeOpenStack(), Clock()
+    fake.at_once = False
+    balancers, wish = provider(fake, clock), spec()
+    assert not (await balancers.ensure(wish, nodes(1))).ready
+    started, wait, polls = clock.now, 0.5, 0
+    while True:  # as the framework polls
+        clock.now += min(5.0, wait * 1.5**polls)
+        polls += 1
+        if clock.now - started >= 60:
+            fake.settle()
+        if (found := await balancers.get(wish)).ready:
+            break
+    assert found.ingress[0].ip == only(fake.floating)["floating_ip_address"]
+    assert clock.now - started < 60 + 12 + 5
+    assert fake.count <= 11, fake.calls
+
+
+async def test_a_resync_of_a_hundred_services_after_a_restart_is_the_listings_only():
+    fake = FakeOpenStack()
+    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(100)]
+    balancers = provider(fake)
+    backends = nodes(1, 2)
+    await asyncio.gather(*(balancers.ensure(wish, backends) for wish in wishes))
+    fake.calls.clear()
+    again = provider(fake)
+    listed = {each.service_uid: each for each in await again.list("prod")}
+    assert len(listed) == 100
+    for wish in wishes:
+        assert listed[wish.uid].fingerprint == again.fingerprint(wish, backends)
+        assert listed[wish.uid].ingress[0].ip.startswith("203.0.113.") and listed[wish.uid].ready
+    assert fake.calls == {"GET loadbalancers": 1, "GET floatingips": 1}
+
+
+async def test_a_node_that_joins_costs_ten_services_less_than_three_calls_each():
+    fake = FakeOpenStack()
+    fake.at_once = False
+    balancers = provider(fake)
+    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
+    await asyncio.gather(*(balancers.ensure(wish, nodes(1, 2)) for wish in wishes))
+    fake.settle()
+    fake.calls.clear()
+
+    async def join(wish: LoadBalancerSpec) -> None:
+        for _ in range(10):
+            try:
+                assert (await balancers.update_backends(wish, nodes(1, 2, 3))).ready
+                return
+            except RetryAfter:
+                await asyncio.sleep(0.2)
+                fake.settle()
+
+    await asyncio.gather(*(join(wish) for wish in wishes))
+    assert all(fake.members(pool) == {(f"10.0.0.{n}", 30080) for n in (1, 2, 3)} for pool in fake.pools)
+    assert fake.calls["PUT pools/ID/members"] == 10 and fake.calls["PUT loadbalancers/ID"] == 10
+    assert fake.count <= 25, fake.calls
+    listed = {each.service_uid: each.fingerprint for each in await balancers.list("prod")}
+    assert all(listed[wish.uid] == balancers.fingerprint(wish, nodes(1, 2, 3)) for wish in wishes)
+
+
+async def test_without_a_subnet_it_is_made_where_the_first_node_is():
+    fake = FakeOpenStack(LoadBalancerSection())
+    fake.server(1)
+    await ensured(fake, spec(), nodes(1))
+    assert only(fake.balancers)["vip_subnet_id"] == "sub-nodes"
+    assert only(fake.floating)["floating_network_id"] == "net-public"
+    with pytest.raises(Conflict, match="subnet-id"):
+        await provider(FakeOpenStack(LoadBalancerSection())).ensure(spec(), ())
+
+
+# --- annotations ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("annotations", "what"),
+    [
+        ({"connection_limit": "many"}, "connection-limit: 'many' is not a whole number"),
+        ({"keep_floatingip": "yes"}, "keep-floatingip: 'yes' is not true or false"),
+        ({"lb_method": "RANDOM"}, "lb-method: 'RANDOM' is not one of ROUND_ROBIN"),
+        ({"proxy_protocol": "v3"}, "proxy-protocol: 'v3'"),
+        ({"proxy_protocol": "v2", "x_forwarded_for": "true"}, "exclude each other"),
+        ({"class": "fast"}, r"\[LoadBalancerClass 'fast'\]"),
+        ({"health_monitor_delay": "2", "enable_health_monitor": "true"}, "health-monitor-timeout: 3 s is more"),
+        ({"load_balancer_id": "lb-none"}, "no load balancer lb-none"),
+        ({"node_selector": "a=b=c"}, "node-selector: 'a=b=c' is not key=value or key"),
+        ({INTERNAL: "1"}, "openstack-internal-load-balancer: '1'"),
+    ],
+)
+async def test_what_cannot_be_understood_is_refused_by_name(annotations, what):
+    fake = FakeOpenStack()
+    with pytest.raises(Invalid, match=what):
+        await provider(fake).ensure(spec(annotations=annotations), nodes(1))
+    assert not fake.balancers
+
+
+async def test_all_problems_are_told_at_once():
+    with pytest.raises(Invalid, match=r"(?s)connection-limit.*lb-method"):
+        await ensured(FakeOpenStack(), spec(annotations={"lb_method": "x", "connection_limit": "y"}))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "table", "expected"),
+    [
+        ({"connection_limit": "10"}, "listeners", {"connection_limit": 10}),
+        (
+            {"timeout_client_data": "7", "timeout_tcp_inspect": "8"},
+            "listeners",
+            {"timeout_client_data": 7, "timeout_tcp_inspect": 8},
+        ),
+        (
+            {"timeout_member_connect": "7", "timeout_member_data": "8"},
+            "listeners",
+            {"timeout_member_connect": 7, "timeout_member_data": 8},
+        ),
+        ({"x_forwarded_for": "true"}, "listeners", {"protocol": "HTTP", "insert_headers": {"X-Forwarded-For": "true"}}),
+        ({"x_forwarded_for": "true"}, "pools", {"protocol": "HTTP"}),
+        (
+            {"default_tls_container_ref": "https://b/v1/secrets/1"},
+            "listeners",
+            {"protocol": "TERMINATED_HTTPS", "default_tls_container_ref": "https://b/v1/secrets/1"},
+        ),
+        ({"default_tls_container_ref": "https://b/v1/secrets/1"}, "pools", {"protocol": "HTTP"}),
+        ({"proxy_protocol": "true"}, "pools", {"protocol": "PROXY"}),
+        ({"proxy_protocol": "v2"}, "pools", {"protocol": "PROXYV2"}),
+        ({"proxy_protocol": "v2"}, "listeners", {"protocol": "TCP"}),
+        ({"lb_method": "SOURCE_IP"}, "pools", {"lb_algorithm": "SOURCE_IP"}),
+        (
+            {"enable_health_monitor": "true"},
+            "monitors",
+            {"type": "TCP", "delay": 5, "timeout": 3, "max_retries": 1, "max_retries_down": 3},
+        ),
+        (
+            {
+                "enable_health_monitor": "true",
+                "health_monitor_delay": "9",
+                "health_monitor_timeout": "8",
+                "health_monitor_max_retries": "7",
+                "health_monitor_max_retries_down": "6",
+            },
+            "monitors",
+            {"delay": 9, "timeout": 8, "max_retries": 7, "max_retries_down": 6},
+        ),
+        ({"flavor_id": "f"}, "balancers", {"flavor_id": "f"}),
+        ({"availability_zone": "z"}, "balancers", {"availability_zone": "z"}),
+        ({"network_id": "n"}, "balancers", {"vip_network_id": "n", "vip_subnet_id": "sub-nodes"}),
+        ({"subnet_id": "s"}, "balancers", {"vip_subnet_id": "s"}),
+        ({"port_id": "p"}, "balancers", {"vip_port_id": "p"}),
+        ({"floating_network_id": "n"}, "floating", {"floating_network_id": "n"}),
+        ({"floating_subnet_id": "s"}, "floating", {"subnet_id": "s"}),
+        ({"floating_subnet": "*-b"}, "floating", {"subnet_id": "sub-b"}),
+        ({"floating_subnet": "!public-a"}, "floating", {"subnet_id": "sub-b"}),
+        ({"floating_subnet_tags": "x,b"}, "floating", {"subnet_id": "sub-b"}),
+        ({"class": "fast"}, "floating", {"floating_network_id": "net-fast"}),
+        ({"class": "fast"}, "balancers", {"vip_subnet_id": "sub-fast"}),
+        (
+            {"class": "fast", "floating_network_id": "n", "subnet_id": "s"},
+            "floating",
+            {"floating_network_id": "net-fast"},
+        ),
+    ],
+)
+async def test_an_annotation_has_its_effect(annotations, table, expected):
+    fake = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="net-fast", subnet_id="sub-fast"))
+    await ensured(fake, spec(annotations=annotations))
+    row = only(getattr(fake, table))
+    assert {key: row.get(key) for key in expected} == expected
+    # And what is written on an existing one is what a new one gets.
+    if table in ("listeners", "pools", "monitors"):
+        other = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="net-fast", subnet_id="sub-fast"))
+        await ensured(other, spec())
+        await ensured(other, spec(annotations=annotations))
+        row = only(getattr(other, table))
+        assert {key: row.get(key) for key in expected} == expected
+
+
+async def test_member_subnet_and_node_selector():
+    fake = FakeOpenStack()
+    both = (*nodes(1, pool="front"), *nodes(2, pool="back"))
+    await ensured(fake, spec(annotations={"node_selector": "pool=front", "member_subnet_id": "m"}), both)
+    (member,) = only(fake.pools)["_members"]
+    assert (member["address"], member["subnet_id"], member["name"]) == ("10.0.0.1", "m", "node-1")
+    await ensured(fake, spec(annotations={"node_selector": "pool", "member_subnet_id": "m"}), both)
+    assert len(only(fake.pools)["_members"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("annotations", "section", "expected"),
+    [
+        ({"hostname": "shop.example.com"}, {}, Ingress(hostname="shop.example.com")),
+        ({"proxy_protocol": "true"}, {}, Ingress(ip="10.0.1.1", ip_mode="Proxy")),
+        ({"proxy_protocol": "true"}, {"enable_ingress_hostname": True}, Ingress(hostname="10.0.1.1.nip.io")),
+        ({}, {}, Ingress(ip="10.0.1.1", ip_mode="VIP")),
+    ],
+)
+async def test_the_status_says_how_it_is_reached(annotations, section, expected):
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", internal_lb=True, **section))
+    found = await ensured(fake, spec(annotations=annotations))
+    assert found.ingress == (expected,)
+    again = provider(fake)
+    (listed,) = await again.list("prod")
+    if listed.fingerprint:  # it may be published as it is
+        assert listed.ingress == (expected,)
+    else:
+        await again.ensure(spec(annotations=annotations), nodes(1, 2))
+        assert (await again.list("prod"))[0].ingress == (expected,)
+
+
+async def test_local_traffic_is_probed_where_kube_proxy_tells():
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", internal_lb=True, create_monitor=True))
+    await ensured(fake, spec(external_traffic_policy="Local", health_check_node_port=32000))
+    monitor = only(fake.monitors)
+    assert (monitor["type"], monitor["url_path"], monitor["expected_codes"]) == ("HTTP", "/healthz", "200")
+    assert {each["monitor_port"] for each in only(fake.pools)["_members"]} == {32000}
+
+
+async def test_affinity_and_source_ranges_are_written_and_taken_back():
+    fake = FakeOpenStack()
+    await ensured(fake, spec(session_affinity="ClientIP", source_ranges=("192.0.2.0/24", "2001:db8::/32")))
+    assert only(fake.listeners)["allowed_cidrs"] == ["192.0.2.0/24"]
+    assert only(fake.pools)["session_persistence"] == {"type": "SOURCE_IP"}
+    await ensured(fake, spec())
+    assert only(fake.listeners)["allowed_cidrs"] == ["0.0.0.0/0"]
+    assert only(fake.pools)["session_persistence"] is None
+
+
+async def test_what_this_octavia_cannot_do_is_refused_rather_than_left_out():
+    fake = FakeOpenStack(LoadBalancerSection(lb_provider="ovn", subnet_id="s", internal_lb=True))
+    for wish, what in (
+        (spec(source_ranges=("192.0.2.0/24",)), "could be reached by everybody.*manage-security-groups"),
+        (spec(annotations={"flavor_id": "f"}), "flavor-id"),
+        (spec(annotations={"timeout_tcp_inspect": "1"}), "timeout-tcp-inspect"),
+        (spec(annotations={"lb_method": "ROUND_ROBIN"}), "SOURCE_IP_PORT only"),
+    ):
+        with pytest.raises(Invalid, match=what):
+            await provider(fake).ensure(wish, nodes(1))
+    await ensured(fake, spec())
+    row = only(fake.listeners)
+    assert row["_balancer"] and "allowed_cidrs" not in row and "timeout_client_data" not in row
+    assert only(fake.pools)["lb_algorithm"] == "SOURCE_IP_PORT" and only(fake.balancers)["provider"] == "ovn"
+    fake.octavia = (2, 4)
+    with pytest.raises(NotImplementedByCloud, match=r"2\.4"):
+        await provider(fake).ensure(spec("u-2", "other"), nodes(1))
+
+
+# --- changed --------------------------------------------------------------------------------------------------------
+
+
+async def test_changes_are_written_one_at_a_time_and_hold_nobody():
+    fake = FakeOpenStack()
+    fake.at_once = False
+    balancers = provider(fake)
+    await balancers.ensure(spec("u-1", "web", WEB), nodes(1))
+    fake.settle()
+    changed = spec("u-1", "web", TLS, Port("dns", "UDP", 53, 30053), annotations={"enable_health_monitor": "true"})
+    for _ in range(30):
+        try:
+            await asyncio.wait_for(balancers.ensure(changed, nodes(1)), 2)
+            break
+        except RetryAfter:
+            fake.settle()
+    assert {(each["protocol"], each["protocol_port"]) for each in fake.listeners.values()} == {
+        ("TCP", 443),
+        ("UDP", 53),
+    }
+    assert {each["type"] for each in fake.monitors.values()} == {"TCP", "UDP-CONNECT"}
+    assert {tuple(fake.members(pool)) for pool in fake.pools} == {(("10.0.0.1", 30443),), (("10.0.0.1", 30053),)}
+    assert (await balancers.list("prod"))[0].fingerprint == balancers.fingerprint(changed, nodes(1))
+
+
+async def test_an_octavia_that_takes_one_thing_at_a_time_gets_it_so():
+    section = LoadBalancerSection(subnet_id="s", internal_lb=True, provider_requires_serial_api_calls=True)
+    fake = FakeOpenStack(section)
+    await ensured(fake, spec(), nodes(1, 2))
+    await patiently(provider(fake).update_backends, spec(), nodes(2, 3))
+    assert fake.members(next(iter(fake.pools))) == {("10.0.0.2", 30080), ("10.0.0.3", 30080)}
+    assert fake.calls["PUT pools/ID/members"] == 0
+
+
+async def test_updating_only_backends_does_not_claim_that_the_rest_is_written():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    balancers = provider(fake)
+    changed = spec(annotations={"connection_limit": "5"})
+    await patiently(balancers.update_backends, changed, nodes(1))
+    assert (await balancers.list("prod"))[0].fingerprint == balancers.fingerprint(spec(), nodes(1))
+    with pytest.raises(NotFound):
+        await balancers.update_backends(spec("u-9", "other"), nodes(1))
+
+
+# --- floating IPs ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_floating_ip_goes_with_the_service_unless_it_is_kept():
+    for said, left in (({}, 0), ({"keep_floatingip": "true"}, 1)):
+        fake = FakeOpenStack()
+        await ensured(fake, spec(annotations=said))
+        # Of the Service no more than its UID is known, as for one that is gone.
+        await patiently(provider(fake).delete, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
+        assert not fake.balancers and len(fake.floating) == left
+
+
+async def test_an_address_of_the_users_is_used_and_never_deleted():
+    fake = FakeOpenStack()
+    fake.floating["mine"] = {"id": "mine", "floating_ip_address": "203.0.113.200", "port_id": None, "description": ""}
+    found = await ensured(fake, spec(load_balancer_ip="203.0.113.200"))
+    assert found.ingress[0].ip == "203.0.113.200"
+    with pytest.raises(Conflict, match=r"203\.0\.113\.200 is in use"):
+        await provider(fake).ensure(spec("u-2", "other", load_balancer_ip="203.0.113.200"), nodes(1))
+    await patiently(provider(fake).delete, spec(load_balancer_ip="203.0.113.200"))
+    assert list(fake.floating) == ["mine"] and fake.floating["mine"]["port_id"] is None
+
+
+async def test_becoming_internal_takes_the_floating_ip_away():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    found = await ensured(fake, spec(annotations={INTERNAL: "true"}))
+    assert not fake.floating and found.ingress[0].ip == only(fake.balancers)["vip_address"]
+
+
+async def test_a_quota_of_floating_ips_is_told_and_nothing_is_made_twice():
+    fake = FakeOpenStack()
+    fake.floating_quota = 0
+    balancers = provider(fake)
+    for _ in range(2):
+        with pytest.raises(QuotaExceeded):
+            await balancers.ensure(spec(), nodes(1))
+    assert len(fake.balancers) == 1
+    (listed,) = await provider(fake).list("prod")
+    assert listed.fingerprint == ""  # so it is ensured after a restart, too
+    fake.floating_quota = 1
+    assert (await balancers.ensure(spec(), nodes(1))).ingress[0].ip.startswith("203.")
+
+
+# --- whose it is ----------------------------------------------------------------------------------------------------
+
+
+async def upstreams(fake: FakeOpenStack, **changes: Any) -> dict[str, Any]:
+    """One that cloud-provider-openstack made for the Service shop/web: ours without our tag."""
+    await ensured(fake, spec())
+    row = only(fake.balancers)
+    row.update({"tags": [NAME]} | changes)
+    only(fake.floating)["description"] = "Floating IP for Kubernetes external service shop/web from cluster prod"
+    fake.calls.clear()
+    return row
+
+
+@pytest.mark.parametrize("how", ["annotation", "status", "address"])
+async def test_one_of_cloud_provider_openstacks_is_taken_over_without_a_change_of_what_it_does(how):
+    fake = FakeOpenStack()
+    row = await upstreams(fake)
+    address = only(fake.floating)["floating_ip_address"]
+    wish = {
+        "annotation": spec(annotations={"load_balancer_id": row["id"], "load_balancer_address": "203.0.113.77"}),
+        "status": spec(ingress=(Ingress(ip=address),)),
+        "address": spec(annotations={"load_balancer_address": address}),
+    }[how]
+    found = await ensured(fake, wish)
+    assert found.name == NAME and found.ingress[0].ip == address
+    assert {call: count for call, count in fake.calls.items() if not call.startswith("GET")} == {
+        "PUT loadbalancers/ID": 1
+    }
+    # Given back: everything that cloud-provider-openstack looks for is as it was.
+    assert row["tags"][0] == NAME and [tag for tag in row["tags"] if tag.startswith("kube_service_")] == [NAME]
+
+
+async def test_the_old_name_is_known_too():
+    fake = FakeOpenStack()
+    row = await upstreams(fake, name=spec().default_name)
+    await ensured(fake, spec(ingress=(Ingress(ip=row["vip_address"]),)))
+    assert len(fake.balancers) == 1 and len(row["tags"]) == 2
+
+
+async def test_one_of_another_cluster_of_the_same_name_is_not_taken():
+    fake = FakeOpenStack()
+    row = await upstreams(fake)
+    before = dict(row)
+    with pytest.raises(Conflict, match=rf"(?s){row['id']}.*load-balancer-id"):
+        await provider(fake).ensure(spec("u-2"), nodes(9))
+    await patiently(provider(fake).delete, spec("u-2"))
+    assert row == before and len(fake.floating) == 1 and fake.balancers
+
+
+async def test_one_with_another_services_tag_is_left_alone_and_an_own_one_made():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    await ensured(fake, spec("u-2"), nodes(3))
+    assert len(fake.balancers) == 2
+    await patiently(provider(fake).delete, spec("u-2"))
+    assert [each.service_uid for each in await provider(fake).list("prod")] == ["u-1"] and len(fake.floating) == 1
+
+
+async def test_two_services_share_one_and_leave_it_to_each_other():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    guest = spec("u-2", "other", TLS, annotations={"load_balancer_id": row["id"]})
+    found = await ensured(fake, guest)
+    assert found.ingress[0].ip == only(fake.floating)["floating_ip_address"]
+    assert {each["protocol_port"]: each["tags"] for each in fake.listeners.values()} == {
+        80: [NAME],
+        443: ["kube_service_prod_shop_other"],
+    }
+    assert {each.service_uid for each in await provider(fake).list("prod")} == {"u-1", "u-2"}
+    with pytest.raises(Conflict, match="max-shared-lb"):
+        await provider(fake).ensure(spec("u-3", "third", annotations={"load_balancer_id": row["id"]}), nodes(1))
+    # A node joins: each changes its own pool.
+    await patiently(provider(fake).update_backends, guest, nodes(5))
+    await patiently(provider(fake).update_backends, spec("u-1"), nodes(6))
+    by_port = {each["protocol_port"]: fake.members(each["default_pool_id"]) for each in fake.listeners.values()}
+    assert by_port == {80: {("10.0.0.6", 30080)}, 443: {("10.0.0.5", 30443)}}
+    # The owner goes first, and all that is known of it is its UID.
+    await patiently(provider(fake).delete, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
+    assert [each["protocol_port"] for each in fake.listeners.values()] == [443]
+    assert [each.service_uid for each in await provider(fake).list("prod")] == ["u-2"]
+    await patiently(provider(fake).delete, guest)
+    assert not fake.balancers and not fake.floating
+
+
+async def test_a_port_of_another_service_is_not_taken():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    with pytest.raises(Conflict, match="port 80/TCP"):
+        await provider(fake).ensure(spec("u-2", "other", annotations={"load_balancer_id": row["id"]}), nodes(1))
+    assert len(fake.listeners) == 1
+
+
+async def test_a_service_that_was_refused_takes_nothing_along():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    row["tags"] = []  # of a time before tags
+    before = dict(row)
+    guest = spec("u-2", "other", annotations={"load_balancer_id": row["id"]})
+    await patiently(provider(fake).delete, guest)
+    assert row == before and fake.floating and fake.listeners
+
+
+async def test_one_that_the_user_made_outlives_its_services():
+    fake = FakeOpenStack()
+    fake.balancers["lb-own"] = {
+        "id": "lb-own", "name": "own", "tags": ["team:a"], "provisioning_status": "ACTIVE", "vip_address": "10.0.1.99",
+        "vip_port_id": "vip-own", "vip_subnet_id": "s", "listeners": [], "pools": [],
+    }  # fmt: skip
+    fake.floating["f"] = {"id": "f", "floating_ip_address": "203.0.113.9", "port_id": "vip-own", "description": ""}
+    wish = spec(annotations={"load_balancer_id": "lb-own"})
+    found = await ensured(fake, wish)
+    assert found.ingress[0].ip == "203.0.113.9" and len(fake.listeners) == 1
+    await patiently(provider(fake).delete, wish)
+    assert fake.balancers["lb-own"]["tags"] == ["team:a"] and not fake.listeners and fake.floating
+
+
+# --- failures -------------------------------------------------------------------------------------------------------
+
+
+async def test_one_that_failed_before_it_served_is_made_anew_and_keeps_its_floating_ip():
+    fake = FakeOpenStack()
+    fake.fails = ["web"]
+    balancers = provider(fake)
+    await balancers.ensure(spec(), nodes(1))
+    address = only(fake.floating)["floating_ip_address"]
+    with pytest.raises(Conflict, match="ERROR"):
+        balancers._memory.clear()
+        await balancers.get(spec())
+    assert (await balancers.list("prod"))[0].fingerprint == ""
+    fake.fails = []
+    found = await patiently(balancers.ensure, spec(), nodes(1))
+    assert found.ready and found.ingress[0].ip == address and len(fake.floating) == 1
+
+
+async def test_one_that_may_still_serve_is_failed_over_and_not_deleted():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    row = only(fake.balancers)
+    row["provisioning_status"] = "ERROR"
+    served = spec(ingress=(Ingress(ip="203.0.113.2"),))
+    with pytest.raises(Conflict, match=r"(?s)may still be serving.*load-balancer_admin.*failover"):
+        await provider(fake).ensure(served, nodes(1))
+    fake.may_fail_over = True
+    await patiently(provider(fake).ensure, served, nodes(1))
+    assert only(fake.balancers)["id"] == row["id"]
+
+
+async def test_while_octavia_is_at_it_everything_comes_back_later():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    only(fake.balancers)["provisioning_status"] = "PENDING_UPDATE"
+    for call in (provider(fake).ensure, provider(fake).update_backends):
+        with pytest.raises(RetryAfter):
+            await call(spec(annotations={"connection_limit": "3"}), nodes(1))
+    with pytest.raises(RetryAfter):
+        await provider(fake).delete(spec())
+    assert not (await provider(fake).get(spec())).ready
+
+
+@pytest.mark.parametrize("cascade", [True, False])
+async def test_deleting_removes_everything_in_one_call_or_part_by_part(cascade):
+    fake = FakeOpenStack(
+        LoadBalancerSection(
+            subnet_id="s", floating_network_id="net-public", cascade_delete=cascade, create_monitor=True
+        )
+    )
+    await ensured(fake, spec("u-1", "web", WEB, TLS))
+    await patiently(provider(fake).delete, spec())
+    assert not (fake.balancers or fake.listeners or fake.pools or fake.monitors or fake.floating)
+    await provider(fake).delete(spec())
+
+
+# --- security groups ------------------------------------------------------------------------------------------------
+
+
+async def test_nodes_are_opened_by_a_group_of_the_services_own():
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    for number in (1, 2, 3):
+        fake.server(number)
+    await ensured(fake, spec("u-1", "web", WEB, TLS), nodes(1, 2))
+    group = only(fake.groups)
+    assert group["name"] == "lb-sg-u-1-shop-web" and group["tags"] == ["ccm:v1:u-1"]
+    assert {(rule["port_range_min"], rule["remote_ip_prefix"]) for rule in group["security_group_rules"]} == {
+        (30080, "10.0.0.0/24"),
+        (30443, "10.0.0.0/24"),
+    }
+    has = {number: group["id"] in fake.ports[f"port-{number}"]["security_groups"] for number in (1, 2, 3)}
+    assert has == {1: True, 2: True, 3: False}
+    await patiently(provider(fake).update_backends, spec("u-1", "web", WEB, TLS), nodes(2, 3))
+    has = {number: group["id"] in fake.ports[f"port-{number}"]["security_groups"] for number in (1, 2, 3)}
+    assert has == {1: False, 2: True, 3: True}
+    await ensured(fake, spec("u-1", "web", WEB), nodes(2, 3))
+    assert [rule["port_range_min"] for rule in group["security_group_rules"]] == [30080]
+    await patiently(provider(fake).delete, spec())
+    assert not fake.groups and fake.ports["port-2"]["security_groups"] == ["sg-default"]
+
+
+async def test_services_change_the_same_ports_side_by_side_and_lose_nothing():
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    fake.server(1)
+    balancers = provider(fake)
+    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(8)]
+    await asyncio.gather(*(patiently(balancers.ensure, wish, nodes(1)) for wish in wishes))
+    assert len(fake.ports["port-1"]["security_groups"]) == 9
+    assert fake.calls["PUT ports/ID"] == 8
+
+
+async def test_errors_are_the_contracts_own():
+    fake = FakeOpenStack()
+
+    async def broken(*args: Any, **more: Any) -> Any:
+        raise RetryAfter("busy", 3.0)
+
+    fake.call = broken  # type: ignore[method-assign]
+    with pytest.raises(CloudError):
+        await provider(fake).list("prod")
