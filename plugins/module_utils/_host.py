@@ -17,7 +17,7 @@ import socket
 import ssl
 import subprocess
 import time
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 PKI = "/etc/kubernetes/pki"
 POD_LOGS = "/var/log/pods"
@@ -137,6 +137,45 @@ def kubelet_settings(argv: List[str]) -> Dict[str, str]:
     settings["healthz_port"] = settings["healthz_port"] or "10248"
     settings["healthz_address"] = settings["healthz_address"] or "127.0.0.1"
     return settings
+
+
+def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
+    """Return what a kubelet serves whose certificate the cluster signs: C(bootstrap), C(names), C(not_after), C(problem).
+
+    It is asked itself: a file says nothing about what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
+    """
+    def setting(key: str, flag: str, default: str) -> str:
+        found = [match.group(1) for text in texts
+                 for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)]
+        return option(argv, flag) or (found[-1] if found else default)
+
+    bare = "--rotate-server-certificates" in argv
+    bootstrap = (bare or setting("serverTLSBootstrap", "rotate-server-certificates", "false") == "true") and not setting(
+        "tlsCertFile", "tls-cert-file", "")
+    result: Dict[str, Any] = {"bootstrap": bootstrap, "names": [], "not_after": "", "problem": ""}
+    if bootstrap:
+        authority = setting("clientCAFile", "client-ca-file", "/etc/kubernetes/pki/ca.crt")
+        port = option(argv, "port") or next(iter(re.findall(r"^port:[ \t]*([0-9]+)", "\n".join(texts), re.MULTILINE)), "10250")
+        address = option(argv, "address") or next(iter(re.findall(r"^address:[ \t]*[\"']?([^\s\"'#]+)", "\n".join(texts), re.MULTILINE)), "")
+        result.update(serving_certificate(_loopback(address), int(port), authority))
+    return result
+
+
+def serving_certificate(address: str, port: int, authority: str) -> Dict[str, Any]:
+    """Return the names and the end of the certificate that is served there, and what is wrong with it."""
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        context.check_hostname = False  # the names are what is asked for
+        with socket.create_connection((address, port), timeout=5) as raw, context.wrap_socket(raw) as connection:
+            served: Dict[str, Any] = connection.getpeercert() or {}
+    except ssl.SSLCertVerificationError as exc:
+        return {"problem": "its serving certificate is not of the cluster's authority {0}: {1}".format(authority, exc.verify_message)}
+    except ssl.SSLError as exc:
+        return {"problem": "it has no serving certificate yet ({0})".format(exc.reason)}
+    except OSError as exc:
+        return {"problem": "its port {0} does not answer, or {1} cannot be read: {2}".format(port, authority, exc)}
+    return {"names": [value for unused, value in served.get("subjectAltName", ())],
+            "not_after": timestamp(ssl.cert_time_to_seconds(served["notAfter"]))}
 
 
 # -- health ----------------------------------------------------------------------------------------------------------

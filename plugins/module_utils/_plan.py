@@ -14,7 +14,7 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _unit, _versions)
+    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _serving, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -69,13 +69,14 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt)
     _check_runtime(plan, cluster)
+    _plan_serving(plan, detected, cluster)
     plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
     return finish(plan)
 
 
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
-    return {"go": False, "problems": [], "warnings": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [],
+    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [],
             "narrow": False, "new_nodes": []}
 
 
@@ -383,6 +384,12 @@ def _check_runtime(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
         plan["problems"].append(
             "another cloud-controller-manager runs: {0} holds the Lease kube-system/{1}. Two of them would fight: scale it to 0, "
             "then run again".format(cluster["lease"]["holder"], runtime["name"]))
+
+
+def _plan_serving(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:
+    notes, warnings = _serving.foretell(detected, cluster["serving"])
+    plan["notes"] += notes
+    plan["warnings"] += warnings
 
 
 # -- nodes to come ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
 #: What the report holds of the plan; the rest is what the roles carry out, with the contents of files.
-REPORTED = ("go", "problems", "warnings", "edits", "adopt", "new_nodes")
+REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "new_nodes")
 
 
 def report(plan: Dict[str, Any]) -> Dict[str, Any]:
@@ -44,6 +44,7 @@ def table(plan: Dict[str, Any]) -> List[str]:
         lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
     else:
         lines.append("Nothing to change: every file and every Node is as it should be.")
+    lines += ["NOTE: " + text for text in plan["notes"]]
     lines += ["WARNING: " + text for text in plan["warnings"]]
     lines += ["PROBLEM: " + text for text in plan["problems"]]
     lines.append("{0}: {1} edit(s), {2} warning(s), {3} problem(s)".format(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
+from ansible_collections.outoftree.ccm.plugins.module_utils import _serving
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
@@ -45,6 +46,10 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
         "; not judged, since it does not tell: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
+    served = [host for host, facts in detected.items() if _serving.bootstraps(facts)]
+    if served:
+        check("serving-certs", _serving.lacking(detected, cluster["nodes"], cluster["serving"]),
+              "{0} kubelet(s) serve a certificate of the cluster with every address of their Nodes".format(len(served)))
     waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
     check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
           "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))

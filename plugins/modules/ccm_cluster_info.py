@@ -82,6 +82,15 @@ compared:
   returned: always
   type: dict
   sample: {done: false, reason: the runtime is not installed yet}
+serving:
+  description:
+    - About serving certificates of kubelets with C(serverTLSBootstrap) - who has the right to approve their requests, with
+      the number of running Pods of a ServiceAccount, and the requests that wait.
+  returned: always
+  type: dict
+  sample:
+    approvers: [{kind: ServiceAccount, namespace: kube-system, name: kubelet-csr-approver, role: kubelet-csr-approver, running: 2}]
+    pending: [{name: csr-2pf4n, node: worker-1, created: "2026-11-21T15:48:04Z"}]
 kubeadm_config:
   description: ClusterConfiguration of the ConfigMap C(kubeadm-config), with its SHA-256. Not there in clusters without kubeadm.
   returned: always
@@ -111,7 +120,7 @@ import hashlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes, _serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
@@ -174,6 +183,18 @@ def ask_runtime(api, params, runtime):
         return [], str(exc)
 
 
+def read_serving(api):
+    rbac = "/apis/rbac.authorization.k8s.io/v1/"
+    found = _serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
+    for item in found:
+        if item["kind"] == "ServiceAccount":
+            pods = api.items("/api/v1/namespaces/{0}/pods".format(item["namespace"]),
+                             {"fieldSelector": "spec.serviceAccountName={0},status.phase=Running".format(item["name"])})
+            item["running"] = len(pods)
+    requests = api.items("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"fieldSelector": "spec.signerName=" + _serving.SIGNER})
+    return {"approvers": found, "pending": _serving.pending(requests)}
+
+
 def read_services(api):
     services = []
     for service in api.items("/api/v1/services"):
@@ -213,6 +234,7 @@ def main():
             runtime=read_runtime(api, params),
             services=read_services(api),
         )
+        result["serving"] = read_serving(api)
         matches, unasked = ask_runtime(api, params, result["runtime"])
         result["nodes"] = _nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}

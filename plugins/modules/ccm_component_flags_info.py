@@ -294,6 +294,7 @@ def detect_kubelet(result, unit):
     kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.exists(path)]
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
+    kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
     kubelet["pid"] = running[0].pid
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = _host.version_of(running[0])

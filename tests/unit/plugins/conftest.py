@@ -100,7 +100,7 @@ def cluster_facts(fixture_text: Any) -> Any:
             "kubeadm_config": {"exists": bool(content), "content": content, "sha256": "sha-of-config"},
             "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", **(runtime or {})},
             "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "annotations": {}},
-            "services": [], "compared": {"done": True, "reason": ""},
+            "services": [], "compared": {"done": True, "reason": ""}, "serving": {"approvers": [], "pending": []},
         }
 
     return build
