@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write down who holds which Lease of kube-system, and what the holder says it runs: watch_leases.py KUBECONFIG RESULT STOP_FILE
+"""Write down who holds which Lease of kube-system, and what it says it runs: watch_leases.py KUBECONFIG RESULT STOP
 
-Four times a second until STOP_FILE exists, at most for half an hour. RESULT gets a list of what was seen first:
-{"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME, "first": TIME, "last": TIME}, times in seconds since 1970
-by the holder's clock (`last` is its last renewal).
+Four times a second until the file STOP exists, at most for half an hour. RESULT gets a list of what was seen first:
+{"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME, "first": TIME, "last": TIME}, in seconds since 1970
+by the holder's clock; `last` is its last renewal.
 """
 
 from __future__ import annotations
