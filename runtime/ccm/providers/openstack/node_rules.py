@@ -83,7 +83,7 @@ def flavour(server: Row) -> str:
 def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
     """The flavour's name; its ID where the name cannot be the value of a label."""
     name = flavour(server)
-    return name if LABEL_VALUE.fullmatch(name) else label(flavours.get(name, name))
+    return name if LABEL_VALUE.fullmatch(name) else label(flavours.get(name) or name)
 
 
 def label(text: str) -> str:
