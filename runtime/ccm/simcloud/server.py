@@ -15,11 +15,11 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from . import strict
 from .config import Config, Timing
@@ -146,6 +146,7 @@ class Server:
         admin.add_patch("/admin/timing", self._change_timing)
         admin.add_post("/admin/clock/advance", self._advance_clock)
         admin.add_delete("/admin/tokens", self._expire_tokens)
+        admin.add_put("/admin/projects/{project}/token", self._rotate_token)
         admin.add_post("/admin/projects/{project}/load-balancers/{id}/break", self._break_load_balancer)
         application.router.add_route("*", "/{rest:.*}", self._unknown)
         return application
@@ -403,6 +404,17 @@ class Server:
         self.expire_tokens()
         return Answer(204).response()
 
+    async def _rotate_token(self, request: web.Request) -> web.Response:
+        name = request.match_info["project"]
+
+        def rotate(raw: bytes) -> Answer:
+            if name not in self.world.projects:
+                raise Refusal(404, "project_not_found", f"there is no project {name!r}")
+            self.rotate_token(name, _decode(raw, RotateBody).token)
+            return Answer(204)
+
+        return _guarded(rotate, await request.read())
+
     async def _break_load_balancer(self, request: web.Request) -> web.Response:
         name, id_ = request.match_info["project"], request.match_info["id"]
 
@@ -417,6 +429,10 @@ class Server:
 class TokenBody(Struct, frozen=True):
     project: str
     token: str
+
+
+class RotateBody(Struct, frozen=True):
+    token: Annotated[str, Meta(min_length=1)]
 
 
 class AdvanceBody(Struct, frozen=True):

@@ -137,6 +137,16 @@ async def test_access_tokens_expire() -> None:
         assert status == 401
 
 
+async def test_a_rotated_token_ends_the_former_one() -> None:
+    async with cloud() as (_, call):
+        issued = (await call("POST", "/v1/tokens", {"project": "demo", "token": "demo-token"}))[1]["access_token"]
+        assert (await call("PUT", "/admin/projects/demo/token", {"token": "new-token"}))[0] == 204
+        for token, expected in (("demo-token", 401), (issued, 401), ("new-token", 200)):
+            assert (await call("GET", "/instances", headers={"Authorization": f"Bearer {token}"}))[0] == expected, token
+        assert (await call("PUT", "/admin/projects/demo/token", {"token": ""}))[0] == 400
+        assert (await call("PUT", "/admin/projects/nowhere/token", {"token": "x"}))[0] == 404
+
+
 async def test_a_load_balancer_goes_through_its_states_and_refuses_writes_meanwhile() -> None:
     timing = {"load_balancer_create": 10, "load_balancer_update": 5, "load_balancer_delete": 5}
     async with cloud(timing=timing) as (simulator, call):
