@@ -162,17 +162,21 @@ def leftovers(api, params):
     return found
 
 
+def _is_ready(pod):
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in pod["status"].get("conditions") or [])
+
+
 def ask_runtime(api, params, runtime):
     """Return (what C(ccm nodes) says of the Nodes, why it could not be asked); nothing depends on it but what is reported."""
     if not (runtime["exists"] and runtime["managed"]):
         return [], "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
-    ready = [pod for pod in pods if any(c.get("type") == "Ready" and c.get("status") == "True"
-                                        for c in (pod.get("status") or {}).get("conditions") or [])]
-    if not ready:
-        return [], "no Pod of the runtime is Ready"
-    pod, container = ready[0]["metadata"]["name"], ready[0]["spec"]["containers"][0]
+    # One that is not Ready can answer, too: it may be the cloud that keeps it.
+    running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
+    if not running:
+        return [], "no Pod of the runtime runs"
+    pod, container = running[0]["metadata"]["name"], running[0]["spec"]["containers"][0]
     if container.get("command"):
         return [], "it is not this collection's own runtime"
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
