@@ -27,8 +27,8 @@ PORT_FIELDS = (
     *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
     *("allowed_address_pairs", "port_security_enabled", "revision_number"),
 )
-#: As long as the framework deletes no Node, unless it is configured otherwise (`--node-deletion-min-age`).
-YOUNG = datetime.timedelta(minutes=5)
+#: The cloud tells times in whole seconds.
+SLACK = 2.0
 #: The owner of a server's port begins so; nova puts the zone behind it.
 OF_SERVERS = "compute:"
 
@@ -173,13 +173,13 @@ def subport_addresses(
     return found
 
 
-def is_young(server: Row, now: datetime.datetime) -> bool:
-    """Whether it was made within the last minutes."""
+def made_since(server: Row, then: float) -> bool:
+    """Whether it was made at or after `then`, Unix time by the cloud's clock, as far as seconds tell."""
     try:
         created = datetime.datetime.fromisoformat(str(server.get("created")))
-        return now - created < YOUNG
-    except (ValueError, TypeError):  # no time, or one without a zone
+    except ValueError:
         return False
+    return created.timestamp() >= then - SLACK
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:

@@ -8,9 +8,9 @@ ports. What they mean is in `node_rules`.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import itertools
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ AT_ONCE = 50
 
 @dataclass(frozen=True)
 class _Progress:
-    """A listing that is under way: what came so far, and where the next page of servers or of ports begins."""
+    """A listing that is under way: when it began (Unix time, by our clock), what came so far, and where the next page
+    of servers or of ports begins."""
 
+    began: float
     servers: tuple[Row, ...] = ()
     ports: tuple[Row, ...] = ()
     servers_complete: bool = False
@@ -51,18 +53,18 @@ class OpenStackInstances:
 
     async def list_page(self, token: str | None) -> Page:
         """A page of servers or of ports; all instances come with the last one: only then are their ports known."""
-        progress = _Progress() if token is None else self._listings.get(token)
+        progress = _Progress(time.time()) if token is None else self._listings.get(token)
         if progress is None:
             raise Transient(f"the listing of page {token} was left too long ago: begin anew")
         if not progress.servers_complete:
             rows, marker = await self._api.page(COMPUTE, "/servers/detail", "servers", (), progress.marker)
             servers = (*progress.servers, *rows)
-            return self._to_be_continued(_Progress(servers, (), marker is None, marker))
+            return self._to_be_continued(_Progress(progress.began, servers, (), marker is None, marker))
         rows, marker = await self._api.page(NETWORK, "/ports", "ports", self._of_project(), progress.marker)
         ports = (*progress.ports, *rows)
         if marker is not None:
-            return self._to_be_continued(_Progress(progress.servers, ports, True, marker))
-        await self._doubt(progress.servers, ports)
+            return self._to_be_continued(_Progress(progress.began, progress.servers, ports, True, marker))
+        await self._doubt(progress.began, progress.servers, ports)
         return Page(await self._instances(progress.servers, ports))
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
@@ -98,11 +100,11 @@ class OpenStackInstances:
             self._listings.popitem(last=False)
         return Page([], token)
 
-    async def _doubt(self, servers: Iterable[Row], ports: Iterable[Row]) -> None:
+    async def _doubt(self, began: float, servers: Iterable[Row], ports: Iterable[Row]) -> None:
         """Raises Transient when a server that exists was not listed.
 
         nova leaves out, without a word, what is in a cell that does not answer. Such servers still have ports. One that
-        is young may have been made between the two listings, and no Node of its age is ever deleted.
+        was made since this listing began may have come between servers and ports.
         """
         for id in [each for each in rules.unlisted(servers, ports) if each not in self._deleted][:DOUBTS]:
             try:
@@ -110,7 +112,7 @@ class OpenStackInstances:
             except NotFound:
                 self._deleted.add(id)  # for good: IDs are not used again
                 continue
-            if not rules.is_young(server, datetime.datetime.now(datetime.UTC)):
+            if not rules.made_since(server, began + self._api.clock_ahead):
                 raise Transient(f"the listing of servers lacks {id}, which exists: it is incomplete")
 
     async def _instances(self, servers: Iterable[Row], ports: Iterable[Row]) -> list[cloud.Instance]:

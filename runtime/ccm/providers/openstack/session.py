@@ -70,6 +70,8 @@ class Api:
         self.settings = settings
         self.region = settings.auth.region
         self.project_id = ""
+        #: Seconds by which the cloud's clock is ahead of ours, as its latest answer says.
+        self.clock_ahead = 0.0
         self.deadline = settings.metadata.request_timeout + 2
         self._calls = BlockingCalls(
             "openstack", threads=2 * settings.runtime.concurrency, deadline=self.deadline, translate=self._translate
@@ -235,6 +237,8 @@ class Api:
             status_code_retries=0,
             **({"json": body} if body is not None else {}),
         )
+        if (date := _unix_time(response.headers.get("Date", ""))) is not None:
+            self.clock_ahead = date - time.time()
         if not 200 <= response.status_code < 300:
             raise error_of(what, service, response.status_code, response.headers, response.content, missing)
         if not response.content:
@@ -407,8 +411,14 @@ def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float
         told = found[1].decode()
     if re.fullmatch(r"\d+(\.\d+)?", told):
         return float(told)
+    date = _unix_time(told)
+    return None if date is None else max(0.0, date - now)
+
+
+def _unix_time(date: str) -> float | None:
+    """Of a date as HTTP writes it."""
     try:
-        return max(0.0, email.utils.parsedate_to_datetime(told).timestamp() - now) if told else None
+        return email.utils.parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:
         return None
 

@@ -388,7 +388,11 @@ async def test_a_listing_without_a_server_that_has_ports_is_not_believed() -> No
         cloud.answer["GET compute /servers/detail"] = lambda _: web.json_response({"servers": cloud.servers[:1]})
         with pytest.raises(Transient, match=f"lacks {hidden['id']}"):
             await listing(provider)
-        hidden["created"] = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = datetime.datetime.now(datetime.UTC)
+        hidden["created"] = f"{now - datetime.timedelta(seconds=20):%Y-%m-%dT%H:%M:%SZ}"
+        with pytest.raises(Transient):
+            await listing(provider)
+        hidden["created"] = f"{now + datetime.timedelta(seconds=20):%Y-%m-%dT%H:%M:%SZ}"
         assert len(await listing(provider)) == 1  # made between the two listings
 
 
