@@ -185,12 +185,15 @@ class Api:
 
     def _adapter(self, service: str) -> Adapter:
         """The service's address and versions are found when it is first needed."""
+        from keystoneauth1.exceptions import EndpointNotFound
+
         with self._finding:
             if service not in self._adapters:
                 adapter = self._adapter_for(service)
-                if not adapter.get_endpoint():
-                    kind = self.settings.auth.os_endpoint_type
-                    raise NotImplementedByCloud(f"the catalogue has no {kind} endpoint of {service}")
+                try:
+                    adapter.get_endpoint()
+                except EndpointNotFound as error:
+                    raise NotImplementedByCloud(_plain(error)) from None
                 if service == COMPUTE:
                     adapter.default_microversion = _microversion(adapter)
                 self._adapters[service] = adapter

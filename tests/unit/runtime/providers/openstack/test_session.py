@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logging in, finding services, and what each way of failing means."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ccm.cloud import (
+    CloudError,
+    ConfigError,
+    Conflict,
+    Invalid,
+    NotFound,
+    NotImplementedByCloud,
+    ProviderConfig,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+    VolumeRef,
+)
+from ccm.providers.openstack import OpenStackCloud, session
+from ccm.providers.openstack.session import NETWORK, error_of, retry_after
+
+from .fake_cloud import CONFIG, PROJECT, FakeCloud, running, serving
+
+ID = "8966d986-aa0d-4eb6-998f-b8d154778e3c"
+
+
+def nova(kind: str, message: str) -> str:
+    return json.dumps({kind: {"code": 0, "message": message}})
+
+
+def neutron(kind: str, message: str) -> str:
+    return json.dumps({"NeutronError": {"type": kind, "message": message, "detail": ""}})
+
+
+def octavia(message: str) -> str:
+    return json.dumps({"faultcode": "Client", "faultstring": message, "debuginfo": None})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected", "told"),
+    [
+        (404, nova("itemNotFound", f"Instance {ID} could not be found."), NotFound, ID),
+        (404, neutron("PortNotFound", f"Port {ID} could not be found."), NotFound, ID),
+        (404, octavia(f"Load Balancer {ID} not found."), NotFound, ID),
+        (404, nova("itemNotFound", "The resource could not be found."), Transient, "resource"),
+        (404, neutron("SubnetNotFound", "Subnet other could not be found."), Transient, "other"),
+        (404, "<html>nginx</html>", Transient, "not network itself"),
+        (404, "", Transient, "no reason"),
+        (401, nova("error", "expired"), Unauthorized, "not accepted"),
+        (403, octavia("Policy does not allow this request to be performed."), Unauthorized, "lacks a role"),
+        (403, octavia("Quota has been met for resources: Load Balancer"), QuotaExceeded, "Quota"),
+        (403, nova("forbidden", "Quota exceeded for instances"), QuotaExceeded, "Quota"),
+        (403, "<html>WAF</html>", Transient, "not network itself"),
+        (409, neutron("OverQuota", "Quota exceeded for resources: ['port']."), QuotaExceeded, "Quota"),
+        (409, neutron("IpAddressGenerationFailure", "No more IP addresses available"), QuotaExceeded, "No more"),
+        (409, octavia(f"Load Balancer {ID} is immutable and cannot be updated."), RetryAfter, "immutable"),
+        (409, neutron("PortInUse", "in use"), Conflict, "in use"),
+        (412, neutron("RevisionNumberConstraintFailed", "Constrained to 1, but is 2"), RetryAfter, "same moment"),
+        (400, neutron("InvalidRoutes", "Invalid format for routes"), Invalid, "Invalid format"),
+        (422, octavia("Validation failure"), Invalid, "Validation"),
+        (429, "slow down", RateLimited, "slow"),
+        (413, nova("overLimit", "This request was rate-limited."), RateLimited, "rate-limited"),
+        (500, nova("computeFault", "Unexpected API Error."), Transient, "Unexpected"),
+        (503, "<html>no backend</html>", Transient, "503"),
+        (302, "", Transient, "302"),
+    ],
+)
+def test_what_an_answer_means(status: int, body: str, expected: type[CloudError], told: str) -> None:
+    error = error_of("GET network /x", "network", status, {}, body.encode(), ID)
+    assert type(error) is expected
+    assert told in str(error) and str(error).startswith("GET network /x: ")
+
+
+def test_a_missing_role_is_named() -> None:
+    error = error_of("POST load-balancer /lbaas", "load-balancer", 403, {}, octavia("Policy does not allow").encode())
+    assert "load-balancer_member" in str(error)
+
+
+def test_a_404_is_nothing_where_no_thing_was_asked_for() -> None:
+    body = nova("itemNotFound", f"Instance {ID} could not be found.").encode()
+    assert type(error_of("GET compute /x", "compute", 404, {}, body)) is Transient
+
+
+@pytest.mark.parametrize(
+    ("header", "body", "expected"),
+    [
+        ("7", b"", 7.0),
+        ("Thu, 01 Jan 1970 00:01:40 GMT", b"", 90.0),
+        ("Thu, 01 Jan 1970 00:00:00 GMT", b"", 0.0),
+        ("soon", b"", None),
+        ("", b'{"overLimit": {"retryAfter": "57"}}', 57.0),
+        ("", b"", None),
+    ],
+)
+def test_when_to_come_back(header: str, body: bytes, expected: float | None) -> None:
+    assert retry_after({"Retry-After": header}, body, 10.0) == expected
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"\xff", b'{"a": 1}', b'{"error": "x"}', b'{"x": {"y": 1}}'])
+def test_what_is_no_error_of_a_service(body: bytes) -> None:
+    assert session.service_error(body) is None
+
+
+async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() -> None:
+    async with running() as (cloud, provider):
+        await provider.instances.list_page(None)
+        assert cloud.logins == 1
+        cloud.tokens += 1  # what we have is not the newest any more
+        await provider.instances.list_page(None)
+        assert cloud.logins == 2
+        assert cloud.calls == ["GET compute /servers/detail"] * 3
+
+
+async def test_credentials_that_are_no_longer_good() -> None:
+    async with running() as (cloud, provider):
+        refused = {"error": {"code": 401, "message": "The request you have made requires authentication."}}
+        cloud.tokens += 1
+        cloud.answer["login"] = lambda _: web.json_response(refused, status=401)
+        with pytest.raises(Unauthorized, match=r"cloud.conf.*does not accept the credentials of \[Global\]") as caught:
+            await provider.instances.list_page(None)
+        assert "very-secret" not in str(caught.value)
+        assert cloud.logins == 2
+
+
+async def test_a_token_that_is_refused_again_and_again_ends_after_one_new_one() -> None:
+    async with running() as (cloud, provider):
+        cloud.answer["GET compute .*"] = lambda _: web.json_response({"error": {"message": "no"}}, status=401)
+        with pytest.raises(Unauthorized):
+            await provider.instances.list_page(None)
+        assert cloud.logins == 2 and len(cloud.calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(401, Unauthorized), (403, Unauthorized), (429, RateLimited), (500, Transient), (503, Transient)],
+)
+async def test_a_start_that_is_refused(status: int, expected: type[CloudError]) -> None:
+    cloud = FakeCloud()
+    body = {"error": {"code": status, "message": "no"}}
+    cloud.answer["login"] = lambda _: web.json_response(body, status=status, headers={"Retry-After": "7"})
+    with pytest.raises(expected) as caught:
+        async with running(cloud):
+            pass
+    assert "very-secret" not in str(caught.value)
+    if expected is RateLimited:
+        assert caught.value.retry_after == 7
+
+
+async def test_nobody_is_there() -> None:
+    text = CONFIG.format(url="http://127.0.0.1:9", project=PROJECT, more="")
+    provider = OpenStackCloud(ProviderConfig(text, "cloud.conf"))
+    with pytest.raises(Transient, match=r"cloud.conf"):
+        await provider.start()
+    await provider.close()
+
+
+async def test_services_that_the_catalogue_lacks_are_told_together() -> None:
+    cloud = FakeCloud()
+    cloud.services = ["compute"]
+    with pytest.raises(
+        ConfigError, match=r"no public endpoint of network, load-balancer in region 'north'.*enabled=false"
+    ):
+        async with running(cloud):
+            pass
+    cloud.services = ["compute", "network"]
+    async with running(cloud, more="[LoadBalancer]\nenabled=false") as (_, provider):
+        assert provider.load_balancers is None
+
+
+async def test_a_region_that_is_not_there() -> None:
+    cloud = FakeCloud()
+    async with serving(cloud):
+        text = CONFIG.format(url=cloud.url, project=PROJECT, more="").replace("north", "south")
+        provider = OpenStackCloud(ProviderConfig(text, "cloud.conf"))
+        with pytest.raises(ConfigError, match="in region 'south'"):
+            await provider.start()
+        await provider.close()
+
+
+async def test_clouds_yaml(tmp_path: Path) -> None:
+    cloud = FakeCloud()
+    async with serving(cloud):
+        path = tmp_path / "clouds.yaml"
+        auth = {
+            "auth_url": f"{cloud.url}/identity/v3",
+            "username": "ccm",
+            "password": "very-secret",
+            "project_id": PROJECT,
+            "user_domain_name": "Default",
+        }
+        path.write_text(json.dumps({"clouds": {"mine": {"auth": auth, "region_name": "north"}}}))
+        text = f"[Global]\nuse-clouds = true\nclouds-file = {path}\ncloud = mine\n[Runtime]\nregional = true\n"
+        provider = OpenStackCloud(ProviderConfig(text, "cloud.conf"))
+        await provider.start()
+        machine = cloud.add_server("n")
+        assert provider.instances.canonical(f"/{machine['id']}") == f"openstack://north/{machine['id']}"
+        await provider.close()
+        for wrong, told in (
+            (text.replace("= mine", "= other"), "'other'"),
+            (text.replace(str(path), "/no"), "no file /no"),
+        ):
+            provider = OpenStackCloud(ProviderConfig(wrong, "cloud.conf"))
+            with pytest.raises(ConfigError, match=told) as caught:
+                await provider.start()
+            assert "very-secret" not in str(caught.value)
+            await provider.close()
+        path.write_text("clouds: {mine: [very-secret")
+        provider = OpenStackCloud(ProviderConfig(text, "cloud.conf"))
+        with pytest.raises(ConfigError) as caught:
+            await provider.start()
+        assert "very-secret" not in str(caught.value)
+        await provider.close()
+
+
+async def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OS_AUTH_URL", "OS_USERNAME", "OS_PASSWORD", "OS_REGION_NAME", "OS_CLOUD", "OS_PROJECT_ID"):
+        monkeypatch.setenv(name, "nonsense")
+    async with running() as (cloud, _):
+        assert cloud.logins == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        web.json_response({"other": []}),
+        web.json_response([]),
+        web.json_response({"servers": [{"name": "no id"}]}),
+        web.Response(text="{"),
+        web.Response(text=""),
+    ],
+    ids=["other", "list", "no id", "cut", "nothing"],
+)
+async def test_a_listing_in_another_shape_is_none(answer: web.Response) -> None:
+    async with running() as (cloud, provider):
+        text, status = answer.text, answer.status
+        cloud.answer["GET compute /servers/detail"] = lambda _: web.Response(text=text, status=status)
+        with pytest.raises(Transient):
+            await provider.instances.list_page(None)
+
+
+async def test_an_answer_cut_short_is_none() -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"servers": []}')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    async with running() as (cloud, provider):
+        cloud.answer["GET compute /servers/detail"] = cut
+        with pytest.raises(Transient):
+            await provider.instances.list_page(None)
+        del cloud.answer["GET compute /servers/detail"]
+        await provider.instances.list_page(None)
+
+
+async def test_a_page_that_names_itself_as_the_next_ends() -> None:
+    def same(_: web.Request) -> web.Response:
+        return web.json_response({"ports": [{"id": "a"}], "ports_links": [{"rel": "next", "href": "x"}]})
+
+    async with running() as (cloud, provider):
+        cloud.answer["GET network /ports"] = same
+        with pytest.raises(Transient, match="ends where it began"):
+            await provider._api.pages(NETWORK, "/ports", "ports")
+
+
+async def test_volumes_have_zone_and_region() -> None:
+    async with running() as (cloud, provider):
+        cloud.volumes[ID] = {"id": ID, "availability_zone": "zone b"}
+        found = await provider.volumes.labels(VolumeRef("cinder.csi.openstack.org", ID))
+        assert found == {"topology.kubernetes.io/zone": "zone-b", "topology.kubernetes.io/region": "north"}
+        assert await provider.volumes.labels(VolumeRef("kubernetes.io/cinder", ID.upper())) == found
+        with pytest.raises(NotFound):
+            await provider.volumes.labels(VolumeRef("kubernetes.io/cinder", ID.replace("8", "9")))
+        with pytest.raises(Invalid):
+            await provider.volumes.labels(VolumeRef("kubernetes.io/cinder", "../servers"))
+        with pytest.raises(NotImplementedByCloud):
+            await provider.volumes.labels(VolumeRef("ebs.csi.aws.com", ID))
+    async with running(more="[BlockStorage]\nignore-volume-az=true") as (cloud, provider):
+        cloud.volumes[ID] = {"id": ID, "availability_zone": "b"}
+        found = await provider.volumes.labels(VolumeRef("kubernetes.io/cinder", ID))
+        assert found == {"topology.kubernetes.io/region": "north"}
+
+
+async def test_a_cloud_without_cinder_has_no_volumes() -> None:
+    cloud = FakeCloud()
+    cloud.services.remove("block-storage")
+    async with running(cloud) as (_, provider):
+        with pytest.raises(NotImplementedByCloud, match="block-storage"):
+            await provider.volumes.labels(VolumeRef("kubernetes.io/cinder", ID))
+
+
+def test_the_sdk_is_asked_for_only_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> Any:
+        return None
+
+    monkeypatch.setattr(session.importlib.util, "find_spec", nothing)
+    with pytest.raises(ConfigError, match=r"pip install 'outoftree-ccm\[openstack\]'"):
+        OpenStackCloud(ProviderConfig(CONFIG, "cloud.conf"))
