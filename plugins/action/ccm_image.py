@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             return result
         folder = self._make_tmp_path()
         try:
-            arguments["node_archive"] = self._connection._shell.join_path(folder, "image.tar")
+            arguments["node_archive"] = self._connection._shell.join_path(folder, "outoftree-ccm-image.tar")
             self._transfer_file(path, arguments["node_archive"])
             self._fixup_perms2((folder, arguments["node_archive"]))
             result.update(self._execute("outoftree.ccm.ccm_image", arguments, task_vars))

@@ -13,6 +13,8 @@ description:
   - For nodes that reach no registry. The archive (C(docker save), C(podman save)) lies on the Ansible controller, and is copied
     and imported only where containerd lacks the image.
   - An image of the same name but other content counts as lacking. It is recognised by the ID in the archive.
+  - k3s and RKE2 bring a containerd of their own, which is asked with their own C(ctr).
+  - Copies of the archive that runs left behind which were killed are removed.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -64,15 +66,41 @@ present:
   sample: true
 """
 
+import glob
 import json
 import os
+import shutil
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import _host
 
+#: Where the containerd that k3s and RKE2 bring listens, and what asks it: k3s is its own ctr, RKE2 unpacks one.
+RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
+RANCHER_CLIENTS = (["k3s", "ctr"], ["/usr/local/bin/k3s", "ctr"], ["/opt/bin/k3s", "ctr"], ["/var/lib/rancher/rke2/bin/ctr"], ["ctr"])
+
+#: Name of the copy on the node, in a temporary folder of Ansible's.
+COPY = "outoftree-ccm-image.tar"
+
+
+def client():
+    """Return the command that asks the kubelet's containerd."""
+    if not os.path.exists(RANCHER_SOCKET):
+        return ["ctr"]
+    found = next((command for command in RANCHER_CLIENTS if shutil.which(command[0])), ["ctr"])
+    return found + ["--address", RANCHER_SOCKET]
+
 
 def ctr(module, *arguments):
-    return _host.run(["ctr", "-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
+    return _host.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
+
+
+def sweep(module):
+    """Remove copies of archives that runs left behind which were killed."""
+    homes = {"~", "~" + os.environ.get("SUDO_USER", "")}
+    for place in {os.path.expanduser(module._remote_tmp.replace("~", home, 1)) for home in homes}:
+        for path in glob.glob(os.path.join(glob.escape(place), "ansible-tmp-*", COPY)):
+            if path != module.params["node_archive"]:
+                shutil.rmtree(os.path.dirname(path), ignore_errors=True)
 
 
 def present(module):
@@ -112,6 +140,8 @@ def main():
     params = module.params
     if not params["image_id"]:
         module.fail_json(msg="image_id is missing: this module is meant to be run through its action plugin")
+    if not module.check_mode:
+        sweep(module)
     if present(module):
         module.exit_json(changed=False, present=True, image_id=params["image_id"])
     if module.check_mode or not params["node_archive"]:
