@@ -90,7 +90,8 @@ def _copy(database: Database, table: str, where: str, changed: dict[str, str], p
     ).split()
     values = ", ".join(changed.get(column, f"s.`{column}`") for column in columns)
     names = ", ".join(f"`{column}`" for column in columns)
-    return f"insert into {table} ({names}) select {values} from {table} s, rig.clones c where s.{where} and c.name like '{prefix}%';"
+    source = f"{table} s, rig.clones c where s.{where} and c.name like '{prefix}%'"
+    return f"insert into {table} ({names}) select {values} from {source};"
 
 
 def _mac(address: ipaddress.IPv4Address) -> str:

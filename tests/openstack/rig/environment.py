@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -34,5 +35,11 @@ def _make(venv: Path) -> None:
     shutil.copytree(places.DRIVERS, source, ignore=shutil.ignore_patterns("__pycache__"))
     python = str(venv / "bin" / "python")
     run(uv, "pip", "install", "--quiet", "--python", python, "-r", str(places.REQUIREMENTS), str(source))
-    run(python, "-m", "compileall", "-q", "-j", "0", str(venv / "lib"), check=False)
     (venv / "complete").touch()
+
+
+def variables() -> dict[str, str]:
+    """The environment for programs of it. They keep their bytecode, whatever ours says: compiling takes longer than
+    starting."""
+    ours = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONSAFEPATH"}
+    return {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONWARNINGS": "ignore"}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from bed.errors import BedError
 RIG = Path(__file__).resolve().parent.parent
 DRIVERS = RIG / "drivers"
 REQUIREMENTS = RIG / "requirements.txt"
-DATA = paths.BUILD / "openstack"
+DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolve()
 
 # Below the range that Linux takes the ports of outgoing connections from.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+import json
 import re
 import sys
 from dataclasses import asdict, dataclass, field
@@ -45,9 +46,15 @@ class Fault:
     """What happens to the calls that match.
 
     `path` is a pattern over templates (``/servers/*``). The first `skip` matching calls pass, then `times` are broken
-    (None: all). With `status` the client gets that, with `headers` and `body`; otherwise `kind` says what: ``hang`` (no
-    answer), ``drop`` (connection closed), ``truncate`` (half of the real answer), ``slow`` (the real one, `seconds`
-    late). With `late` the service carries the call out before the client gets the error.
+    (None: all). With `status` the client gets that, with `headers` and `body`; otherwise `kind` says what:
+
+        hang      no answer at all
+        drop      the connection is closed
+        truncate  half of the real answer's bytes
+        half      half of the real answer's list, as if that were all
+        slow      the real answer, `seconds` late
+
+    With `late` the service carries the call out before the client gets the error.
     """
 
     service: str = "*"
@@ -142,6 +149,8 @@ class Proxy:
             return web.Response(status=fault.status, headers=headers, text=fault.body)
         if fault.kind == "slow":
             return await self._pass(request, service)
+        if fault.kind == "half":
+            return _half_of_the_list(await self._pass(request, service))
         answer = await self._pass(request, service) if fault.late or fault.kind == "truncate" else None
         if fault.kind == "hang":
             await asyncio.sleep(HANG_SECONDS)
@@ -177,6 +186,13 @@ async def _half(request: web.Request, answer: web.Response) -> None:
     response.content_length = len(content)
     await response.prepare(request)
     await response.write(content[: len(content) // 2])
+
+
+def _half_of_the_list(answer: web.Response) -> web.Response:
+    """As a service answers when it does not see everything: well-formed, and without a next page."""
+    content = json.loads(answer.body) if isinstance(answer.body, bytes) else {}
+    halved = {name: rows[: len(rows) // 2] for name, rows in content.items() if not name.endswith("_links")}
+    return web.json_response(halved, status=answer.status)
 
 
 async def _listen(port: int, routes: list[web.RouteDef]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from bed import locks, paths
 from bed.progress import Progress
 from bed.run import in_parallel, run
-from rig import places
+from rig import environment, places
 from rig.mariadb import Database
 from rig.processes import Processes
 from rig.settings import DATABASES, Settings
@@ -83,7 +83,7 @@ _LANES: list[Callable[[Settings], None]] = [_nova, _neutron, _keystone_and_small
 
 
 def _program(settings: Settings, name: str, program: str) -> Callable[..., None]:
-    env = {**os.environ, "PYTHONWARNINGS": "ignore", "OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
+    env = environment.variables() | {"OS_NOVA_DISABLE_EVENTLET_PATCHING": "true"}
 
     def call(*arguments: str) -> None:
         run(f"{settings.venv}/bin/{program}", "--config-file", str(settings.file(name)), *arguments, env=env)

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import configparser
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rig import environment
 from rig.places import Ports
 
 REGION = "RegionOne"
@@ -68,7 +68,7 @@ class Settings:
                 "RIG_HOSTS": ",".join(HOSTS),
             },
         }
-        return {**os.environ, **found[service], "PYTHONWARNINGS": "ignore"}
+        return environment.variables() | found[service]
 
     def _all(self) -> dict[str, Sections]:
         return {
@@ -173,7 +173,7 @@ class Settings:
             "api_settings": {
                 "auth_strategy": "keystone",
                 "api_base_uri": self.ports.public_url("load-balancer"),
-                "enabled_provider_drivers": "rig:nothing behind it",
+                "enabled_provider_drivers": "rig:nothing behind it,ovn:by name only",
                 "default_provider_driver": "rig",
             },
             "service_auth": self._auth(),

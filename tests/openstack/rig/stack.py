@@ -58,7 +58,7 @@ def up(port: int | None, with_compute: bool, progress: Progress) -> None:
             _start(settings, processes, "compute")
     with progress.step("Networks, router, security groups" + (", image, flavor, zones" if with_compute else "")):
         _world(settings, "network", *(["compute"] if with_compute else []))
-    progress.say(f"clouds.yaml and cloud.conf are in {DATA.relative_to(paths.REPOSITORY)}")
+    progress.say(f"clouds.yaml and cloud.conf are in {DATA}")
 
 
 def down(purge: bool, progress: Progress) -> None:
@@ -114,7 +114,7 @@ def _bootstrap(settings: Settings) -> None:
     command = [f"{settings.venv}/bin/keystone-manage", "--config-file", str(settings.file("keystone")), "bootstrap"]
     command += ["--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION]
     command += ["--bootstrap-public-url", public, "--bootstrap-internal-url", internal]
-    run(*command, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    run(*command, env=environment.variables())
 
 
 def _start(settings: Settings, processes: Processes, service: str, wait: bool = True) -> None:
@@ -142,4 +142,4 @@ def _world(settings: Settings, *parts: str) -> None:
 
 
 def _python_path() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [paths.BED, places.RIG])), "PYTHONWARNINGS": "ignore"}
+    return environment.variables() | {"PYTHONPATH": os.pathsep.join(map(str, [paths.BED, places.RIG]))}

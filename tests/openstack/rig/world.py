@@ -87,7 +87,7 @@ def network(ports: Ports) -> dict[str, str]:
     router = customer.find_router("nodes")
     if router is None:
         router = customer.create_router(name="nodes", external_gateway_info={"network_id": public.id})
-        customer.add_interface_to_router(router, subnet_id=subnet.id)
+        customer.add_interface_to_router(router, subnet=subnet.id)
     group = customer.find_security_group("nodes") or customer.create_security_group(name="nodes")
     return {
         "project": customer.get_project_id(),
@@ -139,6 +139,7 @@ domain-name = Default
 region = {REGION}
 
 [LoadBalancer]
+lb-provider = rig
 floating-network-id = {world["public_network"]}
 network-id = {world["network"]}
 subnet-id = {world["subnet"]}

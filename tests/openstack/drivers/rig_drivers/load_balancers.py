@@ -97,12 +97,12 @@ class RigProvider(provider_base.ProviderDriver):
         return None
 
     def _later(self, load_balancer_id, cascade=False):
-        delay = float(_knobs().get("delay", DEFAULT_DELAY))
-        timer = threading.Timer(delay, self._settle, (load_balancer_id, cascade))
-        timer.daemon = True
-        timer.start()
+        threading.Thread(target=self._settle, args=(load_balancer_id, cascade), daemon=True).start()
 
     def _settle(self, load_balancer_id, cascade):
+        begun = time.monotonic()
+        while time.monotonic() - begun < float(_knobs().get("delay", DEFAULT_DELAY)):  # may be shortened meanwhile
+            time.sleep(0.05)
         with self._one_at_a_time:
             for attempt in range(TRIES):  # the request's own transaction may not be over yet
                 try:

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of this folder need the rig (`make openstack`), and share one project in it that is removed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccm.cloud import ProviderConfig
+from ccm.providers.openstack import OpenStackCloud
+
+from ..integration.cluster import ApiServer, free_port
+from ..integration.conftest import apiserver, kube
+from ..integration.runtime.conftest import clean
+from ..integration.runtime.support import CLUSTER_CIDR, Ccm
+from .customer import DATA, Site
+
+StartCcm = Callable[..., Ccm]
+Provider = Callable[..., AbstractAsyncContextManager[OpenStackCloud]]
+
+__all__ = ["apiserver", "clean", "kube"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("filterwarnings", "ignore::PendingDeprecationWarning")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Real services take their time, and a busy machine makes it longer."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def site() -> Iterator[Site]:
+    """A project with a network, a router and servers node-0 to node-2, a zone each."""
+    if not (DATA / "world.json").exists():
+        pytest.fail("the OpenStack services are not there: run `make openstack`", pytrace=False)
+    made = Site()
+    made.rig.reset()
+    try:
+        made.servers = made.boot_all({f"node-{n}": zone for n, zone in enumerate(("zone-a", "zone-b", "zone-c"))})
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(autouse=True)
+def whole(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Nothing broken at the beginning, nothing left of one test for the next one."""
+    if "site" not in request.fixturenames:
+        yield
+        return
+    site = request.getfixturevalue("site")
+    site.rig.reset()
+    site.rig.load_balancers(0.1)
+    yield
+    site.rig.reset()
+
+
+@pytest.fixture
+def provider(site: Site) -> Provider:
+    """Start the provider in this process; keyword arguments change cloud.conf as in `Site.conf`."""
+
+    @asynccontextmanager
+    async def start(**changed: Any) -> AsyncIterator[OpenStackCloud]:
+        cloud = OpenStackCloud(ProviderConfig(site.conf(**changed), "cloud.conf"))
+        await cloud.start()
+        try:
+            yield cloud
+        finally:
+            await cloud.close()
+
+    return start
+
+
+@pytest.fixture
+async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
+    """Start `ccm` processes with this provider; all are stopped at the end. Keyword arguments become flags."""
+    started: list[Ccm] = []
+
+    def start(*, conf: str | None = None, **flags: Any) -> Ccm:
+        number, port = len(started), free_port()
+        config = tmp_path / f"cloud-{number}.conf"
+        config.write_text(site.conf() if conf is None else conf)
+        values: dict[str, Any] = {
+            "cloud-provider": "openstack",
+            "cloud-config": config,
+            "kubeconfig": apiserver.kubeconfig(),
+            "cluster-name": site.name,
+            "cluster-cidr": CLUSTER_CIDR,
+            "bind-address": "127.0.0.1",
+            "secure-port": port,
+        } | {name.replace("_", "-"): value for name, value in flags.items()}
+        process = Ccm([f"--{name}={value}" for name, value in values.items()], tmp_path / f"ccm-{number}.log", port)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        await process.stop()
+        print(process.text)  # shown by pytest when the test failed

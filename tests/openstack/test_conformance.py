@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider `openstack` passes the kit on real services; what these cannot be made to do is named."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ccm.cloud import ProviderConfig
+from ccm.conformance import CASES, Case, Outcome, Subject, Trouble, World, check
+from ccm.providers.openstack import OpenStackCloud
+
+from .customer import Site
+
+#: Case -> words of the reason that the kit must give for not running it.
+NOT_FOR_THE_RIG = {case.name: "needs a volume" for case in CASES if case.needs == "volumes"}
+FAULTS: dict[Trouble, dict[str, Any]] = {
+    Trouble.SERVER_ERROR: {"status": 503, "body": json.dumps({"error": {"message": "try later", "code": 503}})},
+    Trouble.PROXY_PAGE: {"status": 404, "body": "<html>404</html>", "headers": {"Content-Type": "text/html"}},
+    Trouble.CUT_ANSWER: {"kind": "truncate"},
+    Trouble.SHORT_LISTING: {"kind": "half", "service": "compute", "path": "/servers/detail"},
+    Trouble.HANG: {"kind": "hang"},
+    Trouble.UNAUTHORIZED: {"status": 401, "body": json.dumps({"error": {"message": "no", "code": 401}})},
+    Trouble.RATE_LIMITED: {
+        "status": 429,
+        "headers": {"Retry-After": str(int(World.RETRY_AFTER))},
+        "body": json.dumps({"overLimit": {"message": "slower", "code": 429}}),
+    },
+    Trouble.LOST_ANSWER: {
+        "service": "load-balancer",
+        "method": "POST",
+        "path": "/loadbalancers",
+        "kind": "drop",
+        "late": True,
+        "times": 1,
+    },
+}
+
+
+class RigWorld(World):
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    @contextlib.asynccontextmanager
+    async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
+        rig = self._site.rig
+        if kind is Trouble.SLOW_LOAD_BALANCERS:
+            rig.load_balancers(60.0)
+        else:
+            rig.fault(**FAULTS[kind])
+        try:
+            yield
+        finally:
+            rig.end_faults()
+            rig.load_balancers(0.1)
+
+    async def create_instance(self, name: str) -> None:
+        await asyncio.to_thread(self._site.boot, name)
+
+    async def delete_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._site.delete, provider_id.rpartition("/")[2])
+
+    async def stop_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._site.stop, provider_id.rpartition("/")[2])
+
+    async def break_load_balancer(self, name: str) -> None:
+        await asyncio.to_thread(self._site.break_balancer, name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_openstack_passes(case: Case, site: Site) -> None:
+    config = ProviderConfig(site.conf(Metadata={"request-timeout": "10s"}), "cloud.conf")
+    subject = Subject("openstack", OpenStackCloud, config, allow_writes=True, world=RigWorld(site))
+    result = await check(case, subject)
+    if case.name in NOT_FOR_THE_RIG:
+        assert result.outcome is Outcome.NOT_RUN and NOT_FOR_THE_RIG[case.name] in result.detail
+    else:
+        assert result.outcome is Outcome.PASSED, result.detail

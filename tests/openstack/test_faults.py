@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the services that the conformance kit does not know: tokens, roles, what octavia is at work on."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+
+import pytest
+
+from ccm.cloud import LoadBalancerSpec, RetryAfter, Unauthorized
+from ccm.cloud.contract import Port
+from ccm.providers.openstack import OpenStackCloud
+
+from .conftest import Provider
+from .customer import ROLES, Site
+
+
+async def test_a_token_that_is_no_longer_good_is_renewed_once(provider: Provider, site: Site) -> None:
+    async with provider() as cloud:
+        await cloud.instances.list_page(None)
+        site.rig.reset()
+        refusal = json.dumps({"error": {"message": "The request you have made requires authentication.", "code": 401}})
+        site.rig.fault(service="compute", status=401, body=refusal, times=1)
+        page = await cloud.instances.list_page(None)
+        assert len(page.instances) == len(site.servers)
+        logins = [call for call in site.rig.journal() if call["path"] == "/auth/tokens" and call["method"] == "POST"]
+        assert len(logins) == 1
+
+        site.rig.fault(service="compute", status=401, body=refusal)
+        with pytest.raises(Unauthorized, match="credentials"):
+            await cloud.instances.list_page(None)
+        logins = [call for call in site.rig.journal() if call["path"] == "/auth/tokens" and call["method"] == "POST"]
+        assert len(logins) == 2
+
+
+async def test_a_missing_role_is_named_with_the_call(provider: Provider, site: Site) -> None:
+    await asyncio.to_thread(site.take, "load-balancer_member")
+    try:
+        async with provider() as cloud:
+            with pytest.raises(Unauthorized, match="load-balancer_member"):
+                await cloud.load_balancers.list("a-cluster")
+    finally:
+        await asyncio.to_thread(site.give, *ROLES)
+
+
+async def test_what_octavia_is_at_work_on_is_asked_again(provider: Provider, site: Site) -> None:
+    """409: the load balancer is immutable while a change is pending. No worker waits for it."""
+    spec = LoadBalancerSpec(
+        cluster=site.name, uid="0b2f4a4e-52e2-4b8e-9d62-3d3b0a2b5f3c", namespace="default", name="busy",
+        ports=(Port("http", "TCP", 80, 30080),),
+    )  # fmt: skip
+    try:
+        async with provider() as cloud:
+            await _ready(cloud, spec)
+            site.rig.load_balancers(3600.0)
+            balancer = site.balancers()[0]
+            await asyncio.to_thread(site.cloud.load_balancer.update_load_balancer, balancer.id, description="by hand")
+            changed = dataclasses.replace(spec, ports=(Port("http", "TCP", 81, 30081),))
+            with pytest.raises(RetryAfter):
+                await cloud.load_balancers.ensure(changed, [])
+            site.rig.load_balancers(0.1)
+            await _ready(cloud, changed)
+            (listener,) = site.cloud.load_balancer.listeners()
+            assert listener.protocol_port == 81
+    finally:
+        await asyncio.to_thread(site.clean_balancers)
+
+
+async def _ready(cloud: OpenStackCloud, spec: LoadBalancerSpec) -> None:
+    while True:
+        try:
+            if (await cloud.load_balancers.ensure(spec, [])).ready:
+                return
+        except RetryAfter:
+            pass
+        await asyncio.sleep(0.5)
