@@ -116,7 +116,7 @@ class OctaviaLoadBalancers:
         """One that is new is looked at the less often the longer it takes; in between the answer is `ready=False`."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
-            return cloud.LoadBalancer(spec.uid, memory.balancer_id, ready=False)
+            return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
         row, _ = await self._find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
