@@ -79,7 +79,7 @@ class Api:
         self._region: CloudRegion | None = None
         self._session: Session | None = None
         self._adapters: dict[str, Adapter] = {}
-        self._finding = threading.Lock()
+        self._finding = {service: threading.Lock() for service in VERSIONS}
         self._extensions: dict[str, frozenset[str]] = {}
 
     def __repr__(self) -> str:
@@ -187,7 +187,7 @@ class Api:
         """The service's address and versions are found when it is first needed."""
         from keystoneauth1.exceptions import EndpointNotFound
 
-        with self._finding:
+        with self._finding[service]:
             if service not in self._adapters:
                 adapter = self._adapter_for(service)
                 try:
@@ -234,7 +234,6 @@ class Api:
             raise_exc=False,
             params=params,
             headers={"Accept": "application/json", **(headers or {})},
-            timeout=self.settings.metadata.request_timeout,
             redirect=False,
             connect_retries=0,
             status_code_retries=0,
@@ -277,7 +276,7 @@ def cloud_region(settings: Settings) -> CloudRegion:
     from openstack.exceptions import ConfigException
 
     auth = settings.auth
-    given = sdk_options(auth)
+    given = {**sdk_options(auth), "api_timeout": settings.metadata.request_timeout}
     try:
         if not auth.use_clouds:
             return OpenStackConfig(load_yaml_config=False, load_envvars=False).get_one(**given)
