@@ -62,11 +62,14 @@ GOING = ("DELETED", "PENDING_DELETE")
 class _Memory:
     """What this process knows about a Service's load balancer beyond what the cloud tells.
 
-    `look_at`: while it is new, when to look at it next (monotonic). `address`: at which clients reach it. `written`:
-    pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
+    `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
+    made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
+    `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
     """
 
     balancer_id: str = ""
+    row: Row | None = None
+    owner: bool = True
     born: float = 0.0
     look_at: float = 0.0
     address: str = ""
@@ -158,8 +161,9 @@ class OctaviaLoadBalancers:
         memory.address = await self._reach(want, row, owner)
         await self._open_nodes(spec, want, row, backends, features)
         if not written:
-            await self._sign(row, want.name, mark)
+            row = await self._sign(row, want.name, mark)
         memory.written.clear()
+        memory.owner = owner
         return self._answer(spec, row, want, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -170,8 +174,11 @@ class OctaviaLoadBalancers:
             return await self.ensure(spec, backends)
         want = rules.wish(spec, self._section, self._classes)
         features = await self._able()
-        memory = self._remembered(spec)
-        row, owner = await self._find(spec)
+        memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
+        row, owner = memory.row, memory.owner
+        if row is None or memory.written or not _lacks(rules.own_mark(row, spec.cluster, spec.uid), digest):
+            row, owner = await self._find(spec)
+        memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
         if row["provisioning_status"] == "ERROR":
@@ -181,15 +188,15 @@ class OctaviaLoadBalancers:
         present = rules.own_mark(row, spec.cluster, spec.uid)
         if present is None:
             raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
-        digest = self._backends_digest(spec, backends)
-        if not present.fingerprint.endswith(f"-{digest}"):
+        if _lacks(present, digest):
             await self._write_members(want, row, owner, backends, features, memory, digest)
             await self._open_nodes(spec, want, row, backends, features, rules_too=False)
             wish = present.fingerprint.partition("-")[0]
-            await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
+            row = await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
             memory.address = await self._reach(want, row, owner)
+        memory.owner = owner
         return self._answer(spec, row, want, memory)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -384,15 +391,21 @@ class OctaviaLoadBalancers:
         return memory.pools
 
     async def _do(self, step: diff.Step) -> None:
-        await self._octavia(step.method, step.path, step.body)
+        """One step. What is gone meanwhile is looked at again."""
+        found = step.path.split("/")[2:3]
+        try:
+            await self._octavia(step.method, step.path, step.body, missing=found[0] if found else "")
+        except NotFound as error:
+            raise RetryAfter(str(error), SOON) from None
 
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
-    async def _sign(self, row: Row, name: str, mark: Mark) -> None:
-        """The last change: the tags say that all else is written."""
-        body = {"loadbalancer": {"tags": rules.tags_with(row, name, mark)}}
-        await self._octavia("PUT", f"/loadbalancers/{row['id']}", body)
+    async def _sign(self, row: Row, name: str, mark: Mark) -> Row:
+        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready."""
+        tags = rules.tags_with(row, name, mark)
+        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": tags}})
+        return {**row, "tags": tags}
 
     async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> str:
         """The address for clients; a floating IP is made or taken away as is wanted."""
@@ -531,7 +544,7 @@ class OctaviaLoadBalancers:
         memory.balancer_id, memory.want = row["id"], want
         ready = row["provisioning_status"] == "ACTIVE"
         if ready:
-            memory.born = memory.look_at = 0.0
+            memory.row, memory.born, memory.look_at = row, 0.0, 0.0
         mark = rules.own_mark(row, spec.cluster, spec.uid)
         return cloud.LoadBalancer(
             spec.uid,
@@ -550,7 +563,9 @@ class OctaviaLoadBalancers:
             ingress = rules.ingress(memory.want, address or memory.address)
         else:
             ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
-        right = bool(address) and not failed and ("h" not in mark.flags or memory is not None)
+        right = (
+            bool(address) and not failed and ("h" not in mark.flags or (memory is not None and memory.want is not None))
+        )
         return cloud.LoadBalancer(
             mark.uid,
             row["name"],
@@ -612,6 +627,11 @@ class Balancers:
 def _seen(task: asyncio.Task[Any]) -> None:
     """All who asked may have gone: then nobody looks at a failure."""
     _ = task.cancelled() or task.exception()
+
+
+def _lacks(mark: Mark | None, digest: str) -> bool:
+    """Whether a Service's tag is there and says that other members were written."""
+    return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
 
 
 def _flags(want: Wish) -> str:
