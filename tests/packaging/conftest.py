@@ -14,6 +14,9 @@ from . import artifact, environments
 
 __all__ = ["apiserver"]
 
+#: As docs/how-to/migrate.md advises.
+READABLE = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"}
+
 
 @dataclass(frozen=True)
 class User:
@@ -26,7 +29,7 @@ class User:
         return subprocess.run(
             [self.environment / "bin" / program, *arguments],
             cwd=self.home,
-            env=environments.variables(self.environment) | {"HOME": str(self.home)},
+            env=environments.variables(self.environment) | READABLE | {"HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -89,6 +89,13 @@ def of_a_user() -> Path:
     return folder
 
 
+def of_galaxy() -> Path:
+    """The program that Galaxy runs on every tarball, apart from build/venv, as it needs other releases of its libraries."""
+    folder = FOLDER / "galaxy"
+    _make(folder, "2.19", "galaxy-importer>=0.4.30")
+    return folder
+
+
 def _make(folder: Path, core: str, *packages: str) -> None:
     program = folder / "bin" / "python"
     if not program.exists():

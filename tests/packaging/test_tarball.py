@@ -14,6 +14,7 @@ from . import artifact
 from .conftest import User
 from .environments import REPOSITORY
 
+pytestmark = pytest.mark.timeout(600)
 TOP = {"COPYING", "LICENSE", "README.md", "MANIFEST.json", "FILES.json", "changelogs", "meta", "playbooks", "plugins"}
 TOP |= {"requirements.yml", "roles"}
 SUFFIXES = {"", ".j2", ".json", ".md", ".py", ".txt", ".yaml", ".yml"}
