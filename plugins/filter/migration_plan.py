@@ -37,6 +37,10 @@ options:
     description: Whether Nodes without a providerID are to be adopted.
     type: bool
     default: true
+  reregister:
+    description: Whether agents of k3s and RKE2 with the embedded controller's providerID are to be drained and registered anew.
+    type: bool
+    default: false
   left_out:
     description: The inventory hosts that this run leaves out (C(--limit)), so that nothing is known of them.
     type: list
@@ -66,11 +70,11 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
-def migration_plan(detected, cluster, control_plane, adopt=True, left_out=()):
+def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), reregister=False):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out))
+    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), reregister=bool(reregister))
 
 
 class FilterModule:

@@ -22,10 +22,10 @@ MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
 def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-          unseen: Optional[Dict[str, Dict[str, Any]]] = None, left_out: Sequence[str] = ()) -> None:
+          unseen: Optional[Dict[str, Dict[str, Any]]] = None, left_out: Sequence[str] = (), away: Sequence[str] = ()) -> None:
     """Add what keeps the migration from beginning, and what an operator should know before it does.
 
-    Of C(unseen) hosts only the failure is known, of those C(left_out) nothing.
+    Of C(unseen) hosts only the failure is known, of those C(left_out) nothing. Those C(away) have no Node, and will get one.
     """
     _check_managed(plan, cluster)
     unseen = unseen or {}
@@ -36,7 +36,7 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
     if left_out:
         plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
             len(left_out), ", ".join(left_out)))
-    _check_nodes(plan, detected, cluster, {*unseen, *left_out})
+    _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *left_out})
     _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *left_out})
     _check_versions(plan, detected, cluster, control_plane)
 

@@ -14,7 +14,7 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _serving, _unit, _versions)
+    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -40,7 +40,7 @@ RISKS = {
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-              adopt: bool = True, left_out: Iterable[str] = ()) -> Dict[str, Any]:
+              adopt: bool = True, left_out: Iterable[str] = (), reregister: bool = False) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
     unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
     detected = {host: facts for host, facts in detected.items() if host not in unseen}
@@ -51,7 +51,10 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return finish(plan)
-    _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out))
+    again = _reregister.agents(detected, cluster)
+    names = {node["name"] for node in cluster["nodes"]}
+    away = [host for host, name in again.items() if reregister and name not in names]
+    _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out), away)
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
@@ -67,7 +70,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         if facts["kubelet"].get("unit_files"):
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
-    _plan_nodes(plan, cluster, adopt)
+    _plan_nodes(plan, cluster, adopt, again, reregister)
     _check_runtime(plan, cluster)
     _plan_serving(plan, detected, cluster)
     plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
@@ -76,7 +79,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
-    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [],
+    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [], "reregister": [],
             "narrow": False, "new_nodes": []}
 
 
@@ -359,11 +362,16 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
                                   "sha256": current["sha256"]}
 
 
-def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool) -> None:
+def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, again: Dict[str, str], reregister: bool) -> None:
     ours = set(plan["nodes"].values())
+    plan["reregister"] = sorted(again) if reregister else []
     for node in cluster["nodes"]:
-        if node["class"] in ("foreign", "mismatched"):
-            plan["warnings"].append("Node {0} is left alone: {1}".format(node["name"], node["reason"]))
+        if reregister and node["name"] in again.values():
+            _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", node["provider_id"], "set by the runtime",
+                  _reregister.WHY, _reregister.RISK)
+        elif node["class"] in ("foreign", "mismatched"):
+            plan["warnings"].append("Node {0} is left alone: {1}{2}".format(
+                node["name"], node["reason"], _reregister.remark(node, again.values())))
         elif node["class"] == "unmanaged" and node["name"] in ours and adopt:
             plan["adopt"].append(node["name"])
             _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", None, "set by the runtime",
@@ -371,7 +379,7 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool) -> N
         elif node["class"] == "uninitialized" and node["name"] in ours:
             plan["adopt"].append(node["name"])
     # While work is left the runtime runs its node controller alone, unless it already runs everything.
-    plan["narrow"] = bool(plan["adopt"]) and not cluster["runtime"]["wide"]
+    plan["narrow"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
 
 
 def _check_runtime(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:

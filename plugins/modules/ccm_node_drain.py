@@ -1,0 +1,176 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_node_drain
+short_description: Drain a Node and delete it, so that its kubelet can register it anew
+description:
+  - Cordons the Node and evicts its Pods by the Eviction API, which honours PodDisruptionBudgets - an eviction that a budget does not
+    allow yet is asked for again until it does. Pods of DaemonSets and static Pods stay.
+  - It ends when the Pods are gone, not when they were asked to go. When that takes too long, a Node that it cordoned is uncordoned
+    again, and it fails with the Pods that are left and the reason.
+  - With O(state=deleted) the Node is deleted then, on condition that it is still the same one.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  name:
+    description: Name of the Node. One that is not there counts as drained and deleted.
+    type: str
+    required: true
+  state:
+    description: V(drained) leaves the Node cordoned and without Pods, V(deleted) deletes it after that.
+    type: str
+    default: drained
+    choices: [drained, deleted]
+  force:
+    description: Evict Pods that no controller makes again, and Pods with data in an emptyDir, too.
+    type: bool
+    default: false
+  wait_timeout:
+    description: Seconds until the Pods have to be gone.
+    type: int
+    default: 300
+seealso:
+  - module: outoftree.ccm.ccm_node_info
+"""
+
+EXAMPLES = r"""
+- name: Make room for the Node's new registration
+  outoftree.ccm.ccm_node_drain:
+    name: agent-1
+    state: deleted
+"""
+
+RETURN = r"""
+evicted:
+  description: The Pods that were (in check mode, would be) evicted.
+  returned: always
+  type: list
+  elements: str
+  sample: [default/web-6d5b]
+waited:
+  description: Seconds until the Pods were gone.
+  returned: always
+  type: float
+  sample: 12.5
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _reregister
+
+POLL = 1.0
+
+
+class Drain:
+    """One Node on its way out."""
+
+    def __init__(self, module):
+        self.module = module
+        self.api = _api.connect(module)
+        self.path = _api.node_path(module.params["name"])
+        self.cordoned = False
+        self.evicted = set()
+        #: What the API server said last to the eviction of a Pod.
+        self.reasons = {}
+
+    def pods(self):
+        query = {"fieldSelector": "spec.nodeName={0}".format(self.module.params["name"])}
+        return self.api.items("/api/v1/pods", query)
+
+    def fates(self):
+        return _reregister.fates(self.pods(), self.module.params["force"])
+
+    def cordon(self, node, wanted):
+        if bool((node.get("spec") or {}).get("unschedulable")) != wanted:
+            self.api.patch(self.path, {"spec": {"unschedulable": wanted or None}})
+            self.cordoned = wanted
+
+    def evict(self, namespace, name):
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"namespace": namespace, "name": name}}
+        try:
+            self.api.call("POST", "/api/v1/namespaces/{0}/pods/{1}/eviction".format(namespace, name), body)
+            self.evicted.add("{0}/{1}".format(namespace, name))
+        except _api.ApiError as exc:
+            if exc.status == 429:  # its budget does not allow it yet
+                self.reasons[namespace, name] = str(exc)
+            elif exc.status != 404:
+                raise
+
+    def run(self):
+        """Evict until nothing is left; return the seconds."""
+        begun = time.monotonic()
+        while True:
+            pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self.pods()}
+            left = _reregister.fates(pods.values(), True).evict
+            if not left:
+                return round(time.monotonic() - begun, 1)
+            if time.monotonic() - begun > self.module.params["wait_timeout"]:
+                self.give_up(left)
+            for key in left:
+                if not pods[key]["metadata"].get("deletionTimestamp"):
+                    self.evict(*key)
+            time.sleep(POLL)
+
+    def give_up(self, left):
+        if self.cordoned:
+            self.api.patch(self.path, {"spec": {"unschedulable": None}})
+        told = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
+                                    " does not end") for namespace, name in left]
+        self.module.fail_json(
+            msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
+                self.module.params["name"], self.module.params["wait_timeout"], "; it takes Pods again" if self.cordoned else "",
+                "; ".join(told)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            name=dict(type="str", required=True),
+            state=dict(type="str", default="drained", choices=["drained", "deleted"]),
+            force=dict(type="bool", default=False),
+            wait_timeout=dict(type="int", default=300),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    drain = Drain(module)
+    try:
+        node = drain.api.get(drain.path)
+        if node is None:
+            module.exit_json(changed=False, evicted=[], waited=0.0)
+        fates = drain.fates()
+        if fates.refused:
+            module.fail_json(msg="Node {0} was not drained: {1}. Move them, or set 'force' (variable ccm_install_reregister_force) to "
+                                 "evict them nevertheless".format(module.params["name"], "; ".join(fates.refused)), evicted=[], waited=0.0)
+        deleted = module.params["state"] == "deleted"
+        changed = deleted or bool(fates.evict) or not (node.get("spec") or {}).get("unschedulable")
+        if module.check_mode:
+            module.exit_json(changed=changed, evicted=sorted("/".join(key) for key in fates.evict), waited=0.0)
+        drain.cordon(node, True)
+        waited = drain.run()
+        if deleted:
+            drain.api.call("DELETE", drain.path, {"apiVersion": "v1", "kind": "DeleteOptions",
+                                                  "preconditions": {"uid": node["metadata"]["uid"]}})
+    except _api.ApiError as exc:
+        module.fail_json(msg="cannot drain Node {0}: {1}".format(module.params["name"], _api.explain(exc)))
+    module.exit_json(changed=changed, evicted=sorted(drain.evicted), waited=waited)
+
+
+if __name__ == "__main__":
+    main()
