@@ -80,6 +80,10 @@ class Machine:
         mounts = json.loads((self.folder / "mounts.json").read_text())
         (self.folder / "mounts.json").write_text(json.dumps([*mounts, [a.format(self.folder) for a in arguments]]))
 
+    def refuse(self, *verbs: str) -> None:
+        """Let systemctl fail at some verbs, until it is called again."""
+        (self.folder / "refused.json").write_text(json.dumps(verbs))
+
     def text(self, path: str) -> str:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
 
@@ -170,6 +174,10 @@ def enter(folder: Path, command: list[str]) -> int:
 
 def systemctl(folder: Path, arguments: list[str]) -> int:
     running = json.loads((folder / "running.json").read_text())
+    refused = folder / "refused.json"
+    if refused.exists() and arguments[0] in json.loads(refused.read_text()):
+        print("Job failed. See 'journalctl -xe' for details.", file=sys.stderr)
+        return 1
     if arguments[0] == "show":
         unit = arguments[1].removesuffix(".service")
         files, active, pid = unit_files(Path("/"), unit), unit in running, folder / f"{unit}.pid"

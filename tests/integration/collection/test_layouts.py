@@ -70,6 +70,8 @@ class Cluster:
         self.apiserver = apiserver
         self.folder = folder
         self.machines: dict[str, Machine] = {}
+        #: Workers of the inventory without a machine: their variables.
+        self.strangers: dict[str, str] = {}
 
     def add(self, name: str, files: dict[str, str]) -> Machine:
         pods = static_pods() if any(path.startswith(MANIFESTS) for path in files) else {}
@@ -91,6 +93,7 @@ class Cluster:
         for name, machine in self.machines.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
             groups[group].append(f"{name} {machine.variables}")
+        groups["kube_node"] += [f"{name} {variables}" for name, variables in self.strangers.items()]
         inventory = self.folder / "inventory.ini"
         inventory.write_text("".join(f"[{group}]\n" + "\n".join(hosts) + "\n" for group, hosts in groups.items()))
         values = {

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs that do not go well, and runs over many hosts: what people are told of each host, on the screen and as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from .ansible import REPOSITORY, Run
+from .test_layouts import HOSTS, Cluster, all_diffs, cluster, edited
+
+__all__ = ["cluster"]
+
+WORKER = HOSTS["kubeadm-worker"]
+#: A host that nobody answers for.
+GONE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+
+
+def plays(book: str, *names: str) -> list[dict[str, Any]]:
+    """The plays of a playbook of the product that have these names."""
+    found = {play["name"]: play for play in yaml.safe_load((REPOSITORY / "playbooks" / f"{book}.yml").read_text())}
+    return [found[name] for name in names]
+
+
+LOOK = plays("preflight", "Detect", "Plan")
+CHANGE = plays("site", "Change the kubelets of the workers")
+
+
+def summary(cluster: Cluster) -> dict[str, dict[str, Any]]:
+    data = json.loads((cluster.folder / "summary.json").read_text())
+    return {entry["host"]: entry for entry in data["hosts"]}
+
+
+async def run(cluster: Cluster, books: list[dict[str, Any]], **variables: Any) -> Run:
+    values = {"ccm_install_summary_file": str(cluster.folder / "summary.json"), "ccm_install_worker_serial": 1}
+    return await cluster.play("/dev/stdin", given=json.dumps(books), **values | variables)
+
+
+def states(cluster: Cluster) -> dict[str, str]:
+    return {host: entry["state"] for host, entry in summary(cluster).items()}
+
+
+async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    for name in ("w-1", "w-2", "w-3"):
+        cluster.add(name, WORKER)
+    cluster.machines["w-2"].refuse("restart")
+    before = cluster.machines["w-3"].files()
+    told = await run(cluster, LOOK + CHANGE)
+    assert told.status != 0 and "Traceback" not in told.output
+    assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "changed", "w-2": "failed", "w-3": "not begun"}
+    assert summary(cluster)["w-1"] | {"seconds": 0, "detail": ""} == {
+        "host": "w-1", "state": "changed", "planned": 2, "edits": 2, "seconds": 0, "detail": ""}  # fmt: skip
+    assert "kubelet on w-2 did not come up" in summary(cluster)["w-2"]["detail"]
+    shown = next(
+        str(result["msg"]) for result in told if "HOST " in str(result.get("msg")) and "SECONDS" in result["msg"]
+    )
+    assert "4 host(s) in" in shown and "1 changed, 1 failed, 2 not begun" in shown
+    assert "The run was stopped: w-2 failed" in told.failures[-1] and "run again" in told.failures[-1]
+    assert cluster.machines["w-3"].files() == before
+    # Mended and started again, it completes: what was done is not done again.
+    cluster.machines["w-2"].refuse()
+    workers = plays("site", "Verify and sum up")
+    workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
+    again = await run(cluster, LOOK + CHANGE + workers)
+    assert again.status == 0, again.output[-3000:]
+    assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "nothing to do", "w-2": "changed", "w-3": "changed"}
+
+
+async def test_a_host_that_dies_in_the_middle_is_told_and_the_next_ones_are_not_begun(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    for name in ("w-1", "w-2"):
+        cluster.add(name, WORKER)
+    dies = {"hosts": "w-1", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": GONE}]}
+    told = await run(cluster, [*LOOK, dies, *CHANGE])
+    assert told.status != 0 and "Traceback" not in told.output
+    assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "unreachable", "w-2": "not begun"}
+    assert "127.0.0.1" in summary(cluster)["w-1"]["detail"]
+    assert "The run was stopped: w-1 failed" in told.failures[-1]
+
+
+async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_reported(cluster: Cluster):
+    for name in ("kubeadm-cp", "w-1", "w-2"):
+        cluster.add(name, HOSTS.get(name, WORKER))
+    cluster.apiserver.kubectl(
+        "create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w-3"}})
+    )
+    extra = cluster.machines["w-2"]
+    (extra.folder / "python").write_text("#!/bin/sh\necho no python here >&2\nexit 1\n")
+    cluster.strangers["w-3"] = " ".join(f"{name}={value}" for name, value in GONE.items())
+    told = await cluster.play("playbooks/preflight.yml")
+    assert told.status != 0 and "Traceback" not in told.output
+    assert {host for host, _ in edited(cluster.report)} == {"kubeadm-cp", "w-1"}
+    first, second = cluster.report["problems"]
+    assert first.startswith("w-2: could not be looked at: ") and "leave the host out with --limit 'all:!w-2'" in first
+    assert second.startswith("w-3: could not be looked at: ") and "onnect" in second
+    table = next(str(result["msg"]) for result in told if "HOST " in str(result.get("msg")))
+    assert "PROBLEM: w-2" in table and "PROBLEM: w-3" in table and "NO-GO" in table
+    # Left out, they are named, and the rest is a go.
+    rest = await cluster.play("playbooks/preflight.yml", "--limit", "localhost:all:!w-2:!w-3")
+    assert rest.status == 0, rest.output[-3000:]
+    assert (
+        cluster.report["warnings"][0]
+        == "2 host(s) are left out of this run, and neither looked at nor changed: w-2, w-3"
+    )
+
+
+async def test_check_and_diff_agree_with_the_table_line_by_line(cluster: Cluster):
+    """Each row of the table is a line of a diff and each line of a diff has a row, on a host of every kind of file."""
+    for name in ("kubeadm-cp", "kubeadm-worker", "kubespray-worker", "systemd-worker", "k3s-agent"):
+        cluster.add(name, HOSTS[name])
+    control_plane = plays(
+        "site",
+        "Change the control planes, one after the other",
+        "Change the kubelets of the control planes, one after the other",
+    )
+    told = await cluster.play("/dev/stdin", "--check", "--diff", given=json.dumps(LOOK + control_plane + CHANGE))
+    assert told.status == 0, told.output[-3000:]
+    diffs = {
+        diff["after_header"]: diff
+        for result in told
+        for diff in all_diffs(result)
+        if diff.get("after_header", "").startswith("/")
+    }
+    hosts = {}
+    for play_result in told:
+        for one in [play_result, *play_result.get("results", [])]:
+            for diff in all_diffs(one):
+                if diff.get("after_header", "").startswith("/"):
+                    hosts.setdefault(diff["after_header"], []).append(diff)
+    rows = [edit for edit in cluster.report["edits"] if edit["file"].startswith("/")]
+    assert {edit["file"] for edit in rows} == set(diffs)
+    for edit in rows:
+        flag = edit["flag"].rpartition(": ")[2].lstrip("-")
+        changes = [(diff["before"], diff["after"]) for diff in hosts[edit["file"]]]
+
+        def shows(before: str, after: str, edit: dict[str, Any] = edit, flag: str = flag) -> bool:
+            return words(before, flag).count(str(edit["now"])) > words(after, flag).count(str(edit["now"])) or words(after, flag).count(
+                str(edit["then"])) > words(before, flag).count(str(edit["then"]))  # fmt: skip
+
+        assert any(shows(*change) for change in changes), edit
+
+
+def words(text: str, flag: str) -> list[str]:
+    """Every value that a text gives a flag, in whatever form."""
+    import re
+
+    return [value.strip("\"'") for value in re.findall(rf"{re.escape(flag)}(?:=|: ?)([^\s\"']*)", text)]
