@@ -79,8 +79,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
-    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {}, "kubeadm_config": None, "adopt": [], "reregister": [],
-            "narrow": False, "new_nodes": []}
+    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
+            "kubeadm_config": None, "adopt": [], "reregister": [], "narrow": False, "new_nodes": []}
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
