@@ -371,7 +371,7 @@ def error_of(
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"
         ):
             return QuotaExceeded(text)
-        case 409 if "immutable" in message:
+        case 409 if "immutable" in message or "Invalid state PENDING_" in message:  # octavia: to change, to delete
             return RetryAfter(text, BUSY)
         case 409 if own:
             return Conflict(text)

@@ -63,6 +63,7 @@ def octavia(message: str) -> str:
         (409, neutron("OverQuota", "Quota exceeded for resources: ['port']."), QuotaExceeded, "Quota"),
         (409, neutron("IpAddressGenerationFailure", "No more IP addresses available"), QuotaExceeded, "No more"),
         (409, octavia(f"Load Balancer {ID} is immutable and cannot be updated."), RetryAfter, "immutable"),
+        (409, octavia(f"Invalid state PENDING_UPDATE of loadbalancer resource {ID}"), RetryAfter, "PENDING_UPDATE"),
         (409, neutron("PortInUse", "in use"), Conflict, "in use"),
         (412, neutron("RevisionNumberConstraintFailed", "Constrained to 1, but is 2"), RetryAfter, "same moment"),
         (400, neutron("InvalidRoutes", "Invalid format for routes"), Invalid, "Invalid format"),
