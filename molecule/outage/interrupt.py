@@ -2,8 +2,8 @@
 """Start a run of Ansible and kill it with SIGKILL at some task: interrupt.py HOW TASK SECONDS NODES COMMAND ...
 
 The kill comes SECONDS after Ansible has announced the TASK (a part of its line). HOW is `controller`: ansible-playbook
-alone dies, as when the machine is short of memory, and its modules go on; or `everything`: its workers die with it, and the
-modules that run on NODES (names of containers with commas between them) as well, as when somebody pulls the plug.
+alone dies, as when the machine is short of memory, and its modules go on; or `everything`: its workers die with it, and
+the modules that run on NODES (names of containers with commas between them) as well, as when somebody pulls the plug.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 
 #: What a module is on a node when Ansible hands it over by a pipe: the interpreter without arguments.
 MODULES = """for place in /proc/[0-9]*; do
-  if [ "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" = "/usr/bin/python3 " ]; then kill -9 "${place#/proc/}"; echo "${place#/proc/}"; fi
+  [ "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" = "/usr/bin/python3 " ] || continue
+  kill -9 "${place#/proc/}" && echo "${place#/proc/}"
 done"""
 
 

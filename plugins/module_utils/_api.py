@@ -41,6 +41,9 @@ API_OPTIONS: Dict[str, Any] = dict(
     context=dict(type="str"),
 )
 
+#: How often a read is asked that nobody answers in time.
+ATTEMPTS = 3
+
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
 
 
@@ -77,11 +80,15 @@ class Api:
             headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
             data = json.dumps(body).encode("utf-8")
         url = self.host + path + ("?" + urlencode(query) if query else "")
-        try:
-            answer = self._pool.request(method, url, body=data, headers=headers,
-                                        timeout=urllib3.Timeout(connect=5, read=30), retries=False)
-        except (urllib3.exceptions.HTTPError, OSError) as exc:
-            raise ApiError(0, "{0} does not answer: {1}".format(self.host, exc)) from exc
+        # A read is asked again when no answer came in time: an API server that has just been restarted is busy.
+        for attempt in range(ATTEMPTS if method == "GET" else 1, 0, -1):
+            try:
+                answer = self._pool.request(method, url, body=data, headers=headers,
+                                            timeout=urllib3.Timeout(connect=10, read=30), retries=False)
+                break
+            except (urllib3.exceptions.HTTPError, OSError) as exc:
+                if attempt == 1 or not isinstance(exc, urllib3.exceptions.TimeoutError):
+                    raise ApiError(0, "{0} does not answer: {1}".format(self.host, exc)) from exc
         if answer.headers.get("Date"):
             self.now = email.utils.parsedate_to_datetime(answer.headers["Date"])
         if not 200 <= answer.status < 300:

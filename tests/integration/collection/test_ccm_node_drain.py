@@ -44,10 +44,11 @@ class Agent:
 
     def budget(self, app: str, allowed: int) -> None:
         if not self.apiserver.kubectl("get", "pdb", app, "--ignore-not-found"):
-            self.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": app, "namespace": "default"},
-                         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}})  # fmt: skip
-        self.status("pdb", app, {"observedGeneration": 1, "disruptionsAllowed": allowed, "currentHealthy": 1 + allowed,
-                                 "desiredHealthy": 1, "expectedPods": 1 + allowed})  # fmt: skip
+            meta = {"name": app, "namespace": "default"}
+            spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
+            self.create({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec})
+        counts = {"currentHealthy": 1 + allowed, "desiredHealthy": 1, "expectedPods": 1 + allowed}
+        self.status("pdb", app, {"observedGeneration": 1, "disruptionsAllowed": allowed} | counts)
 
     def status(self, kind: str, name: str, status: dict[str, Any]) -> None:
         body = json.dumps({"status": status})
