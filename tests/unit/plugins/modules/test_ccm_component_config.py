@@ -315,3 +315,35 @@ def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host, monkeypat
         result = host.present(monkeypatch)
     assert result["failed"] and "another run is changing this host" in result["msg"] and host.manifest.read_bytes() == BEFORE
     assert host.present(monkeypatch)["changed"]
+
+
+def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_was(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Service(tmp_path, monkeypatch, "kubelet")
+    second = tmp_path / "ro" / "kubelet"
+    second.parent.mkdir()
+    second.write_bytes(BEFORE)
+    real = subject.Component.write
+
+    def write(self: Any, path: str, content: bytes, mode: int, owner: tuple[int, int]) -> None:
+        if path == str(second):
+            raise OSError(30, "Read-only file system", path)
+        real(self, path, content, mode, owner)
+
+    monkeypatch.setattr(subject.Component, "write", write)
+    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
+    files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
+    result = host.run(monkeypatch, flags=[], flags_before=[], files=files)
+    assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
+    assert host.file.read_bytes() == second.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
+
+
+def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: str, content: bytes) -> None:
+        raise OSError(28, "No space left on device", path)
+
+    monkeypatch.setattr(_journal, "_write", full)
+    result = host.present(monkeypatch)
+    assert result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
+    assert host.manifest.read_bytes() == BEFORE
