@@ -186,12 +186,3 @@ class Annotations:
 def unknown(given: Mapping[str, str]) -> list[str]:
     """Annotations of our prefix that mean nothing, most likely misspelt."""
     return sorted(key for key in given if key.startswith(PREFIX) and key not in _BY_KEY)
-
-
-def markdown() -> str:
-    """The table for the documentation."""
-    rows = ["| annotation | value | effect | without it |", "|---|---|---|---|"]
-    for each in TABLE:
-        key = each.key if each.key == INTERNAL else each.key.removeprefix(PREFIX)
-        rows.append(f"| `{key}` | {each.kind} | {each.effect} | {each.default} |")
-    return "\n".join(rows) + "\n"

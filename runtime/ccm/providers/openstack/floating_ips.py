@@ -108,6 +108,10 @@ class FloatingIps:
         rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
+    async def can_be_had(self, want: FloatingWish) -> bool:
+        """Whether there is a network to have one from."""
+        return bool(want.network_id or want.address or await self._network())
+
     async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> str:
         """The address by which a port is reached, "" when there is no external network to have it from.
 

@@ -13,6 +13,7 @@ so that what is right costs no read of its parts.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -143,14 +144,17 @@ class OctaviaLoadBalancers:
             log.warning("Service %s/%s: unknown annotations: %s", spec.namespace, spec.name, ", ".join(misspelt))
         memory = self._remembered(spec)
         row, owner = await self._find(spec)
-        mark = Mark.of(spec, self.fingerprint(spec, backends), _flags(want))
+        mark = Mark.of(spec, self.fingerprint(spec, backends))
+        present = rules.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        written = present is not None and present.fingerprint == mark.fingerprint
+        if not written:
+            mark = dataclasses.replace(mark, flags=await self._flags(want))
         if row is None:
             return await self._create(spec, want, backends, mark, features, memory)
         memory.balancer_id = row["id"]
-        status, present = row["provisioning_status"], rules.own_mark(row, spec.cluster, spec.uid)
+        status = row["provisioning_status"]
         if status == "ERROR":
             await self._mend(spec, row)
-        written = present is not None and present.fingerprint == mark.fingerprint
         if status != "ACTIVE" and not (written and status not in GOING):
             raise RetryAfter(f"load balancer {row['id']} is {status}", SOON)
         if not written:
@@ -319,6 +323,16 @@ class OctaviaLoadBalancers:
         memory.address = await self._reach(want, row, owner=True, fresh=not want.port_id)
         await self._open_nodes(spec, want, row, backends, features)
         return self._answer(spec, row, want, memory)
+
+    async def _flags(self, want: Wish) -> str:
+        """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
+        flags = {
+            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
+            "k": want.keep_floating_ip,
+            "p": bool(want.proxy),
+            "h": bool(want.hostname or want.suffix),
+        }
+        return "".join(flag for flag, is_set in flags.items() if is_set)
 
     async def _converge(
         self, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
@@ -632,19 +646,6 @@ def _seen(task: asyncio.Task[Any]) -> None:
 def _lacks(mark: Mark | None, digest: str) -> bool:
     """Whether a Service's tag is there and says that other members were written."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
-
-
-def _flags(want: Wish) -> str:
-    return "".join(
-        flag
-        for flag, is_set in (
-            ("f", want.floating is not None),
-            ("k", want.keep_floating_ip),
-            ("p", bool(want.proxy)),
-            ("h", bool(want.hostname or want.suffix)),
-        )
-        if is_set
-    )
 
 
 def _member_subnet(want: Wish, row: Row) -> str:

@@ -30,6 +30,7 @@ class FakeOpenStack:
         self.fails: list[str] = []
         self.floating_quota = 100
         self.may_fail_over = False
+        self.external = True
         self.calls: Counter[str] = Counter()
         self.balancers: dict[str, dict[str, Any]] = {}
         self.listeners: dict[str, dict[str, Any]] = {}
@@ -268,7 +269,7 @@ class FakeOpenStack:
         if kind == "floatingips":
             return self._floating_ips(method, parts, params, body)
         if kind == "networks":
-            return {"networks": [{"id": "net-public", "router:external": True, "subnets": ["sub-a", "sub-b"]}]}
+            return {"networks": [{"id": "net-public", "router:external": self.external, "subnets": ["sub-a", "sub-b"]}]}
         if kind == "subnets":
             if parts[1:]:
                 return {"subnet": self.subnets[parts[1]]}

@@ -431,6 +431,16 @@ async def test_an_address_of_the_users_is_used_and_never_deleted():
     assert list(fake.floating) == ["mine"] and fake.floating["mine"]["port_id"] is None
 
 
+async def test_without_an_external_network_there_is_the_vip_and_nothing_is_asked_again():
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s"))
+    fake.external = False
+    found = await ensured(fake, spec())
+    assert found.ingress[0].ip == only(fake.balancers)["vip_address"] and not fake.floating
+    again = provider(fake)
+    (listed,) = await again.list("prod")
+    assert listed.fingerprint == again.fingerprint(spec(), nodes(1, 2)) and listed.ingress == found.ingress
+
+
 async def test_becoming_internal_takes_the_floating_ip_away():
     fake = FakeOpenStack()
     await ensured(fake, spec())
