@@ -46,6 +46,18 @@ options:
     type: list
     elements: str
     default: []
+  takeover:
+    description: Whether another cloud-controller-manager that runs is to be paused; it is a problem otherwise.
+    type: bool
+    default: false
+  cluster_name:
+    description: The name under which load balancers and routes will be looked for; another one of the paused controller is a problem.
+    type: str
+    default: ""
+  port:
+    description: The new controller's port on its nodes. Another controller that has it cannot run beside it.
+    type: int
+    default: 10258
 """
 
 EXAMPLES = r"""
@@ -62,7 +74,8 @@ _value:
       RV(_value.hosts) the steps for each host (options of M(outoftree.ccm.ccm_component_config)), RV(_value.kubeadm_config)
       options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.report) all of it without the contents of files,
       RV(_value.new_nodes) what Nodes that join later need as lines of text, RV(_value.adopt) the Nodes to take through
-      initialisation, and RV(_value.narrow) whether the runtime has to begin with its node controller alone.
+      initialisation, RV(_value.narrow) whether the runtime has to begin with its node controller alone, and RV(_value.takeover) the
+      other cloud-controller-managers to pause (C(kind), C(namespace), C(name)) and whether each hands over by the Lease (C(handover)).
   type: dict
 """
 
@@ -70,11 +83,12 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
-def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), reregister=False):
+def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), takeover=False, cluster_name="",
+                   port=10258, reregister=False):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), reregister=bool(reregister))
+    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), takeover, cluster_name, port, reregister=bool(reregister))
 
 
 class FilterModule:

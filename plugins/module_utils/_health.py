@@ -98,13 +98,14 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
 
 def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
           controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True,
-          notes_own: bool = True) -> Dict[str, Any]:
+          notes_own: bool = True, leads: bool = True) -> Dict[str, Any]:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
     C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
     C(require_cloud): whether a controller that notes no successful call at all is unhealthy.
     C(notes_own): whether the controller keeps notes on its Lease. What another one left there says nothing about it.
+    C(leads): whether it has to lead. While another one does, it is judged by its Pods alone.
     """
     reasons = []
     if not daemonset["exists"]:
@@ -120,7 +121,9 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
             reasons.append("{ready} of {desired} Pods are Ready".format(**daemonset))
         reasons += ["Pod {name} on {node} is not Ready: {0}".format(pod["reason"] or "its readiness probe fails", **pod)
                     for pod in pods if not pod["ready"] and not pod["leaving"]]
-    if not lease["exists"] or not lease["holder"]:
+    if not leads:
+        notes_own = False
+    elif not lease["exists"] or not lease["holder"]:
         reasons.append("nobody holds the Lease: no controller leads")
     elif not lease["held"]:
         reasons.append("the Lease of {0} was not renewed for {1} s".format(lease["holder"], lease["age"]))

@@ -14,7 +14,7 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _unit, _versions)
+    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -40,7 +40,8 @@ RISKS = {
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-              adopt: bool = True, left_out: Iterable[str] = (), reregister: bool = False) -> Dict[str, Any]:
+              adopt: bool = True, left_out: Iterable[str] = (), takeover: bool = False,
+              cluster_name: str = "", port: int = 10258, reregister: bool = False) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
     unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
     detected = {host: facts for host, facts in detected.items() if host not in unseen}
@@ -71,7 +72,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
-    _check_runtime(plan, cluster)
+    _takeover.check(plan, cluster, takeover, cluster_name, port)
     _plan_serving(plan, detected, cluster)
     plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
     return finish(plan)
@@ -80,7 +81,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
     return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
-            "kubeadm_config": None, "adopt": [], "reregister": [], "narrow": False, "new_nodes": []}
+            "kubeadm_config": None, "adopt": [], "reregister": [], "narrow": False, "new_nodes": [], "takeover": []}
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
@@ -380,18 +381,6 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
             plan["adopt"].append(node["name"])
     # While work is left the runtime runs its node controller alone, unless it already runs everything.
     plan["narrow"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
-
-
-def _check_runtime(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
-    runtime = cluster["runtime"]
-    if runtime["exists"] and not runtime["managed"]:
-        plan["problems"].append(
-            "the DaemonSet kube-system/{0} was not made by this collection: it would be overwritten. Remove it (load "
-            "balancers stay), or set ccm_runtime_adopt_daemonset to take it over".format(runtime["name"]))
-    elif not runtime["exists"] and cluster["lease"]["held"]:
-        plan["problems"].append(
-            "another cloud-controller-manager runs: {0} holds the Lease kube-system/{1}. Two of them would fight: scale it to 0, "
-            "then run again".format(cluster["lease"]["holder"], runtime["name"]))
 
 
 def _plan_serving(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
 #: What the report holds of the plan; the rest is what the roles carry out, with the contents of files.
-REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "new_nodes")
+REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "takeover", "new_nodes")
 
 
 def report(plan: Dict[str, Any]) -> Dict[str, Any]:

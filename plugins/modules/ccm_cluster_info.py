@@ -11,7 +11,7 @@ module: ccm_cluster_info
 short_description: Read everything of a cluster that a migration to an external cloud-controller-manager depends on
 description:
   - Reads in one call the API server's version, the Nodes and how each stands to the cloud, kubeadm's ClusterConfiguration,
-    the cloud-controller-manager's DaemonSet and Lease, and the Services of type LoadBalancer.
+    the cloud-controller-manager's DaemonSet and Lease, other cloud-controller-managers, and the Services of type LoadBalancer.
   - When the runtime of this collection runs, it is asked in its own Pod (C(ccm nodes)) which instance each Node is. So Nodes
     that contradict the cloud are known before anything is done to them.
   - The filter P(outoftree.ccm.migration_plan#filter) makes a plan of it together with
@@ -48,6 +48,11 @@ options:
     description: Value of the label C(app.kubernetes.io/managed-by) by which our own DaemonSet is known.
     type: str
     default: outoftree.ccm
+  ignored:
+    description: Workloads, as C(namespace/name), that only look like another cloud-controller-manager.
+    type: list
+    elements: str
+    default: []
   all_controllers:
     description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs every controller it shall run.
     type: str
@@ -107,7 +112,24 @@ lease:
   description: Who holds the cloud-controller-manager's Lease.
   returned: always
   type: dict
-  sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, renewed: "2026-11-21T09:15:03.120000Z", annotations: {}}
+  sample: {exists: true, namespace: kube-system, name: cloud-controller-manager, holder: cp-1_6f1a, held: true, age: 1.2,
+           renewed: "2026-11-21T09:15:03.120000Z", annotations: {}}
+others:
+  description:
+    - Deployments and DaemonSets that are other cloud-controller-managers, by the names of their containers, programs and images -
+      what they run, whether any Pod of them may (C(active)) or they were stopped by a takeover (C(paused)), and who holds their Lease.
+  returned: always
+  type: list
+  elements: dict
+  sample: [{kind: Deployment, namespace: kube-system, name: sim-cloud-controller-manager, image: "example.com/sim-ccm:1", pods: 1,
+            active: true, paused: false, managed: "", cloud_provider: sim, cluster_name: kubernetes, holder: cp-1_6f1a, port: 10258,
+            lease: {namespace: kube-system, name: cloud-controller-manager}}]
+taken:
+  description: Objects with the names of a rollout that were not made by this collection.
+  returned: always
+  type: list
+  elements: str
+  sample: [ServiceAccount kube-system/cloud-controller-manager]
 services:
   description: The Services of type LoadBalancer, their addresses, and whether the cleanup finalizer holds them.
   returned: always
@@ -120,7 +142,7 @@ import hashlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes, _serving
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes, _others, _serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
@@ -215,6 +237,48 @@ def read_services(api):
     return services
 
 
+def read_others(api, params):
+    """Return the other cloud-controller-managers, with who holds the Lease of each."""
+    others = []
+    for kind, plural in sorted(_others.KINDS.items()):
+        for workload in api.items("/apis/apps/v1/{0}".format(plural)):
+            found = _others.summary(kind, workload)
+            where = "{namespace}/{name}".format(**found) if found else ""
+            if not found or where in params["ignored"]:
+                continue
+            if kind == "DaemonSet" and where == "{namespace}/{name}".format(**params):
+                continue
+            if found["lease"]:
+                lease = api.get(_api.lease_path(found["lease"]["name"], found["lease"]["namespace"]))
+                state = _health.lease_state(lease, api.now)
+                found["holder"] = state["holder"] if state["held"] else ""
+            others.append(found)
+    return others
+
+
+def read_taken(api, params):
+    """Return the objects that a rollout would write, and that somebody else made."""
+    name, namespace = params["name"], params["namespace"]
+    rbac = "/apis/rbac.authorization.k8s.io/v1/"
+    objects = [("DaemonSet", name, _api.daemonset_path(name, namespace)),
+               ("ServiceAccount", name, "/api/v1/namespaces/{0}/serviceaccounts/{1}".format(namespace, name)),
+               ("Secret", name + "-cloud-config", "/api/v1/namespaces/{0}/secrets/{1}-cloud-config".format(namespace, name))]
+    objects += [(kind, name, "{0}namespaces/{1}/{2}/{3}".format(rbac, namespace, plural, name))
+                for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))]
+    taken = []
+    for kind, called, path in objects:
+        if _is_somebody_elses(api.get(path), params):
+            taken.append("{0} {1}/{2}".format(kind, namespace, called))
+    for kind, plural in (("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")):
+        if _is_somebody_elses(api.get("{0}{1}/system:{2}".format(rbac, plural, name)), params):
+            taken.append("{0} system:{1}".format(kind, name))
+    return taken
+
+
+def _is_somebody_elses(found, params):
+    return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]
+
+
 def main():
     module = AnsibleModule(
         argument_spec=dict(
@@ -223,6 +287,7 @@ def main():
             lease=dict(type="str", default=_api.NAME),
             namespace=dict(type="str", default=_api.NAMESPACE),
             managed_by=dict(type="str", default="outoftree.ccm"),
+            ignored=dict(type="list", elements="str", default=[]),
             all_controllers=dict(type="str", default="all"),
             **_api.API_OPTIONS
         ),
@@ -236,6 +301,8 @@ def main():
             nodes=[_nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
             kubeadm_config=read_kubeadm_config(api),
             runtime=read_runtime(api, params),
+            others=read_others(api, params),
+            taken=read_taken(api, params),
             services=read_services(api),
         )
         result["serving"] = read_serving(api)
@@ -243,7 +310,7 @@ def main():
         result["nodes"] = _nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}
         lease = api.get(_api.lease_path(params["lease"], params["namespace"]))
-        result["lease"] = _health.lease_state(lease, api.now)
+        result["lease"] = dict(_health.lease_state(lease, api.now), namespace=params["namespace"], name=params["lease"])
     except _api.ApiError as exc:
         module.fail_json(msg="cannot read the cluster: {0}".format(_api.explain(exc)))
     module.exit_json(changed=False, **result)

@@ -45,6 +45,11 @@ options:
       the Lease before are not taken for its own.
     type: bool
     default: true
+  leads:
+    description: Whether one of its Pods has to hold the Lease. A controller that waits for another one's end is judged by its Pods
+      alone.
+    type: bool
+    default: true
   controllers:
     description: Canonical names of the controllers that the leader must run.
     type: list
@@ -167,7 +172,7 @@ def look(api, params):
     lease = _health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
     state = _health.daemonset_state(daemonset)
     verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
-                            params["require_cloud"], params["notes"])
+                            params["require_cloud"], params["notes"], params["leads"])
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":
@@ -182,6 +187,7 @@ def main():
             name=dict(type="str", default=_api.NAME),
             lease=dict(type="str", default=_api.NAME),
             notes=dict(type="bool", default=True),
+            leads=dict(type="bool", default=True),
             namespace=dict(type="str", default=_api.NAMESPACE),
             controllers=dict(type="list", elements="str", default=[]),
             max_cloud_age=dict(type="int", default=0),

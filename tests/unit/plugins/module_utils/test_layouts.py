@@ -237,7 +237,7 @@ def test_a_changed_service_that_was_not_restarted_is_restarted(tree_facts: Any, 
 
 
 def test_verification_of_k3s_judges_files_and_start(tree_facts: Any, cluster_facts: Any) -> None:
-    health = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "x"}}
+    health = {"reasons": [], "unjudged": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "x"}}
     cluster = cluster_facts(("k3s-agent", "initialized"), version=VERSION, kubeadm="")
     cluster["nodes"][0]["control_plane"] = False
     assert "flags" in verify({"k3s-agent": tree_facts("k3s/agent")}, cluster, health, [])["failures"][0]

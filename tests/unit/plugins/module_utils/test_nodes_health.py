@@ -143,6 +143,11 @@ def test_what_another_controller_left_on_the_lease_is_not_its_successors() -> No
     assert _health.judge(daemonset(), [POD], lease(**GOOD), NOW)["unjudged"] == []
 
 
+def test_a_standby_is_judged_by_its_pods_alone() -> None:
+    assert _health.judge(daemonset(), [POD], lease("other_1"), NOW, leads=False)["healthy"]
+    assert not _health.judge(daemonset(ready=0), [POD], lease("other_1"), NOW, leads=False)["healthy"]
+
+
 def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None:
     asked_nothing = lease(cloud_provider="sim", controllers="cloud-node-controller")
     assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)["healthy"]

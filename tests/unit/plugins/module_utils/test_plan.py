@@ -132,12 +132,6 @@ def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, clu
     assert FLAGS_ENV in conflict and DEFAULT in conflict
 
 
-def test_another_controller_is_not_fought(leftovers: Any, cluster_facts: Any) -> None:
-    nodes = (("cp-1", "unmanaged"), ("w-1", "unmanaged"))
-    assert "another cloud-controller-manager runs: vendor_1" in problems(leftovers, cluster_facts(*nodes, held="vendor_1"))
-    assert "was not made by this collection" in problems(leftovers, cluster_facts(*nodes, runtime={"exists": True}))
-
-
 def test_foreign_nodes_are_reported_and_left_alone(leftovers: Any, cluster_facts: Any) -> None:
     plan = make_plan(leftovers, cluster_facts(("cp-1", "unmanaged"), ("w-1", "foreign"), ("stranger", "unmanaged")), ["cp-1"])
     assert plan["go"] and plan["adopt"] == ["cp-1"]

@@ -1,0 +1,149 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Other cloud-controller-managers in a cluster: how they are known, and how one is paused and resumed without being deleted.
+
+Pure and stdlib-only: it takes Deployments and DaemonSets as the API gives them (dicts). There is no label by which all vendors
+mark theirs, so they are known by names: of the workload, its containers, their programs and images.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Dict, Iterable, List, Optional
+
+#: Kinds of workloads, with the path of their lists.
+KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
+
+#: Upstream's Lease, unless flags say otherwise.
+NAMESPACE, NAME = "kube-system", "cloud-controller-manager"
+
+#: Annotation with what a paused workload was, and the label of no node that a paused DaemonSet asks for.
+PAUSED = "ccm.outoftree.dev/paused"
+
+MANAGED = "app.kubernetes.io/managed-by"
+
+_NAMES = re.compile(r"cloud-controller-manager|cloud-node-manager|cloud-provider|(^|-)ccm(-|$)")
+_VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+
+
+def _base(path: str) -> str:
+    """Return the last part of a path or of an image without its tag: 'x' of 'registry:5000/a/x:1.2@sha256:...'."""
+    return path.split("@", 1)[0].rsplit("/", 1)[-1].split(":", 1)[0]
+
+
+def _names(workload: Dict[str, Any]) -> List[str]:
+    """Return what its author calls it. One image often holds several programs, so it counts only without a command."""
+    names = [workload["metadata"]["name"]]
+    for container in workload["spec"]["template"]["spec"]["containers"]:
+        names.append(container.get("name", ""))
+        names.append(_base((container.get("command") or [container.get("image", "")])[0]))
+    return names
+
+
+def _container(workload: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the container that is the controller, and the first one when none says so by its name."""
+    containers = workload["spec"]["template"]["spec"]["containers"]
+    for container in containers:
+        program = _base((container.get("command") or [container.get("image", "")])[0])
+        if _NAMES.search(container.get("name", "")) or _NAMES.search(program):
+            return container
+    return containers[0]
+
+
+def _words(container: Dict[str, Any]) -> List[str]:
+    """Return its command line, with the values of variables where they are written beside it."""
+    known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
+
+    def put(text: str) -> str:
+        return _VARIABLE.sub(lambda found: known.get(found.group(1), found.group(0)), text)
+
+    return [word for text in (container.get("command") or []) + (container.get("args") or []) for word in put(text).split()]
+
+
+def _flag(words: List[str], name: str, default: str = "") -> str:
+    """Return a flag's last value, in either form of writing it."""
+    value = default
+    for index, word in enumerate(words):
+        if word.startswith("--{0}=".format(name)):
+            value = word.split("=", 1)[1]
+        elif word == "--" + name:
+            value = words[index + 1] if index + 1 < len(words) and not words[index + 1].startswith("-") else "true"
+    return value
+
+
+def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Return what a migration has to know of it, None when it is no cloud-controller-manager.
+
+    C(lease) is empty when it runs without leader election. C(active): whether Pods of it may run. C(port): the one that it
+    takes on its nodes, 0 for none.
+    """
+    if not any(_NAMES.search(name) for name in _names(workload)):
+        return None
+    meta = workload["metadata"]
+    container = _container(workload)
+    words = _words(container)
+    paused = PAUSED in (meta.get("annotations") or {})
+    wanted = workload["spec"].get("replicas", 1) if kind == "Deployment" else \
+        (workload.get("status") or {}).get("desiredNumberScheduled", 0)
+    lease = {} if _flag(words, "leader-elect", "true") == "false" else {
+        "namespace": _flag(words, "leader-elect-resource-namespace", NAMESPACE),
+        "name": _flag(words, "leader-elect-resource-name", NAME)}
+    port = _flag(words, "secure-port", "10258")
+    return {
+        "kind": kind, "namespace": meta["namespace"], "name": meta["name"], "image": container.get("image", ""),
+        "managed": (meta.get("labels") or {}).get(MANAGED, ""), "pods": wanted, "paused": paused,
+        "active": not paused and wanted > 0, "cloud_provider": _flag(words, "cloud-provider"),
+        "cluster_name": _flag(words, "cluster-name", "kubernetes"), "lease": lease, "holder": "",
+        "port": int(port) if workload["spec"]["template"]["spec"].get("hostNetwork") and port.isdigit() else 0,
+    }
+
+
+def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Return the merge patch that stops its Pods and notes what it was; None when that is done already."""
+    meta = workload["metadata"]
+    if PAUSED in (meta.get("annotations") or {}):
+        return None
+    if kind == "Deployment":
+        replicas = workload["spec"].get("replicas", 1)
+        return _patch(meta, json.dumps({"replicas": replicas}), {"replicas": 0})
+    return _patch(meta, json.dumps({}), {"template": {"spec": {"nodeSelector": {PAUSED: "true"}}}})
+
+
+def resume(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+    """Return the merge patch that makes it what it was; None when it is not paused. Who scaled it meanwhile is not overruled."""
+    meta = workload["metadata"]
+    noted = (meta.get("annotations") or {}).get(PAUSED)
+    if noted is None:
+        return None
+    if kind == "Deployment":
+        replicas = workload["spec"].get("replicas", 1) or json.loads(noted)["replicas"]
+        return _patch(meta, None, {"replicas": replicas})
+    return _patch(meta, None, {"template": {"spec": {"nodeSelector": {PAUSED: None}}}})
+
+
+def _patch(meta: Dict[str, Any], note: Optional[str], spec: Dict[str, Any]) -> Dict[str, Any]:
+    return {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": {PAUSED: note}}, "spec": spec}
+
+
+def owned(kind: str, name: str, pods: Iterable[Dict[str, Any]]) -> List[str]:
+    """Return the names of the Pods that are its own; a Deployment's belong to ReplicaSets that bear its name and a hash."""
+    found = []
+    for pod in pods:
+        for owner in pod["metadata"].get("ownerReferences") or []:
+            maker = owner["name"].rsplit("-", 1)[0] if kind == "Deployment" else owner["name"]
+            if owner.get("kind") == ("ReplicaSet" if kind == "Deployment" else kind) and maker == name:
+                found.append(pod["metadata"]["name"])
+    return found
+
+
+def ready(kind: str, workload: Dict[str, Any]) -> bool:
+    """Whether all of its Pods are Ready, by a status that is not older than its specification."""
+    status = workload.get("status") or {}
+    if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):
+        return False
+    if kind == "Deployment":
+        return status.get("readyReplicas", 0) >= workload["spec"].get("replicas", 1)
+    return status.get("numberReady", 0) >= status.get("desiredNumberScheduled", 0) > 0
