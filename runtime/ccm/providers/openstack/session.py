@@ -57,6 +57,8 @@ COMPUTE_VERSIONS = ("2.69", "2.47")
 ROLES = {
     LOAD_BALANCER: "load-balancer_member (or member, where the operator changed Octavia's policy)",
 }
+#: To how many services connections are kept.
+CONNECTED = 10
 #: When to ask again about what the cloud is at work on, in seconds.
 BUSY = 3.0
 #: How much of an error that is not the service's own is quoted.
@@ -161,10 +163,14 @@ class Api:
 
     def _open(self) -> None:
         import keystoneauth1.exceptions as failures
+        from requests.adapters import HTTPAdapter
 
         region = self._region = cloud_region(self.settings)
         session = self._session = region.get_session()
         session.user_agent = f"outoftree-ccm {session.user_agent or ''}".strip()
+        for transport in session.session.adapters.values():
+            assert isinstance(transport, HTTPAdapter)
+            transport.init_poolmanager(CONNECTED, 2 * self.settings.runtime.concurrency)  # a connection for each thread
         self.project_id = session.get_project_id() or ""
         self.region = self.settings.auth.region or region.get_region_name() or ""
         wanted = [COMPUTE, NETWORK, *([LOAD_BALANCER] if self.settings.load_balancer.enabled else [])]

@@ -8,6 +8,8 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.providers.openstack import gcfg
@@ -268,6 +270,25 @@ def test_ways_to_log_in(lines: str, auth_type: str, auth: dict[str, str]) -> Non
 def test_what_clouds_yaml_says_is_left_to_it_and_explicit_keys_count_more() -> None:
     options = sdk_options(parse("[Global]\nuse-clouds=true\ncloud=c\nregion=north\ntls-insecure=true\n").auth)
     assert options == {"auth": {}, "region_name": "north", "verify": False}
+
+
+LINES = st.one_of(
+    st.sampled_from(["[Global]", '[LoadBalancerClass "x"]', "[Networking]", "[LoadBalancer]", "# comment", "\\", '"']),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from([field.name.replace("_", "-") for cls in SECTIONS.values() for field in fields(cls)]),
+        st.sampled_from(["=", " = ", "", " "]),
+        st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    ),
+)
+
+
+@given(st.one_of(st.text(), st.lists(LINES, max_size=12).map("\n".join)))
+def test_any_text_is_read_or_refused_in_words(text: str) -> None:
+    try:
+        parse(text)
+    except ConfigError as error:
+        assert error.problems and all(problem.startswith("cloud.conf: ") for problem in error.problems)
 
 
 def test_secrets_are_in_no_representation() -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,7 @@ from ccm.cloud import (
     VolumeRef,
 )
 from ccm.providers.openstack import OpenStackCloud, session
-from ccm.providers.openstack.session import NETWORK, error_of, retry_after
+from ccm.providers.openstack.session import COMPUTE, NETWORK, error_of, retry_after
 
 from .fake_cloud import CONFIG, PROJECT, FakeCloud, running, serving
 
@@ -220,6 +223,33 @@ async def test_clouds_yaml(tmp_path: Path) -> None:
             await provider.start()
         assert "very-secret" not in str(caught.value)
         await provider.close()
+
+
+def test_the_sdk_is_imported_by_a_start_only() -> None:
+    """Its import takes longer than that of all the rest, and who chose another provider need not have it."""
+    text = CONFIG.format(url="http://127.0.0.1:9", project=PROJECT, more="")
+    code = (
+        "import sys; from ccm.cloud import ProviderConfig; from ccm.providers.openstack import OpenStackCloud\n"
+        f"OpenStackCloud(ProviderConfig({text!r}, 'cloud.conf'))\n"
+        "print({'openstack', 'keystoneauth1'} & set(sys.modules))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == "set()\n"
+
+
+async def test_as_many_connections_as_threads(caplog: pytest.LogCaptureFixture) -> None:
+    async with running() as (cloud, provider):
+        machine = cloud.add_server("n", "10.0.0.1")
+
+        async def slow(_: web.Request) -> web.Response:
+            await asyncio.sleep(0.2)
+            return web.json_response({"server": machine})
+
+        cloud.answer["GET compute /servers/.*"] = slow
+        path = f"/servers/{machine['id']}"
+        for _ in range(2):
+            await asyncio.gather(*(provider._api.call("GET", COMPUTE, path) for _ in range(20)))
+    assert "pool is full" not in caplog.text
 
 
 async def test_the_environment_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
