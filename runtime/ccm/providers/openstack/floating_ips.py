@@ -115,11 +115,11 @@ class FloatingIps:
     async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> str:
         """The address by which a port is reached, "" when there is no external network to have it from.
 
-        `fresh`: the port was made a moment ago, so there cannot be one on it.
+        `fresh`: the port was made a moment ago, and there was none before, so there cannot be one for it.
         """
-        row = None if fresh else await self.on(port_id)
+        row = None if fresh else await self.on(port_id) or await self._left(want, port_id)
         if row is None:
-            row = await self._left(want, port_id) or await self._chosen(want, port_id)
+            row = await self._chosen(want, port_id)
         if row is None:
             if not (network := want.network_id or await self._network()):
                 return ""

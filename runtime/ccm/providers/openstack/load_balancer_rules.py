@@ -170,7 +170,8 @@ def choose(rows: Iterable[Row], spec: LoadBalancerSpec) -> Choice:
     if len(marked) > 1:
         raise Conflict(f"load balancers {', '.join(row['id'] for row in marked)} carry the tag of Service {spec.uid}")
     if marked:
-        return Choice(marked[0], _made_for(marked[0], spec))
+        mark = own_mark(marked[0], spec.cluster, spec.uid)
+        return Choice(marked[0], mark is not None and is_owner(marked[0], mark))
     return Choice(
         candidates=tuple(
             row
@@ -180,11 +181,15 @@ def choose(rows: Iterable[Row], spec: LoadBalancerSpec) -> Choice:
     )
 
 
-def _made_for(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Of a Service of which we may know no more than the UID."""
-    mark = own_mark(row, spec.cluster, spec.uid)
+def is_owner(row: Row, mark: Mark) -> bool:
+    """Whether it was made for the Service with this Mark, of which we may know no more than the UID."""
     name = str(row.get("name") or "")
-    return name == spec.default_name or (mark is not None and mark.name == _digest(name, 8))
+    return mark.name == _digest(name, 8) or name == default_name(mark.uid)
+
+
+def default_name(uid: str) -> str:
+    """The name that load balancers had before they were called by their Service."""
+    return LoadBalancerSpec("", uid, "", "", ()).default_name
 
 
 # What is wanted

@@ -66,6 +66,7 @@ class _Memory:
     `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
     made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
     `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
+    `replaced`: there was one that failed, whose floating IP may be free now.
     """
 
     balancer_id: str = ""
@@ -76,6 +77,7 @@ class _Memory:
     address: str = ""
     want: Wish | None = None
     keep: bool = False
+    replaced: bool = False
     pools: dict[tuple[str, int], str] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
@@ -320,7 +322,7 @@ class OctaviaLoadBalancers:
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being made", SOON)
-        memory.address = await self._reach(want, row, owner=True, fresh=not want.port_id)
+        memory.address = await self._reach(want, row, owner=True, fresh=not (want.port_id or memory.replaced))
         await self._open_nodes(spec, want, row, backends, features)
         return self._answer(spec, row, want, memory)
 
@@ -513,7 +515,7 @@ class OctaviaLoadBalancers:
                     f"openstack loadbalancer failover {row['id']}"
                 ) from None
             raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * SOON)
-        self._memory.pop((spec.cluster, spec.uid), None)
+        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
         await self._remove(row)
         raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", SOON)
 
@@ -570,23 +572,18 @@ class OctaviaLoadBalancers:
 
     def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
         """The fingerprint is left out where something is not as it says, so that the Service is ensured."""
-        failed = row["provisioning_status"] == "ERROR"
+        state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
-        memory = self._memory.get((cluster, mark.uid))
-        if memory is not None and memory.want is not None:
+        memory = self._memory.setdefault((cluster, mark.uid), _Memory())
+        if memory.want is not None:
             ingress = rules.ingress(memory.want, address or memory.address)
         else:
             ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
-        right = (
-            bool(address) and not failed and ("h" not in mark.flags or (memory is not None and memory.want is not None))
-        )
-        return cloud.LoadBalancer(
-            mark.uid,
-            row["name"],
-            ingress,
-            mark.fingerprint if right else "",
-            ready=row["provisioning_status"] == "ACTIVE",
-        )
+        right = bool(address) and state != "ERROR" and ("h" not in mark.flags or memory.want is not None)
+        if right and state == "ACTIVE":
+            memory.row, memory.owner, memory.address = row, rules.is_owner(row, mark), address
+        fingerprint = mark.fingerprint if right else ""
+        return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, ready=state == "ACTIVE")
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""
