@@ -20,7 +20,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "common"))
 from load import api_server
 
-INTERVAL, LONGEST = 0.2, 1800.0
+INTERVAL, LONGEST = 0.5, 1800.0
 
 
 def running(pods: list[dict[str, Any]], workload: str) -> bool:
