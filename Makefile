@@ -78,6 +78,14 @@ cores: setup binaries ## the collection with every supported ansible-core that a
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it
 	@pytest -q tests/packaging
 
+.PHONY: docs-site
+docs-site: setup ## build/site: docs/, and antsibull-docs' pages about the collection
+	@python tests/docs/site.py
+
+.PHONY: ee
+ee: setup ## build the execution environment of docs/how-to, use it, and remove it
+	@PYTHONPATH=tests/bed:. python -m tests.packaging.ee
+
 # How often the leader is killed under load, and how long the soak takes; pytest alone kills 10 times.
 CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.

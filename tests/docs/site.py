@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make docs-site`: docs/ and what antsibull-docs says about the collection, as one site in build/site.
+
+A link to something in docs/ that is a page or an image stays; one to any other file of the repository leads to its
+source. A link to nothing, a page that docs/index.md does not name, and every warning of Sphinx is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "build" / "site-source"
+SITE = ROOT / "build" / "site"
+SOURCES = "https://github.com/outoftree/ccm"
+COLLECTION = "collection/index"
+
+_LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
+
+
+class BrokenLink(Exception):
+    """A page names a file that does not exist."""
+
+
+def page(path: Path) -> str:
+    """A page with its links as they must be on the site. Raises BrokenLink."""
+
+    def leads(match: re.Match[str]) -> str:
+        link = match.group(1)
+        if link.startswith(("http://", "https://", "#", "mailto:")):
+            return link
+        target = Path(os.path.normpath(path.parent / link.partition("#")[0]))
+        if not target.exists():
+            raise BrokenLink(f"{path.relative_to(ROOT)}: {link} leads nowhere")
+        if target.is_relative_to(DOCS) and target.suffix in (".md", ".svg"):
+            return link
+        return f"{SOURCES}/{'tree' if target.is_dir() else 'blob'}/main/{target.relative_to(ROOT)}"
+
+    return _LINK.sub(leads, path.read_text())
+
+
+def with_contents(index: str) -> str:
+    """The first page, with a table of contents made of its own links under its own headings."""
+    parts = []
+    for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
+        pages = [link for link in _LINK.findall(body) if link.endswith(".md")]
+        if heading == "Look up":
+            pages.append(COLLECTION)
+        parts.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *dict.fromkeys(pages), "```"]))
+    return index + "\n" + "\n\n".join(parts) + "\n"
+
+
+def write_sources() -> None:
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    for path in sorted(DOCS.rglob("*")):
+        target = SOURCE / path.relative_to(DOCS)
+        if path.suffix in (".md", ".svg"):
+            target.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".md":
+            target.write_text(with_contents(page(path)) if path == DOCS / "index.md" else page(path))
+        elif path.suffix == ".svg":
+            shutil.copy(path, target)
+    shutil.copy(DOCS / "docsite" / "conf.py", SOURCE)
+
+
+def run(*command: str) -> None:
+    """A program of this environment; the end of the whole if it fails."""
+    programs = Path(sys.executable).parent
+    environment = os.environ | {
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "build" / "collections"),
+    }
+    done = subprocess.run([str(programs / command[0]), *command[1:]], cwd=ROOT, env=environment)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed with exit status {done.returncode}")
+
+
+def main() -> None:
+    try:
+        write_sources()
+    except BrokenLink as broken:
+        sys.exit(str(broken))
+    (SOURCE / "collection").mkdir()
+    run(
+        "antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--indexes", "--fail-on-error",
+        "--no-add-antsibull-docs-version", "--dest-dir", str(SOURCE / "collection"), "outoftree.ccm",
+    )  # fmt: skip
+    run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", str(SOURCE), str(SITE))
+    print(f"{SITE.relative_to(ROOT)}/index.html: {len(list(SITE.rglob('*.html')))} pages")
+
+
+if __name__ == "__main__":
+    main()
