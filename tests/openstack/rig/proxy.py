@@ -130,7 +130,7 @@ class Proxy:
         # The Host header stays the client's: the services make their links of it.
         url = URL(f"http://127.0.0.1:{self.ports.behind(service)}{request.raw_path}", encoded=True)
         headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
-        body = await request.read()
+        body = await request.read() or None  # an empty one would be given a Content-Type, which nova refuses
         try:
             asked = self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
             async with asked as answer:
