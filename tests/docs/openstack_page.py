@@ -30,7 +30,7 @@ OTHERS = """### Keys that are taken and have no effect
 A warning in the log names them.
 """
 REFUSED = "### Keys that are refused\n"
-CLASSES = "`[LoadBalancerClass \"NAME\"]`, chosen by the annotation `loadbalancer.openstack.org/class`.\n"
+CLASSES = '`[LoadBalancerClass "NAME"]`, chosen by the annotation `loadbalancer.openstack.org/class`.\n'
 RUNTIME = """Of this project. cloud-provider-openstack warns of the section and goes on, so that both can read one file.
 """
 ANNOTATIONS = """## Annotations of Services
