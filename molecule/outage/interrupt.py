@@ -15,10 +15,11 @@ import sys
 import time
 from pathlib import Path
 
-#: What a module is on a node when Ansible hands it over by a pipe: the interpreter without arguments.
+#: A module on a node is the interpreter with a file of Ansible's, or without arguments when it came by a pipe.
 MODULES = """for place in /proc/[0-9]*; do
-  [ "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" = "/usr/bin/python3 " ] || continue
-  kill -9 "${place#/proc/}" && echo "${place#/proc/}"
+  case "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" in
+    "/usr/bin/python3 " | "/usr/bin/python3 "*/AnsiballZ_*) kill -9 "${place#/proc/}" && echo "${place#/proc/}" ;;
+  esac
 done"""
 
 

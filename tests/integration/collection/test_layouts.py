@@ -88,7 +88,8 @@ class Cluster:
         self.apiserver.kubectl("patch", "node", name, "--subresource=status", "--type=merge", "-p", status)
         return machine
 
-    async def play(self, path: str, *arguments: str, given: str = "", **variables: Any) -> Run:
+    def arguments(self, variables: dict[str, Any]) -> list[str]:
+        """The inventory of the hosts as they are now, and what the user says beside it."""
         groups = {"kube_control_plane": [], "kube_node": []}
         for name, machine in self.machines.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
@@ -104,9 +105,10 @@ class Cluster:
             "ccm_install_worker_serial": "100%",
             "ccm_runtime_cloud_provider": "sim",
         } | variables
-        return await playbook(
-            path, "-i", str(inventory), "-e", json.dumps(values), *arguments, given=given, seconds=240
-        )
+        return ["-i", str(inventory), "-e", json.dumps(values)]
+
+    async def play(self, path: str, *arguments: str, given: str = "", **variables: Any) -> Run:
+        return await playbook(path, *self.arguments(variables), *arguments, given=given, seconds=240)
 
     @property
     def report(self) -> dict[str, Any]:

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import time
 from typing import Any
 
+import pytest
 import yaml
 
-from .ansible import REPOSITORY, Run
+from .ansible import PROGRAM, REPOSITORY, Run
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, edited
 
 __all__ = ["cluster"]
@@ -106,6 +110,44 @@ async def test_hosts_that_cannot_be_looked_at_do_not_keep_the_others_from_being_
         cluster.report["warnings"][0]
         == "2 host(s) are left out of this run, and neither looked at nor changed: w-2, w-3"
     )
+
+
+@pytest.mark.timeout(600)
+async def test_fifty_workers_are_followed_by_a_person(cluster: Cluster):
+    """What ansible-playbook writes on a screen: which batch this is, and few lines for each host."""
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    names = [f"w-{number:02}" for number in range(1, 51)]
+    for name in names:
+        cluster.add(name, WORKER)
+    sums = plays("site", "Verify and sum up")
+    sums[0]["tasks"] = sums[0]["tasks"][0]["always"]
+    book = cluster.folder / "site.yml"
+    book.write_text(json.dumps(LOOK + CHANGE + sums))
+    values = {"ccm_install_summary_file": str(cluster.folder / "summary.json"), "ccm_install_worker_serial": "25%"}
+    begun = time.monotonic()
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        book,
+        *cluster.arguments(values),
+        cwd=REPOSITORY,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env=os.environ | {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_DEPRECATION_WARNINGS": "false"},
+    )
+    shown = (await process.communicate())[0].decode()
+    lines = shown.splitlines()
+    print(f"{len(lines)} lines in {time.monotonic() - begun:.0f} s")
+    assert states(cluster) == {"kubeadm-cp": "not begun"} | dict.fromkeys(names, "changed"), shown[-3000:]
+    batches = [line.strip().strip("'") for line in lines if "Workers " in line]
+    assert [line.removeprefix("msg: ") for line in batches] == [
+        "Workers 1 to 12 of 50",
+        "Workers 13 to 24 of 50",
+        "Workers 25 to 36 of 50",
+        "Workers 37 to 48 of 50",
+        "Workers 49 to 50 of 50",
+    ]
+    # The table has two rows for each host, the summary one; detection, change and recap say a line or two of each.
+    assert len(lines) < 12 * len(names), len(lines)
 
 
 async def test_check_and_diff_agree_with_the_table_line_by_line(cluster: Cluster):
