@@ -90,7 +90,7 @@ def of_a_user() -> Path:
 
 
 def of_galaxy() -> Path:
-    """The program that Galaxy runs on every tarball, apart from build/venv, as it needs other releases of its libraries."""
+    """The program that Galaxy runs on every tarball. Not in build/venv: it needs other releases of libraries."""
     folder = FOLDER / "galaxy"
     _make(folder, "2.19", "galaxy-importer>=0.4.30")
     return folder
