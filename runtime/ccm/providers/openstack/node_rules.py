@@ -155,8 +155,9 @@ def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for port in ports:
         trunk = port.get("trunk_details") or {}
-        if ids := [str(each["port_id"]) for each in trunk.get("sub_ports") or () if each.get("port_id")]:
-            found[str(trunk.get("trunk_id") or "")] = ids
+        ids = [str(each["port_id"]) for each in trunk.get("sub_ports") or () if each.get("port_id")]
+        if ids and trunk.get("trunk_id"):
+            found[str(trunk["trunk_id"])] = ids
     return found
 
 

@@ -24,7 +24,7 @@ from .node_rules import Row
 from .session import COMPUTE, NETWORK, Api
 
 #: How many listings may be under way; of older ones the rest is not told.
-LISTINGS = 16
+LISTINGS = 4
 #: How many servers that have ports and are not listed are asked for, in one listing.
 DOUBTS = 3
 #: How many IDs are asked for by one call, so that its address does not become too long.
@@ -59,13 +59,15 @@ class OpenStackInstances:
         if not progress.servers_complete:
             rows, marker = await self._api.page(COMPUTE, "/servers/detail", "servers", (), progress.marker)
             servers = (*progress.servers, *rows)
-            return self._to_be_continued(_Progress(progress.began, servers, (), marker is None, marker))
+            return self._to_be_continued(token, _Progress(progress.began, servers, (), marker is None, marker))
         rows, marker = await self._api.page(NETWORK, "/ports", "ports", self._of_project(), progress.marker)
         ports = (*progress.ports, *rows)
         if marker is not None:
-            return self._to_be_continued(_Progress(progress.began, progress.servers, ports, True, marker))
+            return self._to_be_continued(token, _Progress(progress.began, progress.servers, ports, True, marker))
         await self._doubt(progress.began, progress.servers, ports)
-        return Page(await self._instances(progress.servers, ports))
+        instances = await self._instances(progress.servers, ports)
+        self._forget(token)
+        return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
         """Two calls; more only for servers that have trunks, or a flavour whose name cannot be a label's value."""
@@ -93,7 +95,13 @@ class OpenStackInstances:
     def _spelt(self, id: str) -> str:
         return rules.provider_id(id, self._api.region, self._api.settings.runtime.regional)
 
-    def _to_be_continued(self, progress: _Progress) -> Page:
+    def _forget(self, token: str | None) -> None:
+        """Once the page after it is there; until then it may be asked for again. Listings are large."""
+        if token is not None:
+            self._listings.pop(token, None)
+
+    def _to_be_continued(self, before: str | None, progress: _Progress) -> Page:
+        self._forget(before)
         token = str(next(self._numbers))
         self._listings[token] = progress
         while len(self._listings) > LISTINGS:

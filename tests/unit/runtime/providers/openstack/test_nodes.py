@@ -275,6 +275,21 @@ async def test_two_listings_side_by_side() -> None:
         assert list(one.instances) == list(other.instances) and len(one.instances) == 2
 
 
+async def test_a_page_may_be_asked_for_again_after_a_failure_and_nothing_is_kept_after_the_last() -> None:
+    async with running(more="[Runtime]\npage-size=1") as (cloud, provider):
+        cloud.add_server("a", "10.0.0.1")
+        token = (await provider.instances.list_page(None)).next
+        cloud.answer["GET .*"] = lambda _: web.Response(status=503)
+        with pytest.raises(Transient):
+            await provider.instances.list_page(token)
+        del cloud.answer["GET .*"]
+        page = await provider.instances.list_page(token)
+        while page.next is not None:
+            page = await provider.instances.list_page(page.next)
+        assert len(page.instances) == 1
+        assert not provider.instances._listings
+
+
 async def test_a_listing_that_was_left_is_begun_anew() -> None:
     async with running() as (_, provider):
         with pytest.raises(Transient, match="begin anew"):
