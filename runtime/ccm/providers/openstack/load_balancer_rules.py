@@ -138,25 +138,31 @@ def is_known(row: Row, spec: LoadBalancerSpec, addresses: Iterable[str], chosen:
 class Choice:
     """Among all load balancers: the one of a Service, or those that have its name and may be.
 
-    `owner`: it was made for this Service, and not for another one that shares it.
+    `owner`: it was made for this Service, and not for another one that shares it. `superfluous`: made for it, too, by a
+    request whose answer was lost, and that was carried out after all.
     """
 
     row: Row | None = None
     owner: bool = True
+    superfluous: tuple[Row, ...] = ()
     candidates: tuple[Row, ...] = ()
 
 
-def choose(rows: Iterable[Row], spec: LoadBalancerSpec) -> Choice:
-    """Raises Invalid when there is no load balancer of the ID that the user chose, Conflict when there are several.
+def choose(rows: Iterable[Row], spec: LoadBalancerSpec, *, to_delete: bool = False) -> Choice:
+    """Raises Invalid when there is no load balancer of the ID that the user chose, Conflict when it has another one.
 
-    A Mark says it for sure. Then the ID counts, which cloud-provider-openstack writes onto the Service; if it did, and
-    that load balancer is gone, a new one is made. Then the name, unless it is another Service's Mark that is there.
+    A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
+    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless it is
+    another Service's Mark that is there.
     """
     names = {load_balancer_name(spec.cluster, spec.namespace, spec.name), spec.default_name} if spec.name else set()
     every = list(rows)
-    marked = [row for row in every if own_mark(row, spec.cluster, spec.uid)]
+    marked = sorted(
+        (row for row in every if own_mark(row, spec.cluster, spec.uid)),
+        key=lambda row: (str(row.get("created_at") or ""), row["id"]),
+    )
     chosen = spec.annotations.get(f"{PREFIX}load-balancer-id", "").strip()
-    if chosen:
+    if chosen and not (marked and to_delete):
         row = next((row for row in every if row["id"] == chosen), None)
         if row is not None and any(each is not row for each in marked):
             raise Conflict(
@@ -165,13 +171,11 @@ def choose(rows: Iterable[Row], spec: LoadBalancerSpec) -> Choice:
             )
         if row is not None:
             return Choice(row, row.get("name") in names)
-        if not marked and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
+        if not marked and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
             raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {chosen} in this project")
-    if len(marked) > 1:
-        raise Conflict(f"load balancers {', '.join(row['id'] for row in marked)} carry the tag of Service {spec.uid}")
     if marked:
         mark = own_mark(marked[0], spec.cluster, spec.uid)
-        return Choice(marked[0], mark is not None and is_owner(marked[0], mark))
+        return Choice(marked[0], mark is not None and is_owner(marked[0], mark), tuple(marked[1:]))
     return Choice(
         candidates=tuple(
             row

@@ -238,15 +238,20 @@ class OctaviaLoadBalancers:
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    async def _find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told.
+    async def _find(
+        self, spec: LoadBalancerSpec, balancer_id: str = "", *, to_delete: bool = False
+    ) -> tuple[Row | None, bool]:
+        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
+        RetryAfter when there is one too many.
 
         `balancer_id`: the one that it had; then that alone may be read.
         """
         rows = await self._balancers.look(balancer_id)
-        if balancer_id and (not rows or not rules.own_mark(next(iter(rows.values())), spec.cluster, spec.uid)):
+        if balancer_id and not any(rules.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
             rows = await self._balancers.look()
-        choice = rules.choose(rows.values(), spec)
+        choice = rules.choose(rows.values(), spec, to_delete=to_delete)
+        for row in () if to_delete else choice.superfluous:
+            await self._remove_superfluous(row, spec)
         if choice.row is not None:
             return choice.row, choice.owner
         known = [row for row in choice.candidates if await self._is_known(row, spec)]
@@ -264,12 +269,22 @@ class OctaviaLoadBalancers:
     async def _find_to_delete(self, spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
         """What nobody can tell to be ours stays, and does not keep the Service from going."""
         try:
-            return await self._find(spec)
-        except Invalid:  # the load balancer that the user chose does not exist
-            return None, True
+            return await self._find(spec, to_delete=True)
         except Conflict as error:
             log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
             return None, True
+
+    async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
+        """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
+        if row["provisioning_status"] in GOING:
+            return
+        if not _is_made(row, spec) or len(rules.service_tags(row)) > 1:
+            raise Conflict(f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one")
+        if row["provisioning_status"] in ("ACTIVE", "ERROR"):
+            if row.get("vip_port_id"):
+                await self._floating.delete_made(row["vip_port_id"])
+            await self._remove(row)
+        raise RetryAfter(f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted", SOON)
 
     async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
         if rules.is_known(row, spec, [row.get("vip_address") or ""], ""):

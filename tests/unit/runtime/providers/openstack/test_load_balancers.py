@@ -550,6 +550,19 @@ async def test_two_services_share_one_and_leave_it_to_each_other():
     assert not fake.balancers and not fake.floating
 
 
+async def test_one_that_was_made_twice_is_left_once():
+    """The answer to the first request was lost, and it was carried out only after the second one had been asked for."""
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    first = only(fake.balancers)
+    mark, first["tags"], first["name"] = first["tags"], [], "not there yet"
+    await ensured(fake, spec("u-1", "web", annotations={"floating_subnet": "*"}), nodes(1))
+    first |= {"tags": mark, "name": NAME, "created_at": ""}
+    assert len(fake.balancers) == 2
+    await ensured(fake, spec())
+    assert only(fake.balancers) is first and len(fake.floating) == 1
+
+
 async def test_a_port_of_another_service_is_not_taken():
     fake = FakeOpenStack()
     await ensured(fake, spec("u-1"))
