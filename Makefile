@@ -27,10 +27,10 @@ demo-down: ## remove everything that make demo made (the cache stays)
 	@$(BED) down --name demo
 
 .PHONY: test
-test: prerequisites setup lint unit images integration molecule ## everything that must pass before a change lands
+test: prerequisites setup lint unit install-test docs-site images integration openstack-once molecule ## everything that must pass before a change lands
 
 .PHONY: test-all
-test-all: test soak ## what must pass before a release: make test, and the soak in its full length
+test-all: test sanity cores ee molecule-others soak ## what must pass before a release: make test, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -110,10 +110,20 @@ docs: setup ## pages of docs/reference from the code and its tables
 	@python tests/docs/reference.py
 	@python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
 
+# Two on each change; the others before a release. Each raises clusters of its own and removes them.
+SCENARIOS := default ha
+OTHER_SCENARIOS := $(filter-out $(SCENARIOS),$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
+
 .PHONY: molecule
 molecule: setup images ## the collection on real clusters: one control plane, and three
-	@molecule test --scenario-name default
-	@molecule test --scenario-name ha
+	@for scenario in $(SCENARIOS); do molecule test --scenario-name $$scenario || exit 1; done
+
+.PHONY: molecule-others
+molecule-others: setup images ## the other scenarios on real clusters, Kubernetes 1.30 and 1.35 among them; tells how long each took
+	@for scenario in $(OTHER_SCENARIOS); do \
+		began=$$SECONDS; molecule test --scenario-name $$scenario || { echo "scenario $$scenario failed"; exit 1; }; \
+		echo "scenario $$scenario took $$((SECONDS - began)) s"; \
+	done
 
 .PHONY: openstack
 openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where clouds.yaml is
@@ -126,6 +136,10 @@ openstack-down: ## end the OpenStack services and remove their data (the cache s
 .PHONY: test-openstack
 test-openstack: openstack binaries ## the provider openstack against the real services
 	@pytest -q tests/openstack
+
+.PHONY: openstack-once
+openstack-once: test-openstack # as test-openstack, and the services end; after a failure they stay to be looked at
+	@$(MAKE) openstack-down
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
