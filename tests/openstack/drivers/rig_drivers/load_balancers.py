@@ -19,7 +19,7 @@ from oslo_log import log
 
 LOG = log.getLogger(__name__)
 DEFAULT_DELAY = 0.5
-TRIES = 10
+PATIENCE = 120.0  # seconds until a request is believed to have come to nothing
 PENDING = (constants.PENDING_CREATE, constants.PENDING_UPDATE)
 
 
@@ -103,13 +103,18 @@ class RigProvider(provider_base.ProviderDriver):
         begun = time.monotonic()
         while time.monotonic() - begun < float(_knobs().get("delay", DEFAULT_DELAY)):  # may be shortened meanwhile
             time.sleep(0.05)
+        deadline = time.monotonic() + PATIENCE
+        # octavia-api asks before it commits what is pending: until then there is nothing to settle.
+        while not self._settled(load_balancer_id, cascade) and time.monotonic() < deadline:
+            time.sleep(0.3)
+
+    def _settled(self, load_balancer_id, cascade):
         with self._one_at_a_time:
-            for attempt in range(TRIES):  # the request's own transaction may not be over yet
-                try:
-                    return _report(load_balancer_id, cascade)
-                except Exception:
-                    LOG.exception("load balancer %s, attempt %d", load_balancer_id, attempt + 1)
-                    time.sleep(0.2)
+            try:
+                return _report(load_balancer_id, cascade)
+            except Exception:
+                LOG.exception("load balancer %s", load_balancer_id)
+                return False
 
 
 def _owner(model, identity):
@@ -121,7 +126,7 @@ def _owner(model, identity):
 
 
 def _report(load_balancer_id, cascade):
-    """Tell octavia the end of all that is pending."""
+    """Tell octavia the end of all that is pending; whether anything was."""
     errors = set(_knobs().get("errors", []))
     status = {}
 
@@ -141,8 +146,8 @@ def _report(load_balancer_id, cascade):
     session = database.get_session()
     with session.begin():
         balancer = session.get(models.LoadBalancer, load_balancer_id)
-        if balancer is None:
-            return
+        if balancer is None or not balancer.provisioning_status.startswith("PENDING"):
+            return False
         for listener in session.query(models.Listener).filter_by(load_balancer_id=load_balancer_id):
             settled("listeners", listener, constants.ONLINE)
         for pool in session.query(models.Pool).filter_by(load_balancer_id=load_balancer_id):
@@ -155,3 +160,4 @@ def _report(load_balancer_id, cascade):
     answer = driver_updater.DriverUpdater().update_loadbalancer_status(status)
     if answer.get("status_code") != 200:
         raise RuntimeError(answer)
+    return True
