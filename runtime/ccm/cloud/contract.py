@@ -133,8 +133,8 @@ class Port:
 class Backend:
     """A node that a load balancer sends to.
 
-    `labels`: the Node's, for clouds where a Service chooses nodes by them. As upstream, a change of labels alone does not
-    make the framework write; it is taken into account with the next change of nodes or of the Service.
+    `labels`: the Node's, for clouds where a Service chooses nodes by them. As upstream, a change of labels alone does
+    not make the framework write; it is taken into account with the next change of nodes or of the Service.
     """
 
     node_name: str
