@@ -35,7 +35,7 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
             "" if host in control_plane else ", or leave the host out with --limit 'all:!{0}'".format(host)))
     if left_out:
         plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
-            len(left_out), ", ".join(left_out)))
+            len(left_out), ", ".join(sorted(left_out))))
     _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *left_out})
     _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *left_out})
     _check_versions(plan, detected, cluster, control_plane)

@@ -20,7 +20,6 @@ from .customer import PASSWORD, Site
 SECRET = "secret-of-this-test"
 #: No user of the site's own.
 NOBODY: dict[str, Any] = dict.fromkeys(("username", "password", "tenant-name", "domain-name"))
-LOGIN = "identity POST /auth/tokens"
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +111,7 @@ async def test_a_token_that_was_revoked_is_renewed_once(site: Site, provider: Pr
         # The services believe a token that they have seen for a while; keystone is asked about a new one.
         site.rig.fault(service="compute", status=401, times=1)
         assert await sees_its_servers(cloud, site)
-        assert site.rig.calls()[LOGIN] == 1
+        assert site.rig.logins() == 1
 
 
 async def test_a_wrong_password(site: Site) -> None:

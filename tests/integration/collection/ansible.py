@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ class Run:
     status: int
     output: str
     results: list[dict[str, Any]]
+    #: The result on the last host, by the name of the task.
+    named: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.results)
@@ -92,4 +94,10 @@ async def playbook(path: str, *arguments: str, given: str = "", seconds: float =
         raise AssertionError(f"{PROGRAM.name} {path} ended with {process.returncode} and reported no results:\n{said}")
     report, _ = json.JSONDecoder().raw_decode(out[start:])
     results = [result for play in report["plays"] for item in play["tasks"] for result in item["hosts"].values()]
-    return Run(process.returncode or 0, said, results)
+    named = {
+        item["task"]["name"]: result
+        for play in report["plays"]
+        for item in play["tasks"]
+        for result in item["hosts"].values()
+    }
+    return Run(process.returncode or 0, said, results, named)

@@ -32,7 +32,7 @@ class Rollout:
         self._kube = kube
         self._made: list[str] = []
 
-    async def _create(self, collection: str, name: str, body: dict[str, Any]) -> str:
+    async def create(self, collection: str, name: str, body: dict[str, Any]) -> str:
         metadata = {"name": name} | body.pop("metadata", {})
         await self._kube.create(collection, {**body, "metadata": metadata})
         self._made.append(f"{collection}/{name}")
@@ -43,7 +43,7 @@ class Rollout:
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
         body = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
         body |= {"spec": {"selector": {"matchLabels": {"app": name}}, "template": template}}
-        path = await self._create(DAEMONSETS.format(SYSTEM), name, body)
+        path = await self.create(DAEMONSETS.format(SYSTEM), name, body)
         counts = {"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 0}
         await self._kube.patch(f"{path}/status", {"status": counts | status})
 
@@ -51,7 +51,7 @@ class Rollout:
         container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"app": app}}}
         body |= {"spec": {"nodeName": node, "containers": [container]}}
-        path = await self._create(PODS.format(SYSTEM), name, body)
+        path = await self.create(PODS.format(SYSTEM), name, body)
         status: dict[str, Any] = {"conditions": [{"type": "Ready", "status": "False" if waiting else "True"}]}
         if waiting:
             state = {"waiting": {"reason": "CrashLoopBackOff", "message": waiting}}
@@ -64,8 +64,8 @@ class Rollout:
         when = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(time.time() - renewed))
         annotations = {f"ccm.outoftree.dev/{key}": value for key, value in (notes or {}).items()}
         body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"annotations": annotations}}
-        body |= {"spec": {"holderIdentity": holder, "renewTime": when, "leaseDurationSeconds": 60}}
-        await self._create(LEASES.format(SYSTEM), name, body)
+        body |= {"spec": {"holderIdentity": holder, "renewTime": when, "leaseDurationSeconds": 240}}
+        await self.create(LEASES.format(SYSTEM), name, body)
 
     async def remove(self) -> None:
         for path in self._made:

@@ -107,8 +107,8 @@ class Cluster:
         } | variables
         return ["-i", str(inventory), "-e", json.dumps(values)]
 
-    async def play(self, path: str, *arguments: str, given: str = "", **variables: Any) -> Run:
-        return await playbook(path, *self.arguments(variables), *arguments, given=given, seconds=240)
+    async def play(self, path: str, *arguments: str, given: str = "", seconds: float = 240, **variables: Any) -> Run:
+        return await playbook(path, *self.arguments(variables), *arguments, given=given, seconds=seconds)
 
     @property
     def report(self) -> dict[str, Any]:

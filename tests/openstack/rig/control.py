@@ -25,6 +25,10 @@ class Control:
         found = Counter(f"{call['service']} {call['method']} {call['path']}" for call in self.journal())
         return Counter({call: count for call, count in found.items() if not call.startswith("identity ")})
 
+    def logins(self) -> int:
+        """How many tokens were asked for since `reset`."""
+        return sum(call["method"] == "POST" and call["path"] == "/auth/tokens" for call in self.journal())
+
     def journal(self) -> list[dict[str, Any]]:
         """Every call with service, method, path template, query and status."""
         return list(json.loads(self._ask("GET", "/calls")))

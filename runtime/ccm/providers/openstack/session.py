@@ -55,7 +55,7 @@ VERSIONS = {
 COMPUTE_VERSIONS = ("2.69", "2.47")
 #: Service -> the role that is missing when it refuses a call, in a cloud with the usual policies.
 ROLES = {
-    LOAD_BALANCER: "load-balancer_member (or member, where the operator changed Octavia's policy)",
+    LOAD_BALANCER: "member, with the older ones of Octavia's policies load-balancer_member",
 }
 #: To how many services connections are kept.
 CONNECTED = 10
