@@ -524,7 +524,8 @@ class OctaviaLoadBalancers:
             except (RetryAfter, Transient):
                 raise
             except CloudError as error:
-                what = "needs the role load-balancer_admin" if isinstance(error, Unauthorized) else str(error)
+                admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
+                what = admin if isinstance(error, Unauthorized) else str(error)
                 raise Conflict(
                     f"{_failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
                     f"openstack loadbalancer failover {row['id']}"
