@@ -99,7 +99,6 @@ class NodeLifecycleController:
         self._patience: dict[str, _Patience] = {}
         self._window = Window(options.safety.window)
         self._recalled = False
-        self._noting = asyncio.Lock()
         #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
         self._arrived: dict[str, float] = {}
         self._watching = False
@@ -154,7 +153,9 @@ class NodeLifecycleController:
                         there.append(node)
             await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
             situation = self._situation(nodes, absent, now)
-            await self._in_parallel(gone, lambda node: self._settle(node, situation))
+            condemned: list[Node] = []
+            await self._in_parallel(gone, lambda node: self._settle(node, situation, condemned))
+            await self._delete_all(condemned)
         MISSING.set(len(self._missing))
 
     async def _recall(self) -> None:
@@ -166,10 +167,6 @@ class NodeLifecycleController:
         except ValueError as error:
             log.error("the note %s of the former leader is not used: %s", NOTE, error)
         self._recalled = True
-
-    async def _note(self) -> None:
-        async with self._noting:
-            await self._context.notes.write(NOTE, self._window.told(self._context.monotonic(), self._context.now()))
 
     def _forget(self, nodes: dict[str, Node]) -> None:
         """Nothing that was learnt about a Node holds for its successor, or once it is Ready or on its way out."""
@@ -263,8 +260,8 @@ class NodeLifecycleController:
             recently=self._window.count(now, without=candidates),
         )
 
-    async def _settle(self, node: Node, situation: _Situation) -> None:
-        """Delete or hold one Node whose instance was reported gone by the read just made, as it is in the cache now."""
+    async def _settle(self, node: Node, situation: _Situation, condemned: list[Node]) -> None:
+        """Condemn or hold one Node whose instance the read just made reported gone, as it is in the cache now."""
         name, missing = node.metadata.name, self._missing[node.metadata.name]
         current = self._context.nodes.get(name)
         if current is None or current.metadata.uid != missing.uid or not _is_candidate(current):
@@ -282,7 +279,7 @@ class NodeLifecycleController:
         if decision.verdict is not Verdict.DELETE:
             self._hold(current, decision, age)
         elif await self._is_gone_for_sure(current):
-            await self._delete(current)
+            condemned.append(current)
 
     async def _is_gone_for_sure(self, node: Node) -> bool:
         """The last look, at this instance alone. A listing said before that it is gone."""
@@ -315,18 +312,29 @@ class NodeLifecycleController:
         watched_for = None if arrived is None else self._context.monotonic() - arrived
         return certain_age(age_seconds(node, self._context.now()), watched_for)
 
+    async def _delete_all(self, nodes: Sequence[Node]) -> None:
+        """Note them, all in one write, since the Lease is renewed at the same time; then delete them.
+
+        They count before anything is sent: a request without an answer may have been carried out, and a leader that is
+        killed now must not leave deletions that the next one does not know of.
+        """
+        if not nodes:
+            return
+        for node in nodes:
+            self._window.add(node.metadata.uid, self._context.monotonic())
+        try:
+            told = self._window.told(self._context.monotonic(), self._context.now())
+            await self._context.notes.write(NOTE, told)
+        except ApiError as error:
+            for node in nodes:
+                self._window.remove(node.metadata.uid)
+            log.warning("%d Nodes are not deleted yet, the next leader could not be told of it: %s", len(nodes), error)
+            return
+        await self._in_parallel(nodes, self._delete)
+
     async def _delete(self, node: Node) -> None:
         """Delete exactly the Node that was decided upon: not its successor, and not if anything about it changed."""
         name, uid = node.metadata.name, node.metadata.uid
-        # Counted before it is sent: a request without an answer may have been carried out, and a leader that is killed
-        # now must not leave a deletion that the next one does not know of.
-        self._window.add(uid, self._context.monotonic())
-        try:
-            await self._note()
-        except ApiError as error:
-            self._window.remove(uid)
-            log.warning("node %s is not deleted yet, since the next leader could not be told of it: %s", name, error)
-            return
         self._events.event(
             node, "Normal", "DeletingNode", f"Deleting node {name} because its instance {node.spec.provider_id} is gone"
         )

@@ -107,8 +107,8 @@ async def test_each_ill_has_its_reason(rollout: Rollout, kubeconfig: str):
         ({"name": "wrong", "controllers": both}, ["does not run service-lb-controller", "no call to the cloud has"]),
         ({"name": "noted", "max_cloud_age": 60}, ["the last successful call to the cloud was"]),
     ]
-    waits = task("ccm_health_info", name="no-node", wait=True, wait_timeout=0)
-    run = await call(kubeconfig, *(task("ccm_health_info", **arguments) for arguments, _ in calls), waits)
+    waits = task("ccm_health_info", name="no-node", lease="no-node", wait=True, wait_timeout=0)
+    run = await call(kubeconfig, *(task("ccm_health_info", lease=arguments["name"], **arguments) for arguments, _ in calls), waits)
     *verdicts, timed_out = run
     for (arguments, expected), verdict in zip(calls, verdicts, strict=True):
         assert not verdict.get("failed"), (arguments, verdict)

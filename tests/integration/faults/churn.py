@@ -70,6 +70,9 @@ class Churn:
                 self._cloud.project().change_instance(row.id, InstancePatch(state="running"))
             if node is not None and row is not None and node.spec.provider_id == provider_id(row.id):
                 await set_ready(self._kube, name_of(number), "True")
+            elif node is not None:
+                # The last step may have ended between the instance's end and its kubelet's.
+                await self._silence(number)
 
     # Services
 
