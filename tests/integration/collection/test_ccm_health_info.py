@@ -108,7 +108,8 @@ async def test_each_ill_has_its_reason(rollout: Rollout, kubeconfig: str):
         ({"name": "noted", "max_cloud_age": 60}, ["the last successful call to the cloud was"]),
     ]
     waits = task("ccm_health_info", name="no-node", lease="no-node", wait=True, wait_timeout=0)
-    run = await call(kubeconfig, *(task("ccm_health_info", lease=arguments["name"], **arguments) for arguments, _ in calls), waits)
+    looks = (task("ccm_health_info", lease=arguments["name"], **arguments) for arguments, _ in calls)
+    run = await call(kubeconfig, *looks, waits)
     *verdicts, timed_out = run
     for (arguments, expected), verdict in zip(calls, verdicts, strict=True):
         assert not verdict.get("failed"), (arguments, verdict)
