@@ -77,7 +77,7 @@ async def test_check_provider_fails_and_says_why(cloud: Simulator, conf: Path) -
 
 
 async def test_interrupted_it_removes_what_it_has_made(cloud: Simulator, conf: Path) -> None:
-    cloud.server.world.timing = replace(cloud.server.world.timing, load_balancer_create=4.0)
+    cloud.server.world.timing = replace(cloud.server.world.timing, load_balancer_create=20.0)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "ccm.cli", "check-provider", "sim", "--cloud-config", str(conf), "--allow-writes"),
         *("--case", "load_balancers.it_lives_from_ensure_to_delete"),
