@@ -28,7 +28,9 @@ CLOUD_TOKEN = "demo-token"
 
 _FIRST_NODE = 11
 _LAST_NODE = 199
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}[a-z0-9]|[a-z]")
+_NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+# A node is called by its bed's name and what it is in there, and a host's name has 63 characters at most.
+_LONGEST = {"bed": 32, "node": 63}
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,9 @@ class Plan:
 
 def check_name(name: str, what: str) -> None:
     """A name becomes a host name and a part of container names."""
-    if not _NAME.fullmatch(name):
-        raise BedError(f"{name!r} cannot name a {what}: use up to 32 of a-z, 0-9 and -, starting with a letter")
+    longest = _LONGEST[what]
+    if not _NAME.fullmatch(name) or len(name) > longest:
+        raise BedError(f"{name!r} cannot name a {what}: use up to {longest} of a-z, 0-9 and -, starting with a letter")
 
 
 def default_subnet(name: str) -> str:

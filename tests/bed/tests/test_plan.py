@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Addresses and names of a bed."""
 
+import re
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 
 import pytest
 
-from bed import plan
+from bed import paths, plan
 from bed.errors import BedError
+
+SCENARIOS = sorted((paths.REPOSITORY / "molecule").glob("*/inventory/scenario.yml"))
 
 
 def test_demo_has_the_documented_addresses() -> None:
@@ -77,3 +81,19 @@ def test_a_name_is_given_once() -> None:
     for taken in ("demo-worker-1", "demo-gateway", "bastion"):
         with pytest.raises(BedError, match=f"a machine named {taken} already"):
             bed.add(taken, control_plane=False)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.parts[-3])
+def test_the_names_of_the_scenarios_can_be_given(scenario: Path) -> None:
+    name = re.search(r"^    bed_name: (\S+)$", scenario.read_text(), re.M)
+    assert name is not None
+    plan.make(name[1], "v1.36.3", control_planes=3)
+
+
+def test_a_name_of_a_node_may_be_as_long_as_a_hosts() -> None:
+    bed = plan.make("a" * 32, "v1.36.3")
+    bed.add("b" * 63, control_plane=False)
+    with pytest.raises(BedError, match="cannot name a node: use up to 63"):
+        bed.add("b" * 64, control_plane=False)
+    with pytest.raises(BedError, match="cannot name a bed: use up to 32"):
+        plan.make("a" * 33, "v1.36.3")
