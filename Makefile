@@ -60,6 +60,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
+	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
 	@ansible-lint --offline -q
 
 .PHONY: unit

@@ -63,6 +63,7 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
 def _cloud_flags(facts: Dict[str, Any]) -> List[str]:
     return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
 
+
 def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
     """Return what a Node needs that joined without the flag; the reasons of other classes say so themselves."""
     if node["class"] != "unmanaged":
@@ -71,7 +72,6 @@ def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
         return (". No host of the inventory is this Node: add its host to the inventory (group kube_node) and run site.yml again. How "
                 "nodes join so that they need no help, preflight.yml says")
     return ". To give its kubelet the flag, and it its providerID, run site.yml again; nothing else is changed"
-
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:

@@ -69,6 +69,7 @@ present:
 import glob
 import json
 import os
+import pwd
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
@@ -94,10 +95,19 @@ def ctr(module, *arguments):
     return _host.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
 
 
+def homes():
+    """Return the home folders of who runs this, and of who became root to do so."""
+    found = [os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir]
+    try:
+        found.append(pwd.getpwnam(os.environ.get("SUDO_USER", "")).pw_dir)
+    except KeyError:
+        pass
+    return found
+
+
 def sweep(module):
     """Remove copies of archives that runs left behind which were killed."""
-    homes = {"~", "~" + os.environ.get("SUDO_USER", "")}
-    for place in {os.path.expanduser(module._remote_tmp.replace("~", home, 1)) for home in homes}:
+    for place in {module._remote_tmp.replace("~", folder, 1) for folder in homes()}:
         for path in glob.glob(os.path.join(glob.escape(place), "ansible-tmp-*", COPY)):
             if path != module.params["node_archive"]:
                 shutil.rmtree(os.path.dirname(path), ignore_errors=True)
