@@ -29,15 +29,23 @@ def variables(*kinds: str) -> dict[str, str]:
 TYPED = variables("bool", "int")
 
 
+EXPRESSION = re.compile(
+    r"\{\{.*?\}\}|\{%.*?%\}|^ *(?:when|that|until): [^\n]*$|^ *- (?:not )?ccm_[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
 def bare(text: str, name: str) -> Iterator[str]:
-    """Lines that use a variable's value as it was given, other than as text or as a whole option of a module."""
+    """Expressions that use a variable's value as it was given, other than as text or as a whole option of a module."""
     filtered = rf"\b{name}\b(?! *(\| *default\([^)]*\) *)?\| *{TYPED[name]}\b)"
-    for line in text.splitlines():
-        used = re.sub(rf"(^|[:=,{{]) *\"?{{{{ *{name} *}}}}", "", line)  # a module's option, or text
-        used = re.sub(rf"~ *{name}\b", "", used)  # text
-        used = re.sub(r"#.*|-e \w+=\w+|^ *\w+:(?= )|hostvars\[\w+\]\.\w+", "", used)  # a comment, a hint, a name
-        if re.search(filtered, used):
-            yield line.strip()
+    for match in EXPRESSION.finditer(text):
+        used = match.group(0)
+        if re.fullmatch(rf"\{{\{{ *{name} *\}}\}}", used):  # a module's option, or text
+            continue
+        used = re.sub(rf"~ *{name}\b|hostvars\[\w+\]\.\w+", "", used)  # text, a name
+        for line in used.splitlines():
+            if re.search(filtered, line):
+                yield line.strip()
 
 
 @pytest.mark.parametrize("name", TYPED)
