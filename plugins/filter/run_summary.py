@@ -38,7 +38,7 @@ options:
 EXAMPLES = r"""
 - name: Sum up
   ansible.builtin.debug:
-    msg: "{{ (hostvars | outoftree.ccm.run_summary(groups['all'], plan)).lines | join('\n') }}"
+    msg: "{{ (hostvars | outoftree.ccm.run_summary(groups['all'], plan)).lines }}"
 """
 
 RETURN = r"""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: docs/reference/{flags,configuration,metrics,conformance,openstack}.md, from the code: none says else."""
+"""`make docs`: docs/reference/{flags,configuration,metrics,contract,conformance,openstack}.md, from the code, and the
+tables of docs/providers/static.md: none says else."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import contract_page
 import openstack_page
+import static_page
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -112,12 +115,13 @@ whole; why a check failed is told in the log, and to those who may read the path
 
 
 def pages() -> dict[str, str]:
-    """File name -> text."""
+    """File name in docs/reference -> text."""
     return {
         "flags.md": "\n".join(_flags()),
         "configuration.md": "\n".join(_configuration()),
         "metrics.md": "\n".join(_metrics()),
         "conformance.md": "\n".join(_conformance()),
+        "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),
     }
 
@@ -208,6 +212,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text)
+    static_page.PAGE.write_text(static_page.filled(static_page.PAGE.read_text(), _table))
 
 
 if __name__ == "__main__":

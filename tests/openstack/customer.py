@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -194,13 +193,6 @@ class Site:
         command = [sys.executable, "-m", "rig", *arguments]
         done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
-
-
-def without_versions(calls: Counter[str]) -> Counter[str]:
-    """Without what is asked of each service only once, when it is first needed: the versions that it knows."""
-    versions = {call: count for call, count in calls.items() if call.endswith(" GET /")}
-    assert set(versions.values()) <= {1}, calls
-    return calls - Counter(versions)
 
 
 def _until(done: Callable[[], bool], what: str, seconds: float = SERVER_SECONDS) -> None:

@@ -13,7 +13,8 @@ from ccm.engine.client import KubeClient
 
 from ..integration.runtime.support import NODES, eventually, get_node, initialised, node_body
 from .conftest import StartCcm
-from .customer import Site, without_versions
+from .customer import Site
+from .rig.control import without_versions
 
 PAGE = 1000  # what nova gives at most
 SECONDS = 600.0

@@ -23,7 +23,8 @@ from ..integration.runtime.support import (
     node_body,
 )
 from .conftest import StartCcm
-from .customer import Site, without_versions
+from .customer import Site
+from .rig.control import without_versions
 
 SECONDS = 600.0
 NO_ROUTES = {"controllers": "*,-cloud-node-lifecycle", "configure_cloud_routes": "false"}

@@ -14,9 +14,6 @@ from . import artifact, environments
 
 __all__ = ["apiserver"]
 
-#: As docs/how-to/migrate.md advises.
-READABLE = {"ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml"}
-
 
 @dataclass(frozen=True)
 class User:
@@ -24,12 +21,14 @@ class User:
     environment: Path
     collections: Path
 
-    def run(self, program: str, *arguments: str, seconds: float = 500) -> subprocess.CompletedProcess[str]:
-        """Run a program of Ansible in the home folder."""
+    def run(
+        self, program: str, *arguments: str, seconds: float = 500, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of Ansible in the home folder, set up as it is by itself unless variables say otherwise."""
         return subprocess.run(
             [self.environment / "bin" / program, *arguments],
             cwd=self.home,
-            env=environments.variables(self.environment) | READABLE | {"HOME": str(self.home)},
+            env=environments.variables(self.environment) | variables | {"HOME": str(self.home)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -47,16 +47,31 @@ def test_a_playbook_is_found_by_its_name_and_complete(user: User, inventory: Pat
     assert "Find what sets the cloud flags of this host's components" in listed.stdout
 
 
-def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path):
+def shown(text: str) -> list[str]:
+    """The lines of a text as a person reads them on the screen: without what JSON puts around each of them."""
+    return [line.strip().removesuffix(",").strip('"') for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_preflight_shows_the_plan_and_changes_nothing(user: User, inventory: Path, form: str):
     folder = inventory.parent
     before = {path: path.read_bytes() for path in (folder / "hosts").rglob("etc/**/*") if path.is_file()}
-    run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory))
+    variables = {} if form == "json" else {"ANSIBLE_CALLBACK_RESULT_FORMAT": form}  # JSON is Ansible's own choice
+    run = user.run("ansible-playbook", "outoftree.ccm.preflight", "-i", str(inventory), **variables)
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "GO: " in run.stdout
-    # One row for each edit, as a person reads it.
-    rows = [line.split() for line in run.stdout.splitlines() if line.strip().startswith("kubeadm-worker ")]
-    assert any(row[1:4] == ["kubelet", "/etc/default/kubelet", "--cloud-provider"] for row in rows), run.stdout
     report = json.loads((folder / "report.json").read_text())
+    # One line for each edit, its columns below those of the head; and what comes after the table.
+    lines = shown(run.stdout)
+    head = next(line for line in lines if line.startswith("HOST "))
+    rows = lines[lines.index(head) + 1 :][: len(report["edits"])]
+    assert [row.split()[:4] for row in rows] == [
+        [edit[column] for column in ("host", "component", "file", "flag")] for edit in report["edits"]
+    ]
+    assert all(
+        row[head.index("FILE") :].startswith(edit["file"]) for row, edit in zip(rows, report["edits"], strict=True)
+    )
+    assert any(line.startswith("why 1: ") for line in lines) and any(line.startswith("GO: ") for line in lines)
+    assert "nodeRegistration:" in lines and "- name: cloud-provider" in map(str.strip, lines)
     assert report["go"] and {edit["host"] for edit in report["edits"]} == {"kubeadm-cp", "kubeadm-worker"}
     assert {path: path.read_bytes() for path in before} == before
 
@@ -74,7 +89,7 @@ def test_verify_says_what_is_missing(user: User, inventory: Path):
     run = user.run("ansible-playbook", "outoftree.ccm.verify", "-i", str(inventory))
     said = run.stdout + run.stderr
     assert run.returncode != 0 and "Traceback" not in said
-    lines = [line.strip() for line in said.splitlines()]
+    lines = shown(said)
     assert any(line.startswith("FAIL  runtime") and "there is no DaemonSet" in line for line in lines), said
     assert any(line.startswith("FAIL  kubelets") and "kubeadm-worker" in line for line in lines), said
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,40 @@ def test_a_role_is_documented(role: Path):
     assert set(defaults) <= set(documented), "a default that argument_specs does not know"
     other = {name for name, value in defaults.items() if documented[name].get("default", value) != value}
     assert not other, f"{other}: another default than argument_specs says"
+
+
+#: Galaxy shows these without the repository around them.
+ALONE = [ROOT / "README.md", *sorted(ROOT.glob("roles/*/README.md"))]
+
+
+def links(text: str) -> list[str]:
+    """Where a page's links lead, inline and by reference; code is left out."""
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "code", text, flags=re.MULTILINE | re.DOTALL)
+    named = {name.lower(): target for name, target in re.findall(r"^\[([^\]]+)\]:\s*(\S+)$", prose, re.MULTILINE)}
+    used = [name.lower() for name in re.findall(r"\]\[([^\]]+)\]", prose)]
+    assert set(used) == set(named), "references that nothing defines, or that nothing uses"
+    return re.findall(r"\]\(([^)\s]+)", prose) + list(named.values()) + re.findall(r"(?:href|src)=\"([^\"]+)", prose)
+
+
+def anchors(page: str) -> set[str]:
+    """The headings of a page as GitHub and Galaxy link to them."""
+    titles = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", ALONE, ids=lambda path: path.parent.name)
+def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path: Path):
+    repository = yaml.safe_load((ROOT / "galaxy.yml").read_text())["repository"]
+    for link in links(path.read_text()):
+        target, _, anchor = link.partition("#")
+        if not target:
+            assert anchor in anchors(path.read_text()), link
+        elif target.startswith(repository + "/"):
+            kind, branch, place = target.removeprefix(repository + "/").split("/", 2)
+            found = ROOT / place
+            assert branch == "main" and kind == ("tree" if found.is_dir() else "blob") and found.exists(), link
+            assert not anchor or anchor in anchors(found.read_text()), link
+        else:
+            assert target.startswith("https://"), (
+                f"{link} leads nowhere on Galaxy: name it with {repository}/blob/main/"
+            )

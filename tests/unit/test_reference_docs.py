@@ -8,32 +8,70 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from ccm import cloud, conformance
 from ccm.app.configuration import load
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
+def pages() -> dict[str, Any]:
     """In a process of its own: tests register metrics, too."""
-    code = "import json, reference; print(json.dumps(reference.pages()))"
+    code = """
+import json, reference, static_page
+text = static_page.PAGE.read_text()
+print(json.dumps(reference.pages() | {"static": [text, static_page.filled(text, reference._table)]}))
+"""
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "tests" / "docs", capture_output=True, text=True, check=True
     )
-    found: dict[str, str] = json.loads(run.stdout)
+    found: dict[str, Any] = json.loads(run.stdout)
     return found
 
 
-@pytest.mark.parametrize("name", ["flags.md", "configuration.md", "metrics.md", "conformance.md", "openstack.md"])
-def test_the_page_is_up_to_date(name: str, pages: dict[str, str]):
+PAGES = ["flags.md", "configuration.md", "metrics.md", "contract.md", "conformance.md", "openstack.md"]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_up_to_date(name: str, pages: dict[str, Any]):
     assert (ROOT / "docs" / "reference" / name).read_text() == pages[name], f"{name} is stale: run `make docs`"
 
 
-def test_the_example_is_a_configuration(pages: dict[str, str]):
+def test_the_tables_of_the_provider_static_are_up_to_date(pages: dict[str, Any]):
+    there, made = pages["static"]
+    assert there == made, "docs/providers/static.md is stale: run `make docs`"
+
+
+def test_everything_that_is_exported_is_on_the_page(pages: dict[str, Any]):
+    told = set(re.findall(r"^### `(\w+)`$", pages["contract.md"], re.M))
+    # Two are tables of the page of cases; the others are for who writes cases, which is the kit alone.
+    assert {*cloud.__all__, *conformance.__all__} - told == {"CASES", "Trouble", "Trial", "Failed"}
+    shown = {case.name for case in conformance.CASES} | {trouble.name for trouble in conformance.Trouble}
+    assert shown <= set(re.findall(r"^\| `([\w.]+)` \|", pages["conformance.md"], re.M))
+
+
+def test_the_contract_tells_every_capability_and_every_error():
+    page = (ROOT / "docs/providers/contract.md").read_text()
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    capabilities = {name for name in vars(cloud.Cloud)["__annotations__"] if name not in ("name", "limits")}
+    kinds = {name for name in cloud.__all__ if isinstance(getattr(cloud, name), type)}
+    errors = {name for name in kinds if issubclass(getattr(cloud, name), cloud.CloudError)} - {"CloudError"}
+    methods = {
+        method
+        for kind in (cloud.Instances, cloud.CanonicalIds, cloud.LoadBalancers, cloud.Routes, cloud.Volumes)
+        for method in vars(kind)
+        if callable(getattr(kind, method)) and not method.startswith("_")
+    }
+    assert capabilities | errors <= rows
+    assert methods <= set(re.findall(r"`(\w+)`", page))
+
+
+def test_the_example_is_a_configuration(pages: dict[str, Any]):
     examples = re.findall(r"```yaml\n(.*?)```", pages["configuration.md"], re.DOTALL)
     assert len(examples) == 2
     assert load(examples[1], "example")[1] == []

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ccm.app.migration import Migration
-from ccm.app.names import ON_BY_DEFAULT
+from ccm.app.names import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from ccm.app.permissions import needed
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ REVIEWS = {
 }
 
 
-def documents(command: list[str]) -> list[dict[str, Any]]:
+def documents(command: list[str], volumes: bool = False) -> list[dict[str, Any]]:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "roles" / "ccm_runtime" / "templates"),
         undefined=jinja2.StrictUndefined,
@@ -41,12 +41,13 @@ def documents(command: list[str]) -> list[dict[str, Any]]:
         __ccm_runtime_namespace=NAMESPACE,
         __ccm_runtime_labels={},
         __ccm_runtime_foreign=bool(command),
+        __ccm_runtime_label_volumes=volumes,
     )
     return [document for document in yaml.safe_load_all(text) if document]
 
 
-def granted(command: list[str], kind: str) -> set[tuple[str, str, str]]:
-    (role,) = [document for document in documents(command) if document["kind"] == kind]
+def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[str, str, str]]:
+    (role,) = [document for document in documents(command, volumes) if document["kind"] == kind]
     return {
         (group, resource, verb)
         for rule in role["rules"]
@@ -56,9 +57,11 @@ def granted(command: list[str], kind: str) -> set[tuple[str, str, str]]:
     }
 
 
-def test_the_cluster_role_is_what_the_controllers_need():
-    wanted = {(r.group, r.resource, r.verb) for r in needed(ON_BY_DEFAULT, LEASES) if not r.namespace}
-    assert granted([], "ClusterRole") == wanted | REVIEWS
+@pytest.mark.parametrize("volumes", [False, True], ids=["by-default", "with-volumes"])
+def test_the_cluster_role_is_what_the_controllers_need(volumes: bool):
+    controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if volumes else ()))
+    wanted = {(r.group, r.resource, r.verb) for r in needed(controllers, LEASES) if not r.namespace}
+    assert granted([], "ClusterRole", volumes) == wanted | REVIEWS
 
 
 def test_the_role_is_what_the_election_needs():

@@ -203,6 +203,7 @@ class LoadBalancer:
     `service_uid`: from its ownership tag. `fingerprint` is what `LoadBalancers.fingerprint` gave when it was last
     written: the cloud's copy of the wish, so that an unchanged Service costs no write after a restart.
     `ready`: the cloud has finished; until then the Service is asked about again, holding no worker.
+    `warnings`: sentences about what it is like and was hardly meant to be; told in Events when it has been written.
     """
 
     service_uid: str
@@ -210,6 +211,7 @@ class LoadBalancer:
     ingress: tuple[Ingress, ...] = ()
     fingerprint: str = ""
     ready: bool = True
+    warnings: tuple[str, ...] = ()
 
 
 @runtime_checkable

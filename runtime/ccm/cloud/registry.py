@@ -38,7 +38,7 @@ def load(name: str) -> type[Cloud]:
         raise ConfigError([f"cloud provider {name!r} is registered more than once ({values}): uninstall all but one"])
     try:
         cls = found[0].load()
-    except Exception as error:  # a foreign package may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a foreign package may raise anything while it is imported
         raise ConfigError(
             [f"cloud provider {name!r} ({found[0].value}) does not import: {type(error).__name__}: {error}"]
         ) from error

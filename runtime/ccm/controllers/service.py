@@ -336,6 +336,8 @@ class ServiceController:
         if known.ensuring_since is not None:
             ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
             known.ensuring_since = None
+            for warning in balancer.warnings:
+                self._events.event(service, "Warning", "LoadBalancerWarning", warning)
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
 

@@ -26,8 +26,41 @@ IP_TYPES = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 LARGEST_POOL = 65536
 
 SOURCES = ("machines", "machines_file", "inventory_file")
-KEYS = ("cluster", "region", "zone", *SOURCES, "inventory_group", "load_balancer_addresses", "settle")
-MACHINE_KEYS = ("name", "id", "addresses", "type", "zone", "region", "labels", "state")
+#: Key -> whether it is needed or what it is without, and what it means: docs/providers/static.md is made of these.
+KEYS = {
+    "cluster": ("required", "the middle of the providerIDs. Nodes with any other providerID are left alone"),
+    "region": ("", "of machines that name none"),
+    "zone": ("", "of machines that name none"),
+    "machines": ("one of these", "the machines themselves"),
+    "machines_file": (
+        "one of these",
+        "a file with such a list, alone or under the key `machines`; followed while it changes",
+    ),
+    "inventory_file": ("one of these", "an Ansible inventory in YAML; followed while it changes"),
+    "inventory_group": ("`all`", "only the hosts of this group, and of the groups in it"),
+    "load_balancer_addresses": (
+        "",
+        "a list of addresses, ranges `A-B` and networks, of both families; without it Services are somebody else's",
+    ),
+    "settle": ("`10`", "seconds after a start in which no Service gets a new address"),
+}
+MACHINE_KEYS = {
+    "name": ("required", "the Node's name, exactly"),
+    "id": ("the name", "the end of the providerID; something that no other machine will ever have: a serial number"),
+    "addresses": (
+        "required",
+        "IP addresses (InternalIP), or `{type, address}` with InternalIP, ExternalIP, Hostname, InternalDNS, "
+        "ExternalDNS; in the order in which the Node shall have them. Without a Hostname, the name is added",
+    ),
+    "type": ("", "the label `node.kubernetes.io/instance-type`"),
+    "zone": ("the file's", "the label `topology.kubernetes.io/zone`"),
+    "region": ("the file's", "the label `topology.kubernetes.io/region`"),
+    "labels": ("", "further labels of the Node"),
+    "state": (
+        "`running`",
+        "`shutdown`: the Node is tainted with `node.cloudprovider.kubernetes.io/shutdown` and kept",
+    ),
+}
 #: The variables of an inventory that are read, besides `ansible_host`.
 VARIABLES = {f"ccm_{key}": key for key in MACHINE_KEYS}
 

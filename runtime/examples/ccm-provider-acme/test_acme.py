@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from acme_cloud import KEY, Acme, Handler, refused
+from acme_cloud import KEY, Acme, Carrier, Handler, refused
 from aiohttp import web
 from ccm_provider_acme import AcmeCloud
 
@@ -95,3 +96,34 @@ def test_acme_conforms(case: Case) -> None:
     result = asyncio.run(examine(case))
     expected = Outcome.NOT_RUN if case.name in LEFT_OUT else Outcome.PASSED
     assert result.outcome is expected, result.detail
+
+
+async def carried() -> tuple[bytes, bytes]:
+    """What two targets say through a balancer, the second of which does not accept."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hello " + await reader.read())
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.2", 0)
+    node_port = server.sockets[0].getsockname()[1]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    carrier, answers = Carrier(), []
+    await carrier.carry([{"ip": "127.0.0.1", "ports": [[port, node_port]], "targets": ["127.0.0.2", "127.0.0.3"]}])
+    for word in (b"one", b"two"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(word)
+        writer.write_eof()
+        answers.append(await reader.read())
+        writer.close()
+    await carrier.carry([])
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    server.close()
+    return answers[0], answers[1]
+
+
+def test_the_stand_ins_balancers_carry_connections() -> None:
+    assert asyncio.run(carried()) == (b"hello one", b"hello two")

@@ -27,6 +27,31 @@ async def test_unknown_provider(start_ccm: StartCcm):
     await refused(process, 2, "-v: ", "'nimbus'", "installed are ", "ccm.providers")
 
 
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        pytest.param("import vendorsdk\n", "ModuleNotFoundError: No module named 'vendorsdk'", id="lacks-its-library"),
+        pytest.param("class NimbusCloud(\n", "SyntaxError: ", id="not-python"),
+        pytest.param("", "AttributeError: module 'ccm_provider_nimbus' has no attribute 'NimbusCloud'", id="no-class"),
+        pytest.param("raise SystemExit('bye')\n", "SystemExit: bye", id="ends-the-process"),
+    ],
+)
+async def test_a_provider_package_that_does_not_import(
+    start_ccm: StartCcm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, reason: str
+):
+    """Installed as pip does it. `check-provider` says the same."""
+    packages = tmp_path / "site-packages"
+    about = packages / "ccm_provider_nimbus-0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: ccm-provider-nimbus\nVersion: 0.1\n")
+    (about / "entry_points.txt").write_text("[ccm.providers]\nnimbus = ccm_provider_nimbus:NimbusCloud\n")
+    (packages / "ccm_provider_nimbus.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(packages))
+    message = f"cloud provider 'nimbus' (ccm_provider_nimbus:NimbusCloud) does not import: {reason}"
+    await refused(start_ccm(cloud_provider="nimbus"), 1, message)
+    await refused(Ccm(["check-provider", "nimbus"], tmp_path / "check.log", 0), 2, message)
+
+
 async def test_no_provider(start_ccm: StartCcm):
     await refused(start_ccm(without=("cloud-provider",)), 2, "--cloud-provider is required", "sim")
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/providers/your-own.md: every command is run as it stands there, and what it shows is what there is."""
+"""docs/providers/your-own.md: every command is run as it stands there, and what it shows is what there is.
+
+Those that need a cluster are run by the scenario molecule/own_provider, which takes them from the page.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import yaml
 
 from ccm import cloud
 
@@ -68,6 +72,31 @@ def test_what_is_shown_stands_in_the_example(language: str, files: list[str]) ->
     assert blocks(language)
     for shown in blocks(language):
         assert shown in there, shown
+
+
+def test_what_the_role_is_told_is_what_the_scenario_tells_it() -> None:
+    told = (ROOT / "molecule/own_provider/inventory/group_vars/all.yml").read_text()
+    (shown,) = blocks("yaml")
+    assert shown in told
+
+
+def test_the_commands_that_are_not_run_here_are_run_by_the_scenario() -> None:
+    """It takes all lines that begin so; the first ones make the image, the others are run against the cluster."""
+    scenario = yaml.safe_load((ROOT / "molecule/own_provider/inventory/scenario.yml").read_text())
+    pattern = re.search(r"regex_findall\('(.*)'\)", scenario["all"]["vars"]["own_commands"])
+    assert pattern is not None
+    taken = re.findall(pattern[1], PAGE)
+    here = [line for block in blocks("sh") for line in block.splitlines()]
+    elsewhere = [line for block in blocks("console") for line in block.splitlines()]
+    assert elsewhere and all(line.startswith("$ ") for line in elsewhere)
+    assert [f"$ {command}" for command in taken if command not in here] == elsewhere
+    assert [command.split()[0] for command in taken] == [
+        "uv",
+        "podman",
+        "podman",
+        "ansible-playbook",
+        "ansible-playbook",
+    ]
 
 
 def test_every_error_of_the_contract_is_told() -> None:

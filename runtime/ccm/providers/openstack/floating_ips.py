@@ -83,22 +83,40 @@ def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
     return found
 
 
-def external_network(networks: Sequence[Row], subnets: Sequence[Row]) -> str:
-    """The network to take floating IPs from when nobody says: the first external one by ID that may have IPv4 subnets.
+def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
+    """Those that floating IPs may be taken from when nobody says, by ID: external ones that may have IPv4 subnets.
 
-    "" when there is none. A subnet that the project may not see counts as IPv4.
+    The first one is taken. A subnet that the project may not see counts as IPv4.
     """
     versions = {row["id"]: row.get("ip_version") for row in subnets}
-    for row in sorted(networks, key=lambda row: str(row["id"])):
-        if row.get("router:external") and any(versions.get(each, 4) == 4 for each in row.get("subnets") or ()):
-            return str(row["id"])
-    return ""
+    return [
+        row
+        for row in sorted(networks, key=lambda row: str(row["id"]))
+        if row.get("router:external") and any(versions.get(each, 4) == 4 for each in row.get("subnets") or ())
+    ]
+
+
+def network_warning(found: Sequence[Row]) -> str:
+    """What to tell of a Service whose floating IP's network nobody chose; "" when there was no choice."""
+    how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
+    if not found:
+        return (
+            "there is no external network to take a floating IP from, so the load balancer is reached at its own "
+            f"address, from inside alone; if there is one that the project does not see, {how}"
+        )
+    if len(found) == 1:
+        return ""
+    names = ", ".join(f"{row.get('name') or ''} ({row['id']})".strip() for row in found)
+    return (
+        f"there are {len(found)} external networks to take a floating IP from, and the first one by ID is taken: "
+        f"{names}; {how}"
+    )
 
 
 class FloatingIps:
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._found: str | None = None
+        self._found: list[Row] | None = None
 
     async def all(self) -> list[dict[str, Any]]:
         return await self._api.pages(NETWORK, "/floatingips", "floatingips")
@@ -111,6 +129,11 @@ class FloatingIps:
     async def can_be_had(self, want: FloatingWish) -> bool:
         """Whether there is a network to have one from."""
         return bool(want.network_id or want.address or await self._network())
+
+    def warning(self, want: FloatingWish) -> str:
+        """What there is to tell about networks, if they had to be looked for. No I/O."""
+        chosen = want.network_id or want.address or self._found is None
+        return "" if chosen else network_warning(self._found or [])
 
     async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> str:
         """The address by which a port is reached, "" when there is no external network to have it from.
@@ -212,9 +235,14 @@ class FloatingIps:
         return dict(answer["floatingip"])
 
     async def _network(self) -> str:
-        """An external network, looked for once."""
+        """An external network, "" when there is none."""
+        found = await self._networks()
+        return str(found[0]["id"]) if found else ""
+
+    async def _networks(self) -> Sequence[Row]:
+        """External networks; looked for until there is one."""
         if not self._found:
             networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []
-            self._found = external_network(networks, subnets)
+            self._found = external_networks(networks, subnets)
         return self._found

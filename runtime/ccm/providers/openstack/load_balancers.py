@@ -66,7 +66,7 @@ class _Memory:
     `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
     made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
     `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
-    `replaced`: there was one that failed, whose floating IP may be free now.
+    `replaced`: there was one that failed, whose floating IP may be free now. `warnings`: what there is to tell of it.
     """
 
     balancer_id: str = ""
@@ -78,6 +78,7 @@ class _Memory:
     want: Wish | None = None
     keep: bool = False
     replaced: bool = False
+    warnings: tuple[str, ...] = ()
     pools: dict[tuple[str, int], str] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
@@ -142,8 +143,6 @@ class OctaviaLoadBalancers:
         features = await self._able()
         if problems := rules.refused(want, features):
             raise Invalid("; ".join(problems))
-        if misspelt := unknown(spec.annotations):
-            log.warning("Service %s/%s: unknown annotations: %s", spec.namespace, spec.name, ", ".join(misspelt))
         memory = self._remembered(spec)
         row, owner = await self._find(spec)
         mark = Mark.of(spec, self.fingerprint(spec, backends))
@@ -170,6 +169,7 @@ class OctaviaLoadBalancers:
             row = await self._sign(row, want.name, mark)
         memory.written.clear()
         memory.owner = owner
+        memory.warnings = self._warnings(spec, want, owner)
         return self._answer(spec, row, want, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -339,7 +339,15 @@ class OctaviaLoadBalancers:
             raise RetryAfter(f"load balancer {row['id']} is being made", SOON)
         memory.address = await self._reach(want, row, owner=True, fresh=not (want.port_id or memory.replaced))
         await self._open_nodes(spec, want, row, backends, features)
+        memory.warnings = self._warnings(spec, want, owner=True)
         return self._answer(spec, row, want, memory)
+
+    def _warnings(self, spec: LoadBalancerSpec, want: Wish, owner: bool) -> tuple[str, ...]:
+        """What a person should know, although the load balancer is as it was asked for."""
+        found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
+        if misspelt := unknown(spec.annotations):
+            found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
+        return tuple(filter(None, found))
 
     async def _flags(self, want: Wish) -> str:
         """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
@@ -448,10 +456,7 @@ class OctaviaLoadBalancers:
                 await self._floating.release(port, keep=want.keep_floating_ip)
             return vip
         if owner:
-            found = await self._floating.ensure(want.floating, port, fresh=fresh)
-            if not found:
-                log.warning("%s has no floating IP: there is no external network, and none is configured", row["name"])
-            return found or vip
+            return await self._floating.ensure(want.floating, port, fresh=fresh) or vip
         on_port = await self._floating.on(port)
         if on_port is None:
             raise Conflict(
@@ -584,6 +589,7 @@ class OctaviaLoadBalancers:
             rules.ingress(want, memory.address) if ready else (),
             mark.fingerprint if mark is not None else "",
             ready,
+            memory.warnings,
         )
 
     def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
@@ -599,7 +605,7 @@ class OctaviaLoadBalancers:
         if right and state == "ACTIVE":
             memory.row, memory.owner, memory.address = row, rules.is_owner(row, mark), address
         fingerprint = mark.fingerprint if right else ""
-        return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, ready=state == "ACTIVE")
+        return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""

@@ -195,6 +195,7 @@ class Balancers:
         self.provision = 0.0
         self.fingerprinted = True
         self.ip_mode: str | None = None
+        self.warnings: tuple[str, ...] = ()
         self.most = self._under_way = 0
         self.writing: set[str] = set()
 
@@ -228,7 +229,7 @@ class Balancers:
         row = self.made[uid]
         ready = now() >= row["ready_at"]
         ingress = (Ingress(ip=row["ip"], ip_mode=self.ip_mode),) if ready else ()
-        return LoadBalancer(uid, row["name"], ingress, row["fingerprint"], ready)
+        return LoadBalancer(uid, row["name"], ingress, row["fingerprint"], ready, self.warnings)
 
     def _find(self, spec: LoadBalancerSpec) -> LoadBalancer:
         if spec.uid not in self.made:

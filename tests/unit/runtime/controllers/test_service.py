@@ -93,6 +93,22 @@ def test_a_service_is_served(ports):
     run()
 
 
+def test_what_a_provider_warns_of_is_told_once_it_is_written_and_does_not_keep_it_from_serving():
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.add_node("n0")
+            c.add_service()
+            c.cloud.provision, c.cloud.warnings = 5.0, ("no network for a floating IP",)
+            c.serve()
+            await c.served()
+            await settled(30)
+            assert c.api.told("LoadBalancerWarning") == ["no network for a floating IP"]
+            assert len(c.api.told("EnsuredLoadBalancer")) == 1
+
+    run()
+
+
 @pytest.mark.parametrize(
     ("spec", "patches"),
     [

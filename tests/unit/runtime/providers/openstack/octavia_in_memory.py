@@ -31,6 +31,7 @@ class FakeOpenStack:
         self.floating_quota = 100
         self.may_fail_over = False
         self.external = True
+        self.external_networks = ["net-public"]
         self.calls: Counter[str] = Counter()
         self.balancers: dict[str, dict[str, Any]] = {}
         self.listeners: dict[str, dict[str, Any]] = {}
@@ -269,7 +270,8 @@ class FakeOpenStack:
         if kind == "floatingips":
             return self._floating_ips(method, parts, params, body)
         if kind == "networks":
-            return {"networks": [{"id": "net-public", "router:external": self.external, "subnets": ["sub-a", "sub-b"]}]}
+            more = {"router:external": self.external, "subnets": ["sub-a", "sub-b"]}
+            return {"networks": [{"id": each, **more} for each in self.external_networks]}
         if kind == "subnets":
             if parts[1:]:
                 return {"subnet": self.subnets[parts[1]]}

@@ -278,9 +278,20 @@ def test_the_external_network_has_ipv4():
         {"id": "n3", "router:external": True, "subnets": []},
     ]
     subnets = [{"id": "v4", "ip_version": 4}, {"id": "v6", "ip_version": 6}]
-    assert floating_ips.external_network(networks, subnets) == "n2"
-    assert floating_ips.external_network(networks[1:], subnets) == ""
-    assert floating_ips.external_network(networks[1:], []) == "n1"  # a subnet that we may not see
+    def found(networks, subnets):
+        return [row["id"] for row in floating_ips.external_networks(networks, subnets)]
+
+    assert found(networks, subnets) == ["n2"]
+    assert found(networks[1:], subnets) == []
+    assert found(networks[1:], []) == ["n1"]  # a subnet that we may not see
+
+
+def test_what_is_told_of_networks_that_nobody_chose():
+    one, two = {"id": "n1", "name": "ext"}, {"id": "n2", "name": ""}
+    assert floating_ips.network_warning([one]) == ""
+    assert "no external network" in floating_ips.network_warning([])
+    assert "2 external networks" in floating_ips.network_warning([one, two])
+    assert "ext (n1), (n2); choose it with floating-network-id" in floating_ips.network_warning([one, two])
 
 
 # --- security groups --------------------------------------------------------------------------------------------------

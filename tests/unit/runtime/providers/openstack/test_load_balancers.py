@@ -439,9 +439,40 @@ async def test_without_an_external_network_there_is_the_vip_and_nothing_is_asked
     fake.external = False
     found = await ensured(fake, spec())
     assert found.ingress[0].ip == only(fake.balancers)["vip_address"] and not fake.floating
+    assert found.warnings and "no external network to take a floating IP from" in found.warnings[0]
     again = provider(fake)
     (listed,) = await again.list("prod")
     assert listed.fingerprint == again.fingerprint(spec(), nodes(1, 2)) and listed.ingress == found.ingress
+
+
+@pytest.mark.parametrize("later", ["get", "list"])
+async def test_a_warning_is_there_when_it_is_ready_too(later):
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s"))
+    fake.external, fake.at_once = False, False
+    balancers = provider(fake)
+    assert not (await balancers.ensure(spec(), nodes(1))).ready
+    fake.settle()
+    clock: Clock = balancers._clock  # type: ignore[assignment]
+    clock.now += 60
+    found = await balancers.get(spec()) if later == "get" else (await balancers.list("prod"))[0]
+    assert found.ready and "no external network" in found.warnings[0]
+
+
+async def test_two_networks_to_choose_from_are_told_and_one_that_was_chosen_is_not():
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s"))
+    fake.external_networks = ["net-public", "net-other"]
+    found = await ensured(fake, spec())
+    assert only(fake.floating)["floating_network_id"] == "net-other"
+    assert "2 external networks" in found.warnings[0] and "floating-network-id" in found.warnings[0]
+    for chosen in (spec("u-2", "b", annotations={"floating_network_id": "net-public"}), spec("u-3", "c")):
+        section = LoadBalancerSection(subnet_id="s", floating_network_id="net-public" if chosen.uid == "u-3" else "")
+        fake.settings.load_balancer = section
+        assert (await ensured(fake, chosen)).warnings == ()
+
+
+async def test_a_misspelt_annotation_is_told_and_the_service_is_served():
+    found = await ensured(FakeOpenStack(), spec(annotations={"proxy-protocl": "true"}))
+    assert found.ready and f"{PREFIX}proxy-protocl" in found.warnings[0]
 
 
 async def test_becoming_internal_takes_the_floating_ip_away():

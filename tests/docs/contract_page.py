@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/contract.md: everything that `ccm.cloud` and `ccm.conformance` export, from the code."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ccm import cloud, conformance
+
+INTRO = """# All of `ccm.cloud`
+
+Name by name what a provider implements and what it is given. [The contract](../providers/contract.md) says how these
+work together, what the framework does, and how long they stay as they are. Times are seconds; addresses and CIDRs are
+text in the cloud's own spelling.
+"""
+PARTS: dict[str, tuple[Any, ...]] = {
+    "The provider": (cloud.Cloud, cloud.ProviderConfig, cloud.Limits),
+    "Instances": (
+        cloud.Instances,
+        cloud.CanonicalIds,
+        cloud.InstanceRef,
+        cloud.Page,
+        cloud.Instance,
+        cloud.InstanceState,
+        cloud.Address,
+        cloud.AddressType,
+    ),
+    "Load balancers": (
+        cloud.LoadBalancers,
+        cloud.LoadBalancerSpec,
+        cloud.Port,
+        cloud.Backend,
+        cloud.LoadBalancer,
+        cloud.Ingress,
+        cloud.IngressPort,
+    ),
+    "Routes": (cloud.Routes, cloud.Route),
+    "Volumes": (cloud.Volumes, cloud.VolumeRef),
+    "Webhooks": (cloud.Webhook,),
+    "Errors": (
+        cloud.CloudError,
+        cloud.NotFound,
+        cloud.Transient,
+        cloud.RateLimited,
+        cloud.RetryAfter,
+        cloud.Unauthorized,
+        cloud.Conflict,
+        cloud.Invalid,
+        cloud.QuotaExceeded,
+        cloud.NotImplementedByCloud,
+        cloud.ImplementedElsewhere,
+        cloud.ConfigError,
+    ),
+    "Libraries that block": (cloud.BlockingCalls,),
+}
+CONFORMANCE = """## `ccm.conformance`
+
+For a provider's own tests, such as [the example's](../../runtime/examples/ccm-provider-acme/test_acme.py).
+[The cases](conformance.md) are on a page of their own.
+"""
+TESTS = (
+    conformance.check,
+    conformance.Case,
+    conformance.Subject,
+    conformance.World,
+    conformance.Result,
+    conformance.Outcome,
+    conformance.NotRun,
+)
+Table = Callable[[tuple[str, ...], list[tuple[str, ...]]], str]
+
+
+def page(head: str, table: Table) -> Iterator[str]:
+    """`table` makes a table of column names and rows."""
+    yield head + INTRO
+    for title, kinds in PARTS.items():
+        yield f"## {title}\n"
+        for kind in kinds:
+            yield from _entry(kind, table)
+    yield CONFORMANCE
+    for kind in TESTS:
+        yield from _entry(kind, table)
+
+
+def _entry(kind: Any, table: Table) -> Iterator[str]:
+    yield f"### `{kind.__name__}`\n"
+    own = vars(kind).get("__init__")
+    if inspect.isfunction(kind):
+        yield f"```python\n{_signature(kind)}\n```\n"
+    elif own is not None and (kind is cloud.BlockingCalls or issubclass(kind, cloud.CloudError)):
+        yield f"```python\n{kind.__name__}{_plain(_parameters(own))}\n```\n"
+    if text := _text(kind):
+        yield text
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        yield table(("Member", "Value"), [(f"`{member.name}`", f"`{member.value}`") for member in kind])
+        return
+    if dataclasses.is_dataclass(kind):
+        rows = [(f"`{each.name}`", f"`{each.type}`", _default(each)) for each in dataclasses.fields(kind)]
+        yield table(("Field", "Type", "Default"), rows)
+    elif isinstance(kind, type) and not issubclass(kind, Exception):
+        values = {name: _plain(text) for name, text in vars(kind).get("__annotations__", {}).items() if name[0] != "_"}
+        if values:
+            yield table(("Attribute", "Type"), [(f"`{name}`", f"`{text}`") for name, text in values.items()])
+    if isinstance(kind, type):
+        yield from _methods(kind)
+
+
+def _methods(kind: type) -> Iterator[str]:
+    for name, member in vars(kind).items():
+        if isinstance(member, property) and member.fget is not None:
+            yield f"```python\n{name}: {_plain(str(inspect.signature(member.fget).return_annotation))}\n```\n"
+            if text := _text(member):
+                yield text
+        elif inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith("ccm."):
+            yield f"```python\n{_signature(member)}\n```\n"
+            if text := _text(member):
+                yield text
+
+
+def _signature(function: Any) -> str:
+    word = "async def" if inspect.iscoroutinefunction(function) else "def"
+    return f"{word} {function.__name__}{_plain(str(inspect.signature(function)))}"
+
+
+def _parameters(function: Any) -> str:
+    return str(inspect.signature(function)).replace("(self, ", "(").removesuffix(" -> 'None'")
+
+
+def _plain(text: str) -> str:
+    """Annotations are texts here, and would be quoted."""
+    return text.replace("'", "")
+
+
+def _text(thing: Any) -> str:
+    """The docstring, with a list of what it says of single fields. A dataclass without one has its signature there."""
+    text = inspect.cleandoc(thing.__doc__ or "")
+    if not text or text.startswith(f"{getattr(thing, '__name__', '')}("):
+        return ""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if re.match(r"`\w+`: ", line):
+            if lines and lines[-1] and not lines[-1].startswith(("- ", "  ")):
+                lines.append("")
+            line = f"- {line}"
+        elif line and lines and lines[-1].startswith(("- ", "  ")):
+            line = f"  {line}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        value = field.default
+        return f"`{value}`" if isinstance(value, enum.Enum) else f"`{value!r}`"
+    return "empty" if field.default_factory is not dataclasses.MISSING else "required"

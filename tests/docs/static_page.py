@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/providers/static.md: what the provider `static` reads, from its own tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ccm.providers import static_config
+
+PAGE = Path(__file__).parents[2] / "docs/providers/static.md"
+KEYS = {
+    "Key": static_config.KEYS,
+    "Key of a machine": static_config.MACHINE_KEYS,
+}
+
+
+def filled(text: str, table: Callable[[tuple[str, ...], list[tuple[str, ...]]], str]) -> str:
+    """The page with its tables written anew; they begin after a comment that says where they are from."""
+    for title, keys in KEYS.items():
+        rows = [(f"`{key}`", without, meaning) for key, (without, meaning) in keys.items()]
+        mark = f"<!-- {title}: written by `make docs` from static_config.py -->\n"
+        if mark not in text:
+            raise ValueError(f"{PAGE}: there is no place for the table {title!r}: a line {mark!r}")
+        made = table((title, "Without it", "Meaning"), rows)
+        text = re.sub(re.escape(mark) + r"\n(\|.*\n)*\n?", f"{mark}\n{made}\n".replace("\\", r"\\"), text)
+    return text

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the role ccm_runtime gives the API server, rendered by Ansible itself from the role's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT, select_controllers
+from ccm.app.options import parse
+from ccm.app.permissions import needed
+
+ROLE = Path(__file__).parents[2] / "roles" / "ccm_runtime"
+VOLUMES = "persistentvolume-label-controller"
+
+
+def templar(**variables: Any) -> Templar:
+    loader = DataLoader()
+    files = [ROLE / folder / "main.yml" for folder in ("defaults", "vars")]
+    known: dict[str, Any] = {}
+    for path in files:
+        known |= loader.load_from_file(str(path), trusted_as_template=True)
+    return Templar(loader=loader, variables=known | {"ccm_runtime_cloud_provider": "sim"} | variables)
+
+
+def rendered(template: str, **variables: Any) -> list[dict[str, Any]]:
+    text = trust_as_template((ROLE / "templates" / template).read_text())
+    return [document for document in yaml.safe_load_all(templar(**variables).template(text)) if document]
+
+
+def arguments(**variables: Any) -> list[str]:
+    (daemonset,) = rendered("daemonset.yaml.j2", **variables)
+    found: list[str] = daemonset["spec"]["template"]["spec"]["containers"][0]["args"]
+    return found
+
+
+def controllers(**variables: Any) -> tuple[str, ...]:
+    """Those that the runtime would start with the rendered flag."""
+    (flag,) = [argument for argument in arguments(**variables) if argument.startswith("--controllers=")]
+    return select_controllers(flag.partition("=")[2].split(","))
+
+
+def rights(**variables: Any) -> set[tuple[str, str]]:
+    (role,) = [each for each in rendered("rbac.yaml.j2", **variables) if each["kind"] == "ClusterRole"]
+    return {(resource, verb) for rule in role["rules"] for resource in rule["resources"] for verb in rule["verbs"]}
+
+
+def waited_for(**variables: Any) -> set[str]:
+    return set(templar(**variables).template(trust_as_template("{{ __ccm_runtime_wanted }}")))
+
+
+def test_the_runtime_understands_every_argument_that_is_rendered():
+    given = arguments(ccm_runtime_cluster_cidr="10.244.0.0/16", ccm_runtime_lease_name="another")
+    assert parse([*given, "--kubeconfig=/nowhere"]).cloud_provider == "sim"
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        pytest.param({"ccm_runtime_label_volumes": True}, id="by-the-variable"),
+        pytest.param({"ccm_runtime_label_volumes": "true"}, id="by-a-string"),
+        pytest.param({"ccm_runtime_controllers": ["*", "pvlabel"]}, id="by-its-alias"),
+        pytest.param({"ccm_runtime_controllers": f"*,{VOLUMES}"}, id="by-its-name-on-a-command-line"),
+        pytest.param({"ccm_runtime_label_volumes": True, "ccm_runtime_controllers": ["pvlabel", "*"]}, id="by-both"),
+    ],
+)
+def test_the_volume_controller_runs_with_its_rights_and_is_waited_for(variables: dict[str, Any]):
+    assert controllers(**variables) == (*ON_BY_DEFAULT, VOLUMES)
+    own = {(right.resource, right.verb) for right in needed([VOLUMES])}
+    assert own <= rights(**variables)
+    assert VOLUMES in waited_for(**variables)
+    # Not before every Node is adopted; its rights are there from the beginning.
+    before = variables | {"ccm_runtime_stage": "node"}
+    assert controllers(**before) == ("cloud-node-controller",) and waited_for(**before) == {"cloud-node-controller"}
+    assert own <= rights(**before)
+
+
+@pytest.mark.parametrize("variables", [{}, {"ccm_runtime_label_volumes": "false"}], ids=["unset", "a-string"])
+def test_it_is_off_unless_asked_for(variables: dict[str, Any]):
+    assert controllers(**variables) == ON_BY_DEFAULT
+    assert not [right for right in rights(**variables) if right[0] == "persistentvolumes"]
+    assert VOLUMES not in waited_for(**variables)
+
+
+def test_one_that_is_named_with_a_few_others():
+    variables = {"ccm_runtime_controllers": ["cloud-node", "pvlabel", "-route"]}
+    assert controllers(**variables) == ("cloud-node-controller", VOLUMES)
+    assert waited_for(**variables) == {"cloud-node-controller", VOLUMES}
+
+
+@pytest.mark.parametrize("name", [*CONTROLLERS, *CONTROLLERS.values()])
+def test_every_name_of_a_controller_is_known(name: str):
+    assert waited_for(ccm_runtime_controllers=[name]) == set(select_controllers([name]))
+
+
+@pytest.mark.parametrize(("given", "there"), [("false", False), ("true", True), (True, True)])
+def test_strings_are_booleans(given: Any, there: bool):
+    flags = arguments(ccm_runtime_leader_migration=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
+    assert ("--enable-leader-migration" in flags) is there
+    flags = arguments(ccm_runtime_configure_cloud_routes=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
+    assert f"--configure-cloud-routes={str(there).lower()}" in flags

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`-e name=value` and INI files give strings: a variable is made a number or a boolean where it is used as one.
+
+argument_specs check that a string could be one, and leave it a string: 'false' is true, and '120' + '60' no number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PLACES = ("playbooks/*.yml", "roles/*/tasks/*.yml", "roles/*/vars/*.yml", "roles/*/templates/*.j2")
+
+
+def variables(*kinds: str) -> dict[str, str]:
+    """The variables of all roles that argument_specs say to be of these types."""
+    found = {}
+    for path in ROOT.glob("roles/*/meta/argument_specs.yml"):
+        options = yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"]
+        found |= {name: option["type"] for name, option in options.items() if option["type"] in kinds}
+    return found
+
+
+TYPED = variables("bool", "int")
+
+
+EXPRESSION = re.compile(
+    r"\{\{.*?\}\}|\{%.*?%\}|^ *(?:when|that|until): [^\n]*$|^ *- (?:not )?ccm_[^\n]*$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def bare(text: str, name: str) -> Iterator[str]:
+    """Expressions that use a variable's value as it was given, other than as text or as a whole option of a module."""
+    filtered = rf"\b{name}\b(?! *(\| *default\([^)]*\) *)?\| *{TYPED[name]}\b)"
+    for match in EXPRESSION.finditer(text):
+        used = match.group(0)
+        if re.fullmatch(rf"\{{\{{ *{name} *\}}\}}", used):  # a module's option, or text
+            continue
+        used = re.sub(rf"~ *{name}\b|hostvars\[\w+\]\.\w+", "", used)  # text, a name
+        for line in used.splitlines():
+            if re.search(filtered, line):
+                yield line.strip()
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_a_string_of_the_command_line_means_what_it_says(name: str):
+    found = [
+        f"{path.relative_to(ROOT)}: {line}"
+        for place in PLACES
+        for path in sorted(ROOT.glob(place))
+        for line in bare(path.read_text(), name)
+    ]
+    assert not found, f"add `| {TYPED[name]}`:\n" + "\n".join(found)
+
+
+def test_what_it_looks_for_is_found():
+    lines = ["  when: not ccm_install_rollback_force", "{% if ccm_runtime_leader_migration %}"]
+    lines += ['wait: "{{ ccm_install_node_timeout + 1 }}"', "x: \"{{ 'a' if ccm_runtime_standby else 'b' }}\""]
+    names = ["ccm_install_rollback_force", "ccm_runtime_leader_migration", "ccm_install_node_timeout"]
+    for line, name in zip(lines, [*names, "ccm_runtime_standby"], strict=True):
+        assert list(bare(line, name)), line
