@@ -25,8 +25,8 @@ from .environments import REPOSITORY
 
 TAG = "localhost/outoftree-ccm-ee:test"
 DEFINITION = REPOSITORY / "docs" / "how-to" / "execution-environment.yml"
-# As the bed builds images; pip's configuration is the machine's, where it has one. Of its stages nothing is kept: layers
-# of builds that were killed are still in use by their containers, and could not be removed with the image.
+# As the bed builds images; pip's configuration is the machine's, where it has one. Of its stages nothing is kept:
+# layers of builds that were killed are still in use by their containers, and could not be removed with the image.
 _PODMAN = ("podman", "--runtime", "runc")
 _BUILD = (*_PODMAN, "build", "--isolation", "chroot", "--network", "host", "--format", "docker", "--quiet")
 _NOTHING_LEFT = ("--layers=false", "--force-rm")
