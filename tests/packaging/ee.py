@@ -6,16 +6,18 @@ Nothing is asked of a container registry or a Galaxy server: base image and kube
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import yaml
 
-from bed import images
+from bed import images, machines
 from bed.progress import Progress
 
 from . import artifact, environments
@@ -23,9 +25,11 @@ from .environments import REPOSITORY
 
 TAG = "localhost/outoftree-ccm-ee:test"
 DEFINITION = REPOSITORY / "docs" / "how-to" / "execution-environment.yml"
-# As the bed builds images; pip's configuration is the machine's, where it has one.
+# As the bed builds images; pip's configuration is the machine's, where it has one. Of its stages nothing is kept:
+# layers of builds that were killed are still in use by their containers, and could not be removed with the image.
 _PODMAN = ("podman", "--runtime", "runc")
 _BUILD = (*_PODMAN, "build", "--isolation", "chroot", "--network", "host", "--format", "docker", "--quiet")
+_NOTHING_LEFT = ("--layers=false", "--force-rm")
 _MOUNTS = ("/etc/ssl/certs", "/etc/pip.conf")
 
 
@@ -51,12 +55,12 @@ def build(folder: Path) -> None:
     }
     options = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
     options += [word for path in _MOUNTS if os.path.exists(path) for word in ("--volume", f"{path}:{path}:ro")]
-    run(*_BUILD, *options, "--tag", TAG, str(folder))
+    run(*_BUILD, *_NOTHING_LEFT, *options, "--tag", TAG, str(folder))
 
 
 def use() -> None:
     """What a user does in it, without a network."""
-    inside = (*_PODMAN, "run", "--rm", "--network", "none")
+    inside = (*_PODMAN, "run", "--rm", "--network", "none", *machines.limits())
     listed = json.loads(run(*inside, TAG, "ansible-doc", "--type", "role", "--list", "--json", "outoftree.ccm"))
     roles = {"outoftree.ccm.ccm_install", "outoftree.ccm.ccm_runtime"}
     assert set(listed) == roles, listed
@@ -66,24 +70,34 @@ def use() -> None:
     run(*inside, TAG, "python3", "-c", "import kubernetes")
 
 
+class Failed(Exception):
+    """A command and all it said."""
+
+
 def run(*command: str, cwd: Path = REPOSITORY) -> str:
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{done.stdout}{done.stderr}\n{' '.join(command)} failed with exit status {done.returncode}")
+        raise Failed(f"{done.stdout}{done.stderr}\n{' '.join(command)} failed with exit status {done.returncode}")
     return done.stdout
 
 
 def main() -> None:
     images.ensure_python(Progress())
     user = environments.of_a_user()
-    with tempfile.TemporaryDirectory() as scratch:
+    begun = time.monotonic()
+    with contextlib.ExitStack() as then:
+        scratch = then.enter_context(tempfile.TemporaryDirectory())
         build(context(Path(scratch), user))
-    try:
+        then.callback(run, "podman", "image", "rm", TAG)
+        print(f"the execution environment was built in {time.monotonic() - begun:.0f} s", flush=True)
         use()
-    finally:
-        run("podman", "image", "rm", TAG)
-    print("the execution environment was built and used; its image is removed")
+        print("playbooks and roles of the collection are found in it, and the library kubernetes is", flush=True)
+    print("its image is removed")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Failed as failure:
+        # One that came while the image was removed does not hide the one before it.
+        sys.exit("\n".join(str(each) for each in (failure.__context__, failure) if each))

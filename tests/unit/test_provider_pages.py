@@ -7,6 +7,8 @@ import re
 import tomllib
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/providers"
 
@@ -21,6 +23,12 @@ def test_every_provider_is_in_the_table_and_has_a_page_with_its_evidence() -> No
     assert sorted(re.findall(r"^\| \[`(\w+)`\]\(\1\.md\)", index, re.M)) == names()
     for name in names():
         assert "**Evidence: " in (FOLDER / f"{name}.md").read_text(), name
+
+
+def test_the_role_knows_the_providerids_of_every_provider() -> None:
+    """Without that it would take any providerID for the provider's own."""
+    variables = yaml.safe_load((ROOT / "roles/ccm_install/vars/main.yml").read_text())
+    assert set(names()) <= set(variables["__ccm_install_prefixes"])
 
 
 def test_links_between_files_lead_somewhere() -> None:

@@ -123,7 +123,7 @@ def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
     podman(
         "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,
         "--network", plan.network, "--ip", plan.gateway, "--label", f"{LABEL}={plan.name}",
-        "--user", "0", "--privileged", "--http-proxy=false", *_limits(),
+        "--user", "0", "--privileged", "--http-proxy=false", *limits(),
         "--volume", f"{cloud_yaml}:/etc/bed/cloud.yaml:ro", "--volume", "/var/lib/sim",
         "--entrypoint", "sh", RUNTIME_IMAGE, "-c", _GATEWAY_START, "gateway", *command,
     )  # fmt: skip
@@ -133,7 +133,7 @@ def start_forwarder(plan: Plan) -> None:
     """In the gateway's network: one address for the API servers of several control planes."""
     podman(
         "run", "--detach", "--name", plan.forwarder_name, "--network", f"container:{plan.gateway_name}",
-        "--label", f"{LABEL}={plan.name}", "--user", "0", "--http-proxy=false", *_limits(),
+        "--label", f"{LABEL}={plan.name}", "--user", "0", "--http-proxy=false", *limits(),
         "--volume", f"{paths.BED / 'gateway' / 'forward.py'}:/forward.py:ro", "--entrypoint", "python3",
         RUNTIME_IMAGE, "/forward.py", str(API_PORT), *(f"{node.address}:{API_PORT}" for node in plan.control_planes),
     )  # fmt: skip
@@ -146,7 +146,7 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
         "--ip", node.address, "--dns", plan.gateway, "--label", f"{LABEL}={plan.name}", "--privileged",
-        "--systemd=always", "--cgroupns=private", "--http-proxy=false", *_limits(),
+        "--systemd=always", "--cgroupns=private", "--http-proxy=false", *limits(),
         "--tmpfs", "/run", "--tmpfs", "/tmp", *stored, *mounted,
         "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
         images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway),
@@ -244,7 +244,7 @@ def remove_container(container: str) -> None:
             time.sleep(0.5)
 
 
-def _limits() -> list[str]:
+def limits() -> list[str]:
     """No more than the host's own hard limits: podman would ask for what a host without CAP_SYS_RESOURCE may not
     give. podman also lowers its own nproc to 32768 at most."""
     limits = []
