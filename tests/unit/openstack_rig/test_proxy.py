@@ -172,6 +172,7 @@ async def test_a_late_fault_is_carried_out_first(rig: Rig) -> None:
     with pytest.raises(aiohttp.ClientError):
         await rig.get(method="POST")
     assert rig.service.asked == ["POST /v2.0/ports"]
+    assert [each["status"] for each in await rig.tell("journal")] == [0]
 
 
 async def test_a_dropped_call_is_never_carried_out(rig: Rig) -> None:
@@ -179,6 +180,7 @@ async def test_a_dropped_call_is_never_carried_out(rig: Rig) -> None:
     with pytest.raises(aiohttp.ClientError):
         await rig.get(method="POST")
     assert rig.service.asked == []
+    assert [each["status"] for each in await rig.tell("journal")] == [0]
 
 
 async def test_half_of_an_answer_breaks_in_the_middle(rig: Rig) -> None:
