@@ -151,3 +151,11 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
             assert target.startswith("https://"), (
                 f"{link} leads nowhere on Galaxy: name it with {repository}/blob/main/"
             )
+
+
+def test_the_readme_says_how_each_layout_was_shown():
+    """A layout is what has a sample inventory."""
+    table = (ROOT / "README.md").read_text().partition("## Evidence")[2].partition("\n## ")[0]
+    shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+    layouts = {path.stem for path in ROOT.glob("docs/inventories/*.yml")}
+    assert {name for name in layouts if name.lower() not in shown.lower()} == set()
