@@ -16,20 +16,9 @@ description:
     migration Lease (KEP-2436), so that an external cloud-controller-manager can take them over. Nothing is read or written here.
   - From Kubernetes 1.31 on there is nothing to hand over, and the plan says so.
 positional: _input
+extends_documentation_fragment:
+  - outoftree.ccm.detected
 options:
-  _input:
-    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
-    type: dict
-    required: true
-  cluster:
-    description: The result of M(outoftree.ccm.ccm_cluster_info).
-    type: dict
-    required: true
-  control_plane:
-    description: The inventory hosts that are control planes.
-    type: list
-    elements: str
-    required: true
   lease:
     description: Name of the migration Lease in kube-system.
     type: str

@@ -17,22 +17,9 @@ description:
     that stands in the way. Nothing is read or written here.
   - Only spans of text are replaced - comments, order, anchors, quoting and line ends of everything else stay.
 positional: _input
+extends_documentation_fragment:
+  - outoftree.ccm.detected
 options:
-  _input:
-    description:
-      - Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host. One of a host that could not be looked at is a problem
-        of the plan, and does not keep the others from being planned.
-    type: dict
-    required: true
-  cluster:
-    description: The result of M(outoftree.ccm.ccm_cluster_info).
-    type: dict
-    required: true
-  control_plane:
-    description: The inventory hosts that are control planes.
-    type: list
-    elements: str
-    required: true
   adopt:
     description: Whether Nodes without a providerID are to be adopted.
     type: bool

@@ -15,23 +15,12 @@ description:
   - Makes every check over what M(outoftree.ccm.ccm_component_flags_info), M(outoftree.ccm.ccm_cluster_info) and
     M(outoftree.ccm.ccm_health_info) found. Nothing is read or written here.
 positional: _input
+extends_documentation_fragment:
+  - outoftree.ccm.detected
 options:
-  _input:
-    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
-    type: dict
-    required: true
-  cluster:
-    description: The result of M(outoftree.ccm.ccm_cluster_info).
-    type: dict
-    required: true
   health:
     description: The result of M(outoftree.ccm.ccm_health_info).
     type: dict
-    required: true
-  control_plane:
-    description: The inventory hosts that are control planes.
-    type: list
-    elements: str
     required: true
 """
 

@@ -10,6 +10,8 @@ them as they are and nothing is lost by a round trip through model classes.
 
 from __future__ import annotations
 
+import base64
+import copy
 import email.utils
 import json
 import os
@@ -43,6 +45,9 @@ API_OPTIONS: Dict[str, Any] = dict(
 
 #: How often a read is asked that nobody answers in time.
 ATTEMPTS = 3
+
+#: What a kubeconfig has as a file's path or, with "-data" after it, as its content.
+_FILES = ("certificate-authority", "client-certificate", "client-key")
 
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
 
@@ -160,7 +165,7 @@ def connect(module: AnsibleModule) -> Api:
         if isinstance(source, dict):
             module.no_log_values.update(_secrets(source))
             kubernetes.config.load_kube_config_from_dict(
-                source, context=module.params["context"], client_configuration=configuration, persist_config=False)
+                in_memory(source), context=module.params["context"], client_configuration=configuration, persist_config=False)
         else:
             source = os.path.expanduser(source)
             with open(source, encoding="utf-8") as handle:
@@ -178,6 +183,27 @@ def connect(module: AnsibleModule) -> Api:
         module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
             "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
     return Api(configuration)
+
+
+def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
+    """Return a kubeconfig whose keys and certificates are files that no disk has and that end with this process.
+
+    TLS reads them from files, so that the library writes each "-data" to a temporary one and removes it at its end: a process
+    that is killed would leave the key of the cluster's administrator behind. Where there are no such files it stays as it is.
+    """
+    if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
+        return kubeconfig
+    changed = copy.deepcopy(kubeconfig)
+    for entries, kind in (("clusters", "cluster"), ("users", "user")):
+        for entry in changed.get(entries) or []:
+            for name in _FILES:
+                data = (entry.get(kind) or {}).pop(name + "-data", None)
+                if data:
+                    descriptor = os.memfd_create(name)  # open as long as the process is
+                    with open(descriptor, "wb", closefd=False) as handle:
+                        handle.write(base64.b64decode(data))
+                    entry[kind][name] = "/proc/self/fd/{0}".format(descriptor)
+    return changed
 
 
 def _secrets(value: Any) -> List[str]:

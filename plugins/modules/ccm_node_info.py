@@ -92,6 +92,14 @@ nodes:
       description: Why it is in that class, and the way out.
       type: str
       returned: always
+    uid:
+      description: Its UID, another one for each registration.
+      type: str
+      returned: always
+    resource_version:
+      description: The resourceVersion at which it was read.
+      type: str
+      returned: always
     provider_id:
       description: Its providerID, empty without one.
       type: str
@@ -111,7 +119,15 @@ nodes:
       elements: dict
       returned: always
     zone:
-      description: Its zone label; C(region) and C(instance_type) are the others the cloud gives.
+      description: Its label C(topology.kubernetes.io/zone).
+      type: str
+      returned: always
+    region:
+      description: Its label C(topology.kubernetes.io/region).
+      type: str
+      returned: always
+    instance_type:
+      description: Its label C(node.kubernetes.io/instance-type).
       type: str
       returned: always
     control_plane:
@@ -127,13 +143,27 @@ nodes:
       type: str
       returned: always
     ready:
-      description: Whether its Ready condition is true, with C(ready_reason) and C(heartbeat).
+      description: Whether its Ready condition is true.
       type: bool
+      returned: always
+    ready_reason:
+      description: What its Ready condition says.
+      type: str
+      returned: always
+    heartbeat:
+      description: When its kubelet last wrote that condition, by the kubelet's clock.
+      type: str
+      returned: always
+    kubelet_version:
+      description: The version of its kubelet.
+      type: str
       returned: always
   sample:
     - name: worker-1
       class: initialized
       reason: ''
+      uid: 6f1a2c1e-52f5-4a3e-9d3c-0c7c1e3f8a11
+      resource_version: "4711"
       provider_id: sim://north/i-2
       uninitialized: false
       taints: []
@@ -141,7 +171,12 @@ nodes:
       zone: north-a
       region: north
       instance_type: sim.small
+      control_plane: false
+      etcd_voter: null
+      managed_by: ''
       ready: true
+      ready_reason: kubelet is posting ready status
+      heartbeat: "2026-11-21T09:15:00Z"
       kubelet_version: v1.36.3
 waited:
   description: Seconds until the predicate held.

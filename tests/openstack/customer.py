@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import configparser
 import io
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import openstack
+from openstack.exceptions import NotFoundException
 
 from .rig.control import Control
 
@@ -110,6 +113,10 @@ class Site:
             raise AssertionError(f"nova could not make server {server}: {found.fault}")
         return found.status == "ACTIVE" and bool(found.addresses)
 
+    def address(self, server: str) -> str:
+        (port,) = self.cloud.network.ports(device_id=server)
+        return str(port.fixed_ips[0]["ip_address"])
+
     def stop(self, server: str) -> None:
         self.cloud.compute.stop_server(server)
         _until(lambda: self.cloud.compute.get_server(server).status == "SHUTOFF", f"server {server} is SHUTOFF")
@@ -127,6 +134,14 @@ class Site:
 
     # Load balancers
 
+    def clone_balancer(self, balancer: str, wishes: Sequence[Mapping[str, Any]]) -> None:
+        """Load balancers like this one, in octavia's and neutron's databases; `rig.clones.make_balancers`."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump(wishes, file)
+            file.flush()
+            # Addresses that neutron gives to nobody else.
+            self._rig("clone-balancer", balancer, file.name, "10.31.0.1", "198.51.100.1")
+
     def balancers(self) -> list[Any]:
         return list(self.cloud.load_balancer.load_balancers())
 
@@ -141,8 +156,32 @@ class Site:
         finally:
             self.rig.load_balancers(0.1)
 
+    def wait_for_balancer(self, balancer: str) -> None:
+        _until(lambda: self._state(balancer) == "ACTIVE", f"load balancer {balancer} is ACTIVE")
+
     def _state(self, balancer: str) -> str:
         return str(self.cloud.load_balancer.get_load_balancer(balancer).provisioning_status)
+
+    # Volumes
+
+    def make_volume(self, zone: str) -> str:
+        """Its ID. Nobody makes it, so that it can be looked at and deleted and no more."""
+        made = self.cloud.block_storage.create_volume(size=1, availability_zone=zone)
+        self.admin.block_storage.reset_volume_status(made.id, "error")
+        return str(made.id)
+
+    def delete_volume(self, volume: str) -> None:
+        volumes = self.cloud.block_storage
+
+        def gone() -> bool:
+            try:
+                volumes.get_volume(volume)
+            except NotFoundException:
+                return True
+            return False
+
+        volumes.delete_volume(volume, ignore_missing=True)
+        _until(gone, f"volume {volume} is deleted")
 
     # The end
 

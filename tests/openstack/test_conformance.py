@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider `openstack` passes the kit on real services; what these cannot be made to do is named."""
+"""The provider `openstack` passes the whole kit on real services."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import ProviderConfig
+from ccm.cloud import ProviderConfig, VolumeRef
 from ccm.conformance import CASES, Case, Outcome, Subject, Trouble, World, check
 from ccm.conformance.cases import load_balancers
-from ccm.providers.openstack import OpenStackCloud
+from ccm.providers.openstack import OpenStackCloud, session
+from ccm.providers.openstack import load_balancers as octavia
+from ccm.providers.openstack.volumes import DRIVERS
 
 from .customer import Site
 
-#: Case -> words of the reason that the kit must give for not running it.
-NOT_FOR_THE_RIG = {"volumes.a_volume_has_its_zone": "needs a volume"}
 #: "At once" of the kit, in seconds, where services share two cores with the tests; still well below the minute that the
 #: cloud is made to work.
 AT_ONCE = 20.0
+#: After so many seconds the provider wants to be asked again while octavia is at work, which takes 0.1 s here.
+SOON = 0.3
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"status": 503, "body": json.dumps({"error": {"message": "try later", "code": 503}})},
     Trouble.PROXY_PAGE: {"status": 404, "body": "<html>404</html>", "headers": {"Content-Type": "text/html"}},
@@ -72,6 +74,12 @@ class RigWorld(World):
     async def stop_instance(self, provider_id: str) -> None:
         await asyncio.to_thread(self._site.stop, provider_id.rpartition("/")[2])
 
+    async def create_volume(self) -> VolumeRef:
+        return VolumeRef(DRIVERS[0], await asyncio.to_thread(self._site.make_volume, "zone-b"))
+
+    async def delete_volume(self, ref: VolumeRef) -> None:
+        await asyncio.to_thread(self._site.delete_volume, ref.handle)
+
     async def break_load_balancer(self, name: str) -> None:
         await asyncio.to_thread(self._site.break_balancer, name)
 
@@ -79,12 +87,11 @@ class RigWorld(World):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_balancers, "AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(octavia, "SOON", SOON)
+    monkeypatch.setattr(session, "BUSY", SOON)
     # Patience with a busy machine, except where nothing is waited for but the end of patience.
     seconds = 10 if case.name in ("failures.no_answer_is_transient", "failures.a_cancelled_call_ends") else 60
     config = ProviderConfig(site.conf(Metadata={"request-timeout": f"{seconds}s"}), "cloud.conf")
     subject = Subject("openstack", OpenStackCloud, config, allow_writes=True, world=RigWorld(site))
     result = await check(case, subject)
-    if case.name in NOT_FOR_THE_RIG:
-        assert result.outcome is Outcome.NOT_RUN and NOT_FOR_THE_RIG[case.name] in result.detail
-    else:
-        assert result.outcome is Outcome.PASSED, result.detail
+    assert result.outcome is Outcome.PASSED, result.detail

@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import time
 
 import pytest
 
-from ccm.cloud import LoadBalancerSpec, RetryAfter, Unauthorized
+from ccm.cloud import LoadBalancerSpec, RetryAfter, Transient, Unauthorized
 from ccm.cloud.contract import Port
 from ccm.providers.openstack import OpenStackCloud
 
@@ -68,6 +69,23 @@ async def test_what_octavia_is_at_work_on_is_asked_again(provider: Provider, sit
         await asyncio.to_thread(site.clean_balancers)
 
 
+async def test_a_request_that_is_never_answered_is_given_up_and_what_it_made_is_found(
+    provider: Provider, site: Site
+) -> None:
+    spec = _spec(site)
+    try:
+        async with provider(Metadata={"request-timeout": "10s"}) as cloud:
+            site.rig.fault(service="load-balancer", method="POST", kind="hang", late=True, times=1)
+            began = time.monotonic()
+            with pytest.raises(Transient):
+                await cloud.load_balancers.ensure(spec, [])
+            assert time.monotonic() - began < cloud.limits.deadline
+            await _ready(cloud, spec)
+            assert len(await asyncio.to_thread(site.balancers)) == 1
+    finally:
+        await asyncio.to_thread(site.clean_balancers)
+
+
 def _spec(site: Site) -> LoadBalancerSpec:
     return LoadBalancerSpec(
         cluster=site.name, uid="0b2f4a4e-52e2-4b8e-9d62-3d3b0a2b5f3c", namespace="default", name="busy",
@@ -80,6 +98,6 @@ async def _ready(cloud: OpenStackCloud, spec: LoadBalancerSpec) -> None:
         try:
             if (await cloud.load_balancers.ensure(spec, [])).ready:
                 return
-        except RetryAfter:
+        except (RetryAfter, Transient):  # busy machines do not always answer in time
             pass
         await asyncio.sleep(0.5)

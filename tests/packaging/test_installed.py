@@ -13,6 +13,7 @@ from ..integration.cluster import ApiServer
 from ..integration.collection.machine import Machine
 from ..integration.collection.test_layouts import HOSTS, Cluster
 from .conftest import User
+from .environments import REPOSITORY
 
 pytestmark = pytest.mark.timeout(
     600
@@ -45,6 +46,16 @@ def test_a_playbook_is_found_by_its_name_and_complete(user: User, inventory: Pat
     listed = user.run("ansible-playbook", f"outoftree.ccm.{book}", "-i", str(inventory), "--list-tasks")
     assert listed.returncode == 0, listed.stderr
     assert "Find what sets the cloud flags of this host's components" in listed.stdout
+
+
+@pytest.mark.parametrize("path", sorted(REPOSITORY.glob("docs/inventories/*.yml")), ids=lambda path: path.stem)
+def test_a_sample_inventory_is_understood(user: User, path: Path):
+    run = user.run("ansible-inventory", "-i", str(path), "--list", ANSIBLE_INVENTORY_UNPARSED_FAILED="true")
+    assert run.returncode == 0 and "WARNING" not in run.stderr, run.stderr
+    groups = json.loads(run.stdout)
+    assert groups["kube_control_plane"]["hosts"] and groups["kube_node"]["hosts"]
+    begins = user.run("ansible-playbook", "outoftree.ccm.site", "-i", str(path), "--syntax-check")
+    assert begins.returncode == 0, begins.stderr
 
 
 def shown(text: str) -> list[str]:

@@ -36,6 +36,57 @@ def undescribed(entries: dict[str, Any], inside: str = "") -> Iterator[str]:
             yield from undescribed(entry.get(below) or {}, f"{inside}{name}.")
 
 
+TYPES: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "dict": (dict,),
+    "float": (float, int),
+    "int": (int,),
+    "list": (list,),
+    "str": (str,),
+}
+
+
+def wrong_samples(entries: dict[str, Any], inside: str = "") -> Iterator[str]:
+    """Return values whose sample is not of the type, or has not the parts, that their documentation says."""
+    for name, entry in entries.items():
+        kind, sample, parts = entry["type"], entry.get("sample"), entry.get("contains") or {}
+        if sample is not None:
+            if not isinstance(sample, TYPES[kind]) or (isinstance(sample, bool) and kind != "bool"):
+                yield f"{inside}{name}: the sample is {type(sample).__name__}, not {kind}"
+                continue
+            items = sample if isinstance(sample, list) else []
+            if kind == "list" and not all(isinstance(item, TYPES[entry["elements"]]) for item in items):
+                yield f"{inside}{name}: the sample's items are not all {entry['elements']}"
+            elif parts and (kind == "dict" or entry.get("elements") == "dict"):
+                for item in items or [sample] * (kind == "dict"):
+                    given = {key: part | {"sample": item[key]} for key, part in parts.items() if key in item}
+                    yield from (f"{inside}{name}: the sample lacks {key}" for key in parts if key not in item)
+                    yield from (f"{inside}{name}: {key} is not documented" for key in item if key not in parts)
+                    yield from wrong_samples(given, f"{inside}{name}.")
+        yield from wrong_samples(parts, f"{inside}{name}.")
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.stem)
+def test_samples_are_of_the_documented_types(path: Path):
+    returned = blocks(path)["RETURN"]
+    assert [name for name, entry in returned.items() if entry["type"] == "list" and "elements" not in entry] == []
+    assert list(wrong_samples(returned)) == []
+
+
+def test_wrong_samples_are_seen():
+    part = {"type": "int", "sample": 1}
+    wrong = {
+        "a": {"type": "int", "sample": "1"},
+        "b": {"type": "float", "sample": True},
+        "c": {"type": "list", "elements": "str", "sample": [1]},
+        "d": {"type": "list", "elements": "dict", "sample": [{"n": "x", "m": 1}], "contains": {"n": part, "o": part}},
+        "e": {"type": "dict", "contains": {"n": part | {"sample": "1"}}},
+    }
+    assert [problem.partition(":")[0] for problem in wrong_samples(wrong)] == ["a", "b", "c", "d", "d", "d.n", "e.n"]
+    right = {"a": part, "d": {"type": "list", "elements": "dict", "sample": [{"n": 1}], "contains": {"n": part}}}
+    assert list(wrong_samples(right)) == []
+
+
 @pytest.mark.parametrize("path", PLUGINS, ids=lambda path: path.stem)
 def test_a_plugin_is_documented(path: Path):
     found = blocks(path)
@@ -100,3 +151,11 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
             assert target.startswith("https://"), (
                 f"{link} leads nowhere on Galaxy: name it with {repository}/blob/main/"
             )
+
+
+def test_the_readme_says_how_each_layout_was_shown():
+    """A layout is what has a sample inventory."""
+    table = (ROOT / "README.md").read_text().partition("## Evidence")[2].partition("\n## ")[0]
+    shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+    layouts = {path.stem for path in ROOT.glob("docs/inventories/*.yml")}
+    assert {name for name in layouts if name.lower() not in shown.lower()} == set()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,10 @@ def test_strings_are_booleans(given: Any, there: bool):
     assert ("--enable-leader-migration" in flags) is there
     flags = arguments(ccm_runtime_configure_cloud_routes=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert f"--configure-cloud-routes={str(there).lower()}" in flags
+
+
+@pytest.mark.parametrize("content", ["", "endpoint: http://cloud.example.com\n"], ids=["empty", "some"])
+def test_the_secret_has_the_configuration_also_when_that_is_empty(content: str):
+    """A key without a value would be left out by the API server, and be there to add in every run."""
+    (secret,) = rendered("secret.yaml.j2", ccm_runtime_cloud_config=content)
+    assert base64.b64decode(secret["data"]["cloud.conf"]).decode() == content

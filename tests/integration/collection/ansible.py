@@ -60,8 +60,11 @@ async def call(kubeconfig: Any, *tasks: dict[str, Any]) -> Run:
     return await playbook("/dev/stdin", given=json.dumps([play]))
 
 
-async def playbook(path: str, *arguments: str, given: str = "", seconds: float = 60) -> Run:
-    """Run a playbook of the checkout (or the one that is `given`), within some seconds."""
+async def playbook(
+    path: str, *arguments: str, given: str = "", seconds: float = 60, settings: dict[str, str] | None = None
+) -> Run:
+    """Run a playbook of the checkout (or the one that is `given`), within some seconds. `settings`: of Ansible, by its
+    environment variables, in place of those of ansible.cfg."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     for name in ("KUBECONFIG", "PYTHONDONTWRITEBYTECODE"):
         environment.pop(name, None)
@@ -71,7 +74,7 @@ async def playbook(path: str, *arguments: str, given: str = "", seconds: float =
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
         # Most of a module's time is the import of the library 'kubernetes': compiled, it takes half of it.
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
-    }
+    } | (settings or {})
     process = await asyncio.create_subprocess_exec(
         PROGRAM,
         path,

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from pathlib import Path
 
 from bed import locks
 from bed.errors import BedError
@@ -26,6 +28,11 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("count", type=int)
     sub.add_argument("prefix", help="what their names begin with")
     sub.add_argument("first", help="the first one's address")
+    sub = commands.add_parser("clone-balancer", help="many load balancers like one, as rows in the databases")
+    sub.add_argument("balancer", help="the identity of the one that is copied")
+    sub.add_argument("wishes", type=Path, help="a JSON list: name, description, tags, floating_description of each")
+    sub.add_argument("vip", help="the first one's VIP")
+    sub.add_argument("first", help="the first one's floating address")
     sub = commands.add_parser("forget", help="remove what clone made")
     sub.add_argument("prefix", help="what their names begin with")
     return top
@@ -53,6 +60,9 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         stack.down(args.purge, progress)
     elif args.command == "clone":
         clones.make(stack.running_database(), args.server, args.count, args.prefix, args.first)
+    elif args.command == "clone-balancer":
+        wishes = json.loads(args.wishes.read_text())
+        clones.make_balancers(stack.running_database(), args.balancer, wishes, args.vip, args.first)
     elif args.command == "forget":
         clones.remove(stack.running_database(), args.prefix)
     else:

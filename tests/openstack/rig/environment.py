@@ -21,7 +21,7 @@ def ensure(progress: Progress) -> Path:
     venv = paths.cache() / "openstack" / f"venv-{key}"
     with locks.held("openstack-venv"):
         if not (venv / "complete").exists():
-            with progress.step("keystone, neutron, octavia, nova, placement, glance from PyPI"):
+            with progress.step("keystone, neutron, octavia, nova, placement, glance, cinder from PyPI"):
                 _make(venv)
     return venv
 

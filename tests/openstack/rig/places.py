@@ -21,7 +21,15 @@ DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolv
 # Below the range that Linux takes the ports of outgoing connections from.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
 # Type in keystone's catalog -> offset of its port. Order is that of the start.
-SERVICES = {"identity": 0, "placement": 1, "network": 2, "image": 3, "load-balancer": 4, "compute": 5}
+SERVICES = {
+    "identity": 0,
+    "placement": 1,
+    "network": 2,
+    "image": 3,
+    "load-balancer": 4,
+    "compute": 5,
+    "block-storage": 6,
+}
 _BEHIND, _DATABASE, _CONTROL = 10, 9, 8
 
 
@@ -55,7 +63,7 @@ class Ports:
         return list(range(self.base, self.base + BLOCK))
 
 
-_PATHS = {"identity": "/v3", "compute": "/v2.1"}
+_PATHS = {"identity": "/v3", "compute": "/v2.1", "block-storage": "/v3"}
 
 
 def free_ports(wanted: int | None = None) -> Ports:

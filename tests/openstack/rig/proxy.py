@@ -32,7 +32,7 @@ _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 
 @dataclass
 class Call:
-    """A request that came, and how it was answered; 0 for not at all."""
+    """A request that came, and how it was answered; 0 for not at all, or not to the end."""
 
     service: str
     method: str
@@ -121,7 +121,8 @@ class Proxy:
             self.calls.append(call)
             fault = next((fault for fault in self.faults if fault.takes(call)), None)
             answer = await (self._pass(request, service) if fault is None else self._break(request, service, fault))
-            call.status = answer.status
+            gone = request.transport is None or request.transport.is_closing()
+            call.status = 0 if gone else answer.status
             return answer
 
         return handle

@@ -27,7 +27,7 @@ def ensure(settings: Settings, database: Database, processes: Processes, progres
     cached = paths.cache() / "openstack" / f"schema-{key}"
     with locks.held("openstack-schema"):
         if not cached.exists():
-            with progress.step("Schemas of the six services, by their own migrations (kept for the next time)"):
+            with progress.step("Schemas of the seven services, by their own migrations (kept for the next time)"):
                 _make(settings, database)
                 processes.end("mariadb")
                 _copy(settings.data, cached)
@@ -61,6 +61,7 @@ def _keystone_and_small_ones(settings: Settings) -> None:
         manage(setup, "--keystone-user", user[0], "--keystone-group", user[1])
     _program(settings, "octavia", "octavia-db-manage")("upgrade", "head")
     _program(settings, "glance-api", "glance-manage")("db_sync")
+    _program(settings, "cinder", "cinder-manage")("db", "sync")
     _program(settings, "placement", "placement-manage")("db", "sync")
 
 

@@ -14,7 +14,7 @@ REGION = "RegionOne"
 PASSWORD = "secret"
 # Compute hosts, each in an availability zone of its own.
 HOSTS = {"rig-a": "zone-a", "rig-b": "zone-b", "rig-c": "zone-c"}
-DATABASES = ("keystone", "placement", "neutron", "glance", "octavia", "nova_api", "nova_cell0", "nova_cell1")
+DATABASES = ("keystone", "placement", "neutron", "glance", "octavia", "cinder", "nova_api", "nova_cell0", "nova_cell1")
 
 Sections = dict[str, dict[str, object]]
 
@@ -40,8 +40,8 @@ class Settings:
         return self.folder / f"{name}.conf"
 
     def write(self) -> None:
-        for name in ("state/lock", "state/images", "state/stage", "state/tasks", "state/nova", "state/neutron"):
-            (self.data / name).mkdir(parents=True, exist_ok=True)
+        for name in ("lock", "images", "stage", "tasks", "nova", "neutron", "cinder"):
+            (self.data / "state" / name).mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(exist_ok=True)
         for name, sections in self._all().items():
             parser = configparser.RawConfigParser(default_section="none")
@@ -67,6 +67,7 @@ class Settings:
                 "OS_NOVA_CONFIG_FILES": f"{self.venv}/etc/nova/api-paste.ini;{self.file('nova')}",
                 "RIG_HOSTS": ",".join(HOSTS),
             },
+            "block-storage": {"RIG_ZONES": ",".join(HOSTS.values())},
         }
         return environment.variables() | found[service]
 
@@ -78,6 +79,7 @@ class Settings:
             "glance-api": self._glance(),
             "octavia": self._octavia(),
             "nova": self._nova(),
+            "cinder": self._cinder(),
         }
 
     def _auth(self, **more: object) -> dict[str, object]:
@@ -213,6 +215,20 @@ class Settings:
             "vnc": {"enabled": False},
             "spice": {"enabled": False},
             "quota": {"driver": "nova.quota.NoopQuotaDriver"},
+        }
+
+    def _cinder(self) -> Sections:
+        common = self._common("cinder")
+        default = {
+            "auth_strategy": "keystone",
+            "transport_url": "fake://",
+            "state_path": self.data / "state/cinder",
+            "api_paste_config": self.venv / "etc/cinder/api-paste.ini",
+        }
+        return {
+            **common,
+            "DEFAULT": {**common["DEFAULT"], **default},
+            "database": {"connection": self.database("cinder")},
         }
 
 

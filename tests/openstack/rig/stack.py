@@ -24,8 +24,10 @@ MODULES = {
     "image": "glance.wsgi.api",
     "load-balancer": "octavia.wsgi.api",
     "compute": "nova.wsgi.osapi_compute+rig_drivers.compute",
+    "block-storage": "cinder.wsgi.api+rig_drivers.volumes",
 }
-COMPUTE = ("placement", "image", "compute")  # what servers need, and nothing else does
+ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # who is told of its file on the command line
+COMPUTE = ("placement", "image", "compute", "block-storage")  # what servers need, and load balancers do not
 
 
 def up(port: int | None, with_compute: bool, progress: Progress) -> None:
@@ -119,7 +121,8 @@ def _bootstrap(settings: Settings) -> None:
 
 def _start(settings: Settings, processes: Processes, service: str, wait: bool = True) -> None:
     if not processes.running(service):
-        arguments = ["--config-file", str(settings.file("octavia"))] if service == "load-balancer" else []
+        file = ARGUMENTS.get(service)
+        arguments = ["--config-file", str(settings.file(file))] if file else []
         port = str(settings.ports.behind(service))
         command = [f"{settings.venv}/bin/python", "-m", "rig_drivers.serve", MODULES[service], port, *arguments]
         processes.start(service, command, env=settings.environment(service))

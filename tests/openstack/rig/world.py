@@ -24,6 +24,7 @@ NAMES = {
     "image": "glance",
     "load-balancer": "octavia",
     "compute": "nova",
+    "block-storage": "cinder",
 }
 
 

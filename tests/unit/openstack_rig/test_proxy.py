@@ -167,11 +167,18 @@ async def test_a_status_is_given_in_place_of_the_services_answer(rig: Rig) -> No
     assert [each["status"] for each in await rig.tell("journal")] == [429, 200]
 
 
+async def test_a_late_refusal_is_carried_out_first(rig: Rig) -> None:
+    await rig.tell("fault", status=504, late=True, times=1)
+    assert (await rig.get(method="POST"))[0] == 504
+    assert rig.service.asked == ["POST /v2.0/ports"]
+
+
 async def test_a_late_fault_is_carried_out_first(rig: Rig) -> None:
     await rig.tell("fault", kind="drop", late=True, times=1)
     with pytest.raises(aiohttp.ClientError):
         await rig.get(method="POST")
     assert rig.service.asked == ["POST /v2.0/ports"]
+    assert [each["status"] for each in await rig.tell("journal")] == [0]
 
 
 async def test_a_dropped_call_is_never_carried_out(rig: Rig) -> None:
@@ -179,6 +186,7 @@ async def test_a_dropped_call_is_never_carried_out(rig: Rig) -> None:
     with pytest.raises(aiohttp.ClientError):
         await rig.get(method="POST")
     assert rig.service.asked == []
+    assert [each["status"] for each in await rig.tell("journal")] == [0]
 
 
 async def test_half_of_an_answer_breaks_in_the_middle(rig: Rig) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.outoftree.ccm.plugins.module_utils import _rancher
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS
+from ansible_collections.outoftree.ccm.plugins.module_utils import _rancher, _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._verify import verify
 
@@ -278,8 +278,10 @@ def flags_in(path: str, text: str) -> Counter[tuple[str, str]]:
     return Counter((name, value) for name, equals, value in found if name in MANAGED_FLAGS and equals)
 
 
-@pytest.mark.parametrize("tree", ["systemd/control-plane", "systemd/worker", "kubespray/worker", "k3s/server", "k3s/agent",
-                                  "rke2/server", "rke2/agent"])
+TREES = ["systemd/control-plane", "systemd/worker", "kubespray/worker", "k3s/server", "k3s/agent", "rke2/server", "rke2/agent"]
+
+
+@pytest.mark.parametrize("tree", TREES)
 def test_the_table_and_the_files_agree(tree: str, tree_facts: Any, cluster_facts: Any) -> None:
     server = tree.endswith(("control-plane", "server"))
     facts = tree_facts(tree)
@@ -295,3 +297,55 @@ def test_the_table_and_the_files_agree(tree: str, tree_facts: Any, cluster_facts
         assert come - gone == Counter((flag, then) for flag, unused, then in told if then is not None)
     for row in rows(plan):
         assert sum(line.split()[:2] == [facts["node_name"], row[0]] and row[1] in line for line in plan["table"]) >= 1
+
+
+# -- every layout, every release (kubeadm's: test_kubeadm_releases.py) --------------------------------------------------
+
+
+MANIFESTS = {f"/etc/kubernetes/manifests/{name}.yaml": name for name in ("kube-apiserver", "kube-controller-manager")}
+
+
+def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, texts: dict[str, str]) -> dict[str, Any]:
+    """kubespray's control planes: kubeadm's static Pods, and a kubelet of its own."""
+    manifests = {path: fixture_text(f"kubeadm-1.36/{name}.yaml").replace("v1.36.3", f"v1.{minor}.4") for path, name in MANIFESTS.items()}
+    facts: dict[str, Any] = tree_facts("kubespray/worker", name="kubespray-cp", version=f"v1.{minor}.4", changed=manifests | texts)
+    for path, name in MANIFESTS.items():
+        argv = yaml.safe_load((manifests | texts)[path])["spec"]["containers"][0]["command"]
+        flags = [render(flag.name, flag.value) for flag in find_flags(argv)]
+        facts["components"][name] = {"pid": 1, "flags": flags, "version": f"v1.{minor}.4"}
+    return facts
+
+
+@pytest.mark.parametrize("minor", range(29, 37))
+@pytest.mark.parametrize("tree", [*TREES, "kubespray/control-plane"])
+def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
+    """Go; nothing is left that this release or the next does not start with; and a second run has nothing to do."""
+    server = tree.endswith(("control-plane", "server"))
+    version = f"v1.{minor}.4"
+
+    def facts(texts: dict[str, str]) -> dict[str, Any]:
+        if tree == "kubespray/control-plane":
+            return kubespray_control_plane(tree_facts, fixture_text, minor, texts)
+        found: dict[str, Any] = tree_facts(tree, version=version, changed=texts)
+        return found
+
+    before = facts({})
+    host = before["node_name"]
+    plan = single(before, cluster_facts, server, version)
+    after = texts(plan, host)
+    assert after and {row[1] for row in rows(plan)} == set(after)
+    whole = {path: base64.b64decode(entry["content"]).decode() for path, entry in before["files"].items() if entry["exists"]} | after
+    for fact in _versions.FACTS:
+        if fact.fatal_in is None or fact.fatal_in > (1, minor + 1) or fact.value is not None or fact.component == "kubeadm":
+            continue
+        # Manifests and units of one component each; files of k3s and RKE2 name the component in the key.
+        for path, text in whole.items():
+            if f"/{fact.component}." in path:
+                assert fact.flag not in {name for name, unused in flags_in(path, text)}, (path, fact)
+    kubelet = [path for path, text in whole.items() if flags_in(path, text)["cloud-provider", "external"] and "manifests" not in path]
+    assert kubelet or (tree == "rke2/server" and "cloud-provider-name: external" in whole["/etc/rancher/rke2/config.yaml"])
+    second = single(facts(after), cluster_facts, server, version)
+    assert rows(second) == [], "a second run has nothing to do"
+    if minor <= 30 and tree.endswith("control-plane"):
+        places = [path for path in whole if "controller-manager" in path]
+        assert any(flags_in(path, whole[path])["cloud-provider", "external"] for path in places), "in-tree loops would go on"

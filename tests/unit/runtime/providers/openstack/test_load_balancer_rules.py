@@ -278,6 +278,7 @@ def test_the_external_network_has_ipv4():
         {"id": "n3", "router:external": True, "subnets": []},
     ]
     subnets = [{"id": "v4", "ip_version": 4}, {"id": "v6", "ip_version": 6}]
+
     def found(networks, subnets):
         return [row["id"] for row in floating_ips.external_networks(networks, subnets)]
 

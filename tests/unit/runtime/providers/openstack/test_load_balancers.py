@@ -461,13 +461,14 @@ async def test_a_warning_is_there_when_it_is_ready_too(later):
 async def test_two_networks_to_choose_from_are_told_and_one_that_was_chosen_is_not():
     fake = FakeOpenStack(LoadBalancerSection(subnet_id="s"))
     fake.external_networks = ["net-public", "net-other"]
-    found = await ensured(fake, spec())
+    balancers = provider(fake)
+    found = await patiently(balancers.ensure, spec(), nodes(1))
     assert only(fake.floating)["floating_network_id"] == "net-other"
     assert "2 external networks" in found.warnings[0] and "floating-network-id" in found.warnings[0]
-    for chosen in (spec("u-2", "b", annotations={"floating_network_id": "net-public"}), spec("u-3", "c")):
-        section = LoadBalancerSection(subnet_id="s", floating_network_id="net-public" if chosen.uid == "u-3" else "")
-        fake.settings.load_balancer = section
-        assert (await ensured(fake, chosen)).warnings == ()
+    chosen = spec("u-2", "b", annotations={"floating_network_id": "net-public"})
+    assert (await patiently(balancers.ensure, chosen, nodes(1))).warnings == ()
+    fake.settings.load_balancer = LoadBalancerSection(subnet_id="s", floating_network_id="net-public")
+    assert (await ensured(fake, spec("u-3", "c"))).warnings == ()
 
 
 async def test_a_misspelt_annotation_is_told_and_the_service_is_served():

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cinder's API needs of the rest of cinder: that there is a volume service in each zone of $RIG_ZONES.
+
+There is none. A volume that is asked for is written down, with its zone, and nobody ever makes it: it stays `creating`.
+"""
+
+import os
+
+from cinder import context, objects
+from cinder.objects import base
+from cinder.volume import rpcapi
+
+
+def _announce(zones: list[str]) -> None:
+    admin = context.get_admin_context()
+    known = {each.availability_zone for each in objects.ServiceList.get_all_by_topic(admin, rpcapi.VolumeAPI.TOPIC)}
+    for zone in zones:
+        if zone not in known:
+            objects.Service(
+                admin,
+                host=f"rig@{zone}",
+                binary=rpcapi.VolumeAPI.BINARY,
+                topic=rpcapi.VolumeAPI.TOPIC,
+                report_count=0,
+                availability_zone=zone,
+                rpc_current_version=rpcapi.VolumeAPI.RPC_API_VERSION,
+                object_current_version=base.OBJ_VERSIONS.get_current(),
+            ).create()
+
+
+_announce(os.environ["RIG_ZONES"].split(","))

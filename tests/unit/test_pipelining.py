@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks that get a kubeconfig are pipelined, so that a killed Ansible leaves none in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/*.yml")])
+
+
+def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for entry in entries:
+        yield entry
+        for part in ("tasks", "block", "rescue", "always"):
+            yield from tasks(entry.get(part) or [])
+
+
+def told(task: dict[str, Any]) -> bool:
+    return any(isinstance(options, dict) and "kubeconfig" in options for options in task.values())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_a_task_with_a_kubeconfig_is_pipelined(path: Path):
+    found = [task for task in tasks(yaml.safe_load(path.read_text())) if told(task)]
+    bare = [task["name"] for task in found if (task.get("vars") or {}).get("ansible_pipelining") is not True]
+    assert not bare, f"without `vars: ansible_pipelining: true`: {bare}"
+    assert not [task["name"] for task in found if task.get("become") is not False]
+
+
+def test_there_are_such_tasks():
+    assert sum(told(task) for path in FILES for task in tasks(yaml.safe_load(path.read_text()))) > 20
