@@ -80,11 +80,12 @@ async def test_a_wait_ends_when_the_runtime_initialised_the_node(
     instance = cloud.add_instance("late", addresses=[{"type": "InternalIP", "address": "10.0.0.8"}])
     await kube.create(NODES, node_body("late"))
     wait = task("ccm_node_info", names=["late"], provider_id_prefix="sim://", wait_for="initialized", wait_timeout=30)
-    waiting = asyncio.create_task(call(kubeconfig, task("ccm_node_info", names=["late"]), wait))
+    (before,) = await call(kubeconfig, task("ccm_node_info", names=["late"]))
+    assert classes(before) == {"late": "uninitialized"}
+    waiting = asyncio.create_task(call(kubeconfig, wait))
     await asyncio.sleep(2.5)  # Ansible has begun by then; if not, the test is only less telling
     await start_ccm().leading()
-    before, after = await waiting
-    assert classes(before) == {"late": "uninitialized"}
+    (after,) = await waiting
     assert not after.get("failed"), after
     assert classes(after) == {"late": "initialized"}
     assert after["nodes"][0]["provider_id"] == f"sim://north/{instance.id}"

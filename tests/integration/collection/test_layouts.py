@@ -19,6 +19,7 @@ from ..cluster import ApiServer
 from .ansible import REPOSITORY, Run, playbook
 from .machine import Machine
 
+pytestmark = pytest.mark.timeout(600)  # several plays each, of seconds where nothing else runs
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
 MANIFESTS = "/etc/kubernetes/manifests/"
 
