@@ -15,10 +15,10 @@ import sys
 import time
 from pathlib import Path
 
-#: A module on a node is the interpreter with a file of Ansible's, or without arguments when it came by a pipe.
+#: A module on a node is the interpreter with a file of Ansible's, or none when it came by a pipe; nodes run no other Python.
 MODULES = """for place in /proc/[0-9]*; do
   case "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" in
-    "/usr/bin/python3 " | "/usr/bin/python3 "*/AnsiballZ_*) kill -9 "${place#/proc/}" && echo "${place#/proc/}" ;;
+    /usr/bin/python3*) kill -9 "${place#/proc/}" && echo "${place#/proc/}" ;;
   esac
 done"""
 
