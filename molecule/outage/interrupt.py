@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a run of Ansible and kill it with SIGKILL at some task: interrupt.py HOW TASK SECONDS NODES COMMAND ...
+"""Start a run of Ansible and kill it with SIGKILL at some task: interrupt.py HOW AFTER TASK SECONDS NODES COMMAND ...
 
-The kill comes SECONDS after Ansible has announced the TASK (a part of its line). HOW is `controller`: ansible-playbook
-alone dies, as when the machine is short of memory, and its modules go on; or `everything`: its workers die with it, and
-the modules that run on NODES (names of containers with commas between them) as well, as when somebody pulls the plug.
+The kill comes SECONDS after Ansible has announced the TASK (a part of its line), or, where AFTER is `module`, after the
+first module of that task has begun on one of NODES (names of containers with commas between them). HOW is `controller`:
+ansible-playbook alone dies, as when the machine is short of memory, and its modules go on; or `everything`: its workers
+die with it, and the modules that run on NODES as well, as when somebody pulls the plug.
 """
 
 from __future__ import annotations
@@ -15,12 +16,27 @@ import sys
 import time
 from pathlib import Path
 
-#: A module on a node is the interpreter with a file of Ansible's, or without arguments when it came by a pipe.
-MODULES = """for place in /proc/[0-9]*; do
-  case "$(tr '\\0' ' ' < $place/cmdline 2>/dev/null)" in
-    "/usr/bin/python3 " | "/usr/bin/python3 "*/AnsiballZ_*) kill -9 "${place#/proc/}" && echo "${place#/proc/}" ;;
-  esac
-done"""
+#: How long a module may take to begin after its task was announced.
+PATIENCE = 60.0
+
+
+def modules(nodes: list[str]) -> list[int]:
+    """The processes of modules on NODES, which are processes of this machine, too: nodes run no other Python."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            python = (place / "cmdline").read_bytes().startswith(b"/usr/bin/python3")
+            if python and (place / "root/etc/hostname").read_text().strip() in nodes:
+                found.append(int(place.name))
+        except OSError:
+            continue
+    return found
+
+
+def wait_for_module(nodes: list[str], run: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not modules(nodes) and run.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def descendants(parent: int) -> list[int]:
@@ -45,20 +61,24 @@ def kill(run: subprocess.Popen[str], how: str, nodes: list[str]) -> str:
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    modules = 0
-    for node in nodes if how == "everything" else []:
-        done = subprocess.run(["podman", "exec", node, "sh", "-c", MODULES], capture_output=True, text=True, check=True)
-        modules += len(done.stdout.split())
-    return f"{1 + len(below)} processes here and {modules} modules on nodes"
+    on_nodes = modules(nodes) if how == "everything" else []
+    for process in on_nodes:
+        try:
+            os.kill(process, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return f"{1 + len(below)} processes here and {len(on_nodes)} modules on nodes"
 
 
-def main(how: str, task: str, seconds: float, nodes: list[str], command: list[str]) -> int:
+def main(how: str, after: str, task: str, seconds: float, nodes: list[str], command: list[str]) -> int:
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert run.stdout is not None
     said = []
     for line in run.stdout:
         said.append(line)
         if line.startswith("TASK [") and task in line:
+            if after == "module":
+                wait_for_module(nodes, run)
             time.sleep(seconds)
             if run.poll() is not None:
                 break
@@ -70,5 +90,5 @@ def main(how: str, task: str, seconds: float, nodes: list[str], command: list[st
 
 
 if __name__ == "__main__":
-    how, task, seconds, nodes, *command = sys.argv[1:]
-    sys.exit(main(how, task, float(seconds), nodes.split(","), command))
+    how, after, task, seconds, nodes, *command = sys.argv[1:]
+    sys.exit(main(how, after, task, float(seconds), nodes.split(","), command))

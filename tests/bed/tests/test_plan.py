@@ -83,11 +83,21 @@ def test_a_name_is_given_once() -> None:
             bed.add(taken, control_plane=False)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.parts[-3])
-def test_the_names_of_the_scenarios_can_be_given(scenario: Path) -> None:
+def bed_name(scenario: Path) -> str:
     name = re.search(r"^    bed_name: (\S+)$", scenario.read_text(), re.M)
     assert name is not None
-    plan.make(name[1], "v1.36.3", control_planes=3)
+    return name[1]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda path: path.parts[-3])
+def test_the_names_of_the_scenarios_can_be_given(scenario: Path) -> None:
+    plan.make(bed_name(scenario), "v1.36.3", control_planes=3)
+
+
+def test_scenarios_can_run_side_by_side() -> None:
+    names = ["demo", *map(bed_name, SCENARIOS)]
+    subnets = [plan.default_subnet(name) for name in names]
+    assert sorted(set(subnets)) == sorted(subnets), sorted(zip(subnets, names, strict=True))
 
 
 def test_a_name_of_a_node_may_be_as_long_as_a_hosts() -> None:
