@@ -102,13 +102,13 @@ class Cluster:
             "ccm_install_kubeconfig": str(self.apiserver.kubeconfig()),
             "ccm_install_provider_id_prefix": "sim://",
             "ccm_install_report_file": str(self.folder / "report.json"),
-            "ccm_install_gate_timeout": 5,
+            "ccm_install_gate_timeout": 20,
             "ccm_install_worker_serial": "100%",
             "ccm_runtime_cloud_provider": "sim",
         } | variables
         return ["-i", str(inventory), "-e", json.dumps(values)]
 
-    async def play(self, path: str, *arguments: str, given: str = "", seconds: float = 240, **variables: Any) -> Run:
+    async def play(self, path: str, *arguments: str, given: str = "", seconds: float = 480, **variables: Any) -> Run:
         return await playbook(path, *self.arguments(variables), *arguments, given=given, seconds=seconds)
 
     @property

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +52,7 @@ log = logging.getLogger(__name__)
 LOAD_BALANCER = "load-balancer"
 #: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
 OLDEST = (2, 5)
-#: When to come back while Octavia carries out a change, in seconds.
+#: About when to come back while Octavia carries out a change, in seconds.
 SOON = 1.5
 #: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
 PATIENCE = 12.0
@@ -157,7 +158,7 @@ class OctaviaLoadBalancers:
         if status == "ERROR":
             await self._mend(spec, row)
         if status != "ACTIVE" and not (written and status not in GOING):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", SOON)
+            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
         if not written:
             self._check_sharing(want, row, owner)
             await self._converge(want, row, owner, backends, features)
@@ -190,7 +191,7 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] == "ERROR":
             raise Conflict(_failed(row))
         if row["provisioning_status"] != "ACTIVE":
-            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", SOON)
+            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
         present = rules.own_mark(row, spec.cluster, spec.uid)
         if present is None:
             raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
@@ -215,7 +216,7 @@ class OctaviaLoadBalancers:
             return
         status = row["provisioning_status"]
         if status not in ("ACTIVE", "ERROR"):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", SOON)
+            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
         name = rules.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
         left = rules.tags_without(row, mark, name)
         shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left)
@@ -227,7 +228,7 @@ class OctaviaLoadBalancers:
         elif not await self._leave(row, mark, name, left, owner):
             await self._gone(spec, memory)
             return
-        raise RetryAfter(f"load balancer {row['id']} is being deleted", SOON)
+        raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
 
     async def _gone(self, spec: LoadBalancerSpec, memory: _Memory) -> None:
         """What is left when the Service has no load balancer any more."""
@@ -284,7 +285,8 @@ class OctaviaLoadBalancers:
             if row.get("vip_port_id"):
                 await self._floating.delete_made(row["vip_port_id"])
             await self._remove(row)
-        raise RetryAfter(f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted", SOON)
+        text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
+        raise RetryAfter(text, self._soon())
 
     async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
         if rules.is_known(row, spec, [row.get("vip_address") or ""], ""):
@@ -294,6 +296,15 @@ class OctaviaLoadBalancers:
 
     def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
         return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
+
+    def _soon(self) -> float:
+        """Seconds until the next beat that is at least half of SOON away.
+
+        All Services that wait for Octavia come back at the same moments, whenever each of them wrote, so that they
+        share a listing however long it takes.
+        """
+        now = self._clock()
+        return math.ceil(now / SOON + 0.5) * SOON - now
 
     def _look_later(self, memory: _Memory) -> None:
         if memory.born:
@@ -336,7 +347,7 @@ class OctaviaLoadBalancers:
         now = self._clock()
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
         if serial:
-            raise RetryAfter(f"load balancer {row['id']} is being made", SOON)
+            raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
         memory.address = await self._reach(want, row, owner=True, fresh=not (want.port_id or memory.replaced))
         await self._open_nodes(spec, want, row, backends, features)
         memory.warnings = self._warnings(spec, want, owner=True)
@@ -369,7 +380,7 @@ class OctaviaLoadBalancers:
         todo = diff.steps(row["id"], want.name, wanted, seen, owner=owner, serial=serial)
         if todo:
             await self._do(todo[0])
-            raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", SOON)
+            raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", self._soon())
 
     async def _observe(self, row: Row) -> diff.Observed:
         params = {"loadbalancer_id": row["id"]}
@@ -406,7 +417,7 @@ class OctaviaLoadBalancers:
             if memory.written.get(pool) != digest:
                 await self._do(diff.members_put(pool, each.pool.members))
                 memory.written[pool] = digest
-                raise RetryAfter(f"the members of load balancer {row['id']} are being changed", SOON)
+                raise RetryAfter(f"the members of load balancer {row['id']} are being changed", self._soon())
 
     async def _pools(
         self, row: Row, name: str, owner: bool, wanted: Sequence[rules.Listener], memory: _Memory
@@ -435,7 +446,7 @@ class OctaviaLoadBalancers:
         try:
             await self._octavia(step.method, step.path, step.body, missing=found[0] if found else "")
         except NotFound as error:
-            raise RetryAfter(str(error), SOON) from None
+            raise RetryAfter(str(error), self._soon()) from None
 
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
@@ -535,10 +546,10 @@ class OctaviaLoadBalancers:
                     f"{_failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
                     f"openstack loadbalancer failover {row['id']}"
                 ) from None
-            raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * SOON)
+            raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
         self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
         await self._remove(row)
-        raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", SOON)
+        raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", self._soon())
 
     # --- removing -----------------------------------------------------------------------------------------------
 

@@ -171,6 +171,39 @@ async def test_a_node_that_joins_costs_ten_services_three_calls_each():
     assert all(listed[wish.uid] == balancers.fingerprint(wish, nodes(1, 2, 3)) for wish in wishes)
 
 
+async def test_services_that_wait_share_their_looks_however_long_octavia_takes():
+    """Each writes at a moment of its own, and Octavia needs five seconds for each: looks on one's own would be 40."""
+    fake, clock = FakeOpenStack(), Clock()
+    balancers = provider(fake, clock)
+    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
+    await asyncio.gather(*(balancers.ensure(wish, nodes(1, 2)) for wish in wishes))
+    fake.at_once = False
+    fake.calls.clear()
+    due = [(round(clock.now + 0.3 * number, 3), wish) for number, wish in enumerate(wishes)]
+    settles: dict[str, float] = {}
+    ready: set[str] = set()
+    while due:
+        clock.now = min(moment for moment, _ in due)
+        for row in fake.balancers.values():
+            if settles.get(row["id"], clock.now + 1) <= clock.now:
+                row["provisioning_status"] = "ACTIVE"
+                del settles[row["id"]]
+        now = [wish for moment, wish in due if moment == clock.now]
+        due = [each for each in due if each[0] != clock.now]
+        calls = [balancers.update_backends(wish, nodes(1, 2, 3)) for wish in now]
+        for wish, answer in zip(now, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+            if isinstance(answer, RetryAfter):
+                assert answer.retry_after is not None and 0.7 <= answer.retry_after <= 2.3
+                due.append((round(clock.now + answer.retry_after, 3), wish))
+            else:
+                ready.add(answer.service_uid)
+        for row in fake.balancers.values():
+            if row["provisioning_status"] == "PENDING_UPDATE":
+                settles.setdefault(row["id"], clock.now + 5)
+    assert len(ready) == 10 and fake.calls["PUT pools/ID/members"] == fake.calls["PUT loadbalancers/ID"] == 10
+    assert fake.count <= 30, fake.calls
+
+
 async def test_without_a_subnet_it_is_made_where_the_first_node_is():
     fake = FakeOpenStack(LoadBalancerSection())
     fake.server(1)
