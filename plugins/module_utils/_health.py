@@ -98,10 +98,11 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
 
 def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
           controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True,
-          notes_own: bool = True, leads: bool = True) -> Dict[str, Any]:
+          notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Dict[str, Any]:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
+    C(if_offered): names that it must run as well, unless it notes that its provider offers nothing for them.
     C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
     C(require_cloud): whether a controller that notes no successful call at all is unhealthy.
     C(notes_own): whether the controller keeps notes on its Lease. What another one left there says nothing about it.
@@ -130,9 +131,11 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
     elif daemonset["exists"] and pods and not any(_holds(pod, lease["holder"]) for pod in pods if not pod["leaving"]):
         reasons.append("the Lease is held by {0}, which is none of the Pods".format(lease["holder"]))
     notes = lease["annotations"] if notes_own else {}
-    if controllers and "controllers" in notes:
-        running = {name.strip() for name in notes["controllers"].split(",") if name.strip()}
-        absent = [name for name in controllers if name not in running]
+    if "controllers" in notes:
+        running, not_offered = ({name.strip() for name in notes.get(note, "").split(",") if name.strip()}
+                                for note in ("controllers", "not-offered"))
+        absent = [name for name in controllers or [] if name not in running]
+        absent += [name for name in if_offered or [] if name not in running | not_offered]
         if absent:
             reasons.append("the leader does not run {0}".format(", ".join(absent)))
     cloud_age = age(notes.get("last-cloud-success"), now)

@@ -55,6 +55,12 @@ options:
     type: list
     elements: str
     default: []
+  controllers_if_offered:
+    description: Canonical names of the controllers that the leader must run as well, unless its provider offers nothing for them,
+      such as the service controller with a provider without load balancers.
+    type: list
+    elements: str
+    default: []
   max_cloud_age:
     description: Seconds that may have passed since the last successful call to the cloud, V(0) for any number.
     type: int
@@ -172,7 +178,7 @@ def look(api, params):
     lease = _health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
     state = _health.daemonset_state(daemonset)
     verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
-                            params["require_cloud"], params["notes"], params["leads"])
+                            params["require_cloud"], params["notes"], params["leads"], params["controllers_if_offered"])
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":
@@ -190,6 +196,7 @@ def main():
             leads=dict(type="bool", default=True),
             namespace=dict(type="str", default=_api.NAMESPACE),
             controllers=dict(type="list", elements="str", default=[]),
+            controllers_if_offered=dict(type="list", elements="str", default=[]),
             max_cloud_age=dict(type="int", default=0),
             require_cloud=dict(type="bool", default=True),
             probe=dict(type="bool", default=False),

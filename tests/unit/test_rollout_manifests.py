@@ -55,6 +55,27 @@ def waited_for(**variables: Any) -> set[str]:
     return set(templar(**variables).template(trust_as_template("{{ __ccm_runtime_wanted }}")))
 
 
+def waited_for_if_offered(**variables: Any) -> set[str]:
+    return set(templar(**variables).template(trust_as_template("{{ __ccm_runtime_wanted_if_offered }}")))
+
+
+@pytest.mark.parametrize(
+    ("given", "named", "if_offered"),
+    [
+        ({}, set(), {"cloud-node", "cloud-node-lifecycle", "service"}),
+        ({"ccm_runtime_cluster_cidr": "10.244.0.0/16"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
+        ({"ccm_runtime_controllers": ["*", "-service"]}, set(), {"cloud-node", "cloud-node-lifecycle"}),
+        ({"ccm_runtime_controllers": ["*", "service"]}, {"service"}, {"cloud-node", "cloud-node-lifecycle"}),
+        ({"ccm_runtime_controllers": ["service", "-route"]}, {"service"}, set()),
+        ({"ccm_runtime_stage": "node"}, {"cloud-node"}, set()),
+        ({"ccm_runtime_leader_migration": True}, set(), {"cloud-node"}),
+    ],
+)
+def test_what_a_star_stands_for_is_waited_for_where_the_provider_has_it(given: dict[str, Any], named: set[str], if_offered: set[str]):
+    assert waited_for(**given) == set(select_controllers(named))
+    assert waited_for_if_offered(**given) == set(select_controllers(if_offered))
+
+
 def test_the_runtime_understands_every_argument_that_is_rendered():
     given = arguments(ccm_runtime_cluster_cidr="10.244.0.0/16", ccm_runtime_lease_name="another")
     assert parse([*given, "--kubeconfig=/nowhere"]).cloud_provider == "sim"

@@ -24,8 +24,8 @@ from .options import Options
 log = logging.getLogger(__name__)
 
 
-def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
-    """Those of `--controllers` that this provider and these options allow. Raises StartError."""
+def not_offered(options: Options, cloud: Cloud) -> dict[str, str]:
+    """Those of `--controllers` that have nothing to work with here -> what the provider would have to have."""
     lacking = {
         "cloud-node-controller": None if cloud.instances else "instances",
         "cloud-node-lifecycle-controller": None if cloud.instances else "instances",
@@ -33,9 +33,15 @@ def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
         "persistentvolume-label-controller": None if cloud.volumes else "volumes",
         "node-route-controller": None if cloud.routes and cloud.instances else "routes",
     }
+    return {name: what for name in options.controllers if (what := lacking[name]) is not None}
+
+
+def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
+    """Those of `--controllers` that this provider and these options allow. Raises StartError."""
+    lacking = not_offered(options, cloud)
     usable = []
     for name in options.controllers:
-        if lacking[name]:
+        if name in lacking:
             log.warning("%s is not started: provider %s has no %s", name, options.cloud_provider, lacking[name])
         elif name == "node-route-controller" and not options.configure_cloud_routes:
             log.info("%s is not started: --configure-cloud-routes=false", name)

@@ -20,6 +20,7 @@ from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.objects import Lease, ObjectRef
 
+from .assembly import not_offered
 from .migration import Split
 from .options import Options
 from .recorders import Recorders
@@ -132,6 +133,7 @@ class Leadership:
         told = {
             f"{ANNOTATION}cloud-provider": self._options.cloud_provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
+            f"{ANNOTATION}not-offered": ",".join(not_offered(self._options, self._gateway.cloud)),
         }
         if self._gateway.last_success is not None:
             told[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,7 +13,7 @@ import pytest
 from ccm.engine.client import KubeClient
 
 from .conftest import StartCcm
-from .support import NODES, SERVICES, Ccm, eventually, get_node, get_service, initialised, node_body
+from .support import NODES, SERVICES, Ccm, eventually, get_lease, get_node, get_service, initialised, node_body
 
 #: Safety rules at a pace at which a test can wait for them.
 FAST = {"node_monitor_period": "200ms", "node_deletion_min_age": "0s"}
@@ -72,6 +72,16 @@ async def test_nodes_come_and_go_with_the_file(kube: KubeClient, machines: Machi
 
     await eventually(is_gone)
     assert [await get_node(kube, f"static-{number}") is not None for number in range(3)] == [True] * 3
+
+
+async def test_the_lease_tells_what_the_provider_has_nothing_for(
+    kube: KubeClient, machines: Machines, start_ccm: StartCcm
+) -> None:
+    machines.write("static-0")
+    await start(start_ccm, machines).leading()
+    annotations = (await get_lease(kube)).metadata.annotations
+    assert annotations["ccm.outoftree.dev/not-offered"] == "service-lb-controller,node-route-controller"
+    assert annotations["ccm.outoftree.dev/controllers"] == "cloud-node-controller,cloud-node-lifecycle-controller"
 
 
 async def test_services_keep_their_addresses_over_a_restart(

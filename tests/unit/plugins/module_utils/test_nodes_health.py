@@ -151,3 +151,18 @@ def test_a_standby_is_judged_by_its_pods_alone() -> None:
 def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None:
     asked_nothing = lease(cloud_provider="sim", controllers="cloud-node-controller")
     assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)["healthy"]
+
+
+@pytest.mark.parametrize(
+    ("running", "not_offered", "absent"),
+    [
+        ("cloud-node-controller,service-lb-controller", "", None),
+        ("cloud-node-controller", "service-lb-controller", None),
+        ("cloud-node-controller", "", "does not run service-lb-controller"),
+        ("service-lb-controller", "cloud-node-controller", "does not run cloud-node-controller"),
+    ],
+)
+def test_what_the_provider_has_nothing_for_is_demanded_only_by_name(running: str, not_offered: str, absent: str | None) -> None:
+    held = lease(**{**GOOD, "controllers": running, "not_offered": not_offered})
+    verdict = _health.judge(daemonset(), [POD], held, NOW, ["cloud-node-controller"], if_offered=["service-lb-controller"])
+    assert verdict["reasons"] == ([] if absent is None else ["the leader " + absent])
