@@ -109,5 +109,5 @@ async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> Asy
                     {"type": "Hostname", "address": f"worker-{number}"},
                 ],
             )
-        conf = cloud.conf(page_size=3, timeout=1.0, calls_per_second=1e4, burst=1000)
+        conf = cloud.conf(page_size=3, timeout=3.0, calls_per_second=1e4, burst=1000)
         yield Subject("sim", create, ProviderConfig(conf, "cloud.conf"), allow_writes=True, world=SimWorld(cloud))
