@@ -22,6 +22,9 @@ from .customer import DATA, Site
 StartCcm = Callable[..., Ccm]
 Provider = Callable[..., AbstractAsyncContextManager[OpenStackCloud]]
 
+#: On a machine that starves the API server for ten seconds a leader ends, as it must, and here nobody starts it again.
+PATIENT = {"leader-elect-lease-duration": "120s", "leader-elect-renew-deadline": "100s"}
+
 __all__ = ["apiserver", "clean", "kube"]
 
 
@@ -96,6 +99,7 @@ async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Pat
             "cluster-cidr": CLUSTER_CIDR,
             "bind-address": "127.0.0.1",
             "secure-port": port,
+            **PATIENT,
         } | {name.replace("_", "-"): value for name, value in flags.items()}
         process = Ccm([f"--{name}={value}" for name, value in values.items()], tmp_path / f"ccm-{number}.log", port)
         started.append(process)
