@@ -63,7 +63,7 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
     ("given", "named", "if_offered"),
     [
         ({}, set(), {"cloud-node", "cloud-node-lifecycle", "service"}),
-        ({"ccm_runtime_cluster_cidr": "10.244.0.0/16"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
+        ({"ccm_runtime_cluster_cidr": "10.0.0.0/16"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
         ({"ccm_runtime_controllers": ["*", "-service"]}, set(), {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["*", "service"]}, {"service"}, {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["service", "-route"]}, {"service"}, set()),
@@ -71,7 +71,9 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
         ({"ccm_runtime_leader_migration": True}, set(), {"cloud-node"}),
     ],
 )
-def test_what_a_star_stands_for_is_waited_for_where_the_provider_has_it(given: dict[str, Any], named: set[str], if_offered: set[str]):
+def test_what_a_star_stands_for_is_waited_for_where_the_provider_has_it(
+    given: dict[str, Any], named: set[str], if_offered: set[str]
+):
     assert waited_for(**given) == set(select_controllers(named))
     assert waited_for_if_offered(**given) == set(select_controllers(if_offered))
 
