@@ -63,7 +63,7 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
     ("given", "named", "if_offered"),
     [
         ({}, set(), {"cloud-node", "cloud-node-lifecycle", "service"}),
-        ({"ccm_runtime_cluster_cidr": "10.0.0.0/16"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
+        ({"ccm_runtime_cluster_cidr": "10.0.0.0/8"}, set(), {"cloud-node", "cloud-node-lifecycle", "service", "route"}),
         ({"ccm_runtime_controllers": ["*", "-service"]}, set(), {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["*", "service"]}, {"service"}, {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["service", "-route"]}, {"service"}, set()),
