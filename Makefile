@@ -134,9 +134,11 @@ openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where 
 openstack-down: ## end the OpenStack services and remove their data (the cache stays)
 	@PYTHONPATH=tests/bed:tests/openstack python3 -m rig down
 
+# All of it, unless a part is named.
+OPENSTACK_TESTS ?= tests/openstack
 .PHONY: test-openstack
 test-openstack: openstack binaries ## the provider openstack against the real services
-	@pytest -q tests/openstack
+	@pytest -q $(OPENSTACK_TESTS)
 
 .PHONY: openstack-once
 openstack-once: test-openstack # as test-openstack, and the services end; after a failure they stay to be looked at
