@@ -72,7 +72,7 @@ class Churn:
             if node is not None and row is not None and node.spec.provider_id == provider_id(row.id):
                 await set_ready(self._kube, name_of(number), "True")
             elif node is not None:
-                # The last step may have ended between the instance's end and its kubelet's; or the Node is deleted right now.
+                # The last step may have ended between the instance's end and its kubelet's; or it is deleted right now.
                 with contextlib.suppress(NotFoundError):
                     await self._silence(number)
 
