@@ -249,7 +249,9 @@ class LoadBalancers(Protocol):
     async def delete(self, spec: LoadBalancerSpec) -> None:
         """Remove it and partial leftovers; success when nothing of ours is left, RetryAfter while the cloud works.
 
-        Of `spec` only `cluster` and `uid` can be relied upon: the Service may be gone.
+        NotFound when the cloud knew of nothing to remove: it is asked once more after some seconds, for one wrong
+        answer would leave a load balancer behind that nobody looks for. Success is taken for a removal. Of
+        `spec` only `cluster` and `uid` can be relied upon: the Service may be gone.
         """
         ...
 

@@ -327,7 +327,8 @@ class Trial:
         return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        await self.patiently(self.load_balancers.delete, spec)
+        with contextlib.suppress(NotFound):  # it says that there is nothing, or nothing any more
+            await self.patiently(self.load_balancers.delete, spec)
 
     def remove_at_end(self, spec: LoadBalancerSpec) -> None:
         async def remove() -> None:

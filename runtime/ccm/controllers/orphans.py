@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import Counter, Gauge
 
-from ccm.cloud import CloudError, LoadBalancer, LoadBalancers, LoadBalancerSpec, NotImplementedByCloud, RetryAfter
+from ccm.cloud import (
+    CloudError,
+    LoadBalancer,
+    LoadBalancers,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    RetryAfter,
+)
 from ccm.engine.client import ApiError
 from ccm.engine.objects import PartialObject
 
@@ -109,8 +117,8 @@ class OrphanAudit:
         spec = LoadBalancerSpec(context.cluster_name, balancer.service_uid, "", balancer.name, ports=())
         try:
             await context.gateway.call("load_balancers.delete", lambda: self._cloud.delete(spec))
-        except RetryAfter:
-            return  # the cloud is at it; the next look tells
+        except (RetryAfter, NotFound):
+            return  # the cloud is at it, or does not know it any more; the next look tells
         except CloudError as error:
             log.warning("orphaned load balancer %s is not deleted, trying again later: %s", balancer.name, error)
             return

@@ -71,6 +71,8 @@ BULK = 3
 READ_EVERY = 6
 #: After losing a race against another writer the next attempt comes so soon, in seconds; so often, then it is an error.
 LOST_RACE, LOST_RACES = 0.2, 5
+#: A load balancer that the cloud does not know when it is to be deleted is asked for again so much later, in seconds.
+CONFIRM = 5.0
 #: The least time between two attempts, whatever a cloud says, in seconds.
 AT_LEAST = 0.1
 
@@ -102,8 +104,8 @@ class _Known:
     `mark`: what the cloud was last told, None when that is not known (`ServiceController._mark`); `spec` and `backends`
     are what it was made from. `updating`: a write of the backends alone is being tried; `unsure`: it failed, so they
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
-    where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted. `told`: an
-    Event said what is wrong since the last success.
+    where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
+    `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
     """
 
     service: Service
@@ -119,6 +121,7 @@ class _Known:
     deleting: bool = False
     tried_at: float = -math.inf
     met: bool = False
+    again_at: float = -math.inf
     lost_races: int = 0
     told: bool = False
 
@@ -432,7 +435,7 @@ class ServiceController:
         if not wanted:
             self._tell_of_no_backends(service)
         known.mark, known.spec = None, spec  # until it is answered, nobody knows
-        known.tried_at, known.met = self._context.monotonic(), False
+        known.tried_at, known.met, known.again_at = self._context.monotonic(), False, -math.inf
         balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
         known.wrote(self._mark(spec, wanted), spec, wanted, self._context.monotonic())
         SYNCS.inc()
@@ -497,8 +500,16 @@ class ServiceController:
             return LoadBalancerSpec(self._context.cluster_name, meta.uid, meta.namespace, meta.name, ports=())
 
     async def _delete(self, spec: LoadBalancerSpec, known: _Known) -> None:
-        """Returns when nothing is left. An eventually consistent cloud may not have found what was made a moment ago:
-        unless it said that it was at it, it is asked once more when its listings have caught up."""
+        """Returns when nothing is left.
+
+        A Service has our finalizer, so something may well be there, and once the finalizer is gone nobody looks for it
+        any more: a cloud that knows of nothing is asked once more, after `CONFIRM`, since one wrong answer of it would
+        leak a load balancer. The same goes for one that is eventually consistent, until its listings have caught up.
+        Neither is needed once the cloud said that it was at it.
+        """
+        if (left := known.again_at - self._context.monotonic()) > 0:
+            raise Requeue(left)
+        again_at = known.tried_at + self._context.gateway.cloud.limits.listing_lag
         try:
             await self._call("delete", lambda: self._cloud.delete(spec))
         except RetryAfter:
@@ -507,9 +518,10 @@ class ServiceController:
         except ImplementedElsewhere:
             return
         except NotFound:
-            pass
-        left = known.tried_at + self._context.gateway.cloud.limits.listing_lag - self._context.monotonic()
-        if left > 0 and not known.met:
+            if known.again_at == -math.inf:
+                again_at = max(again_at, self._context.monotonic() + CONFIRM)
+        if (left := again_at - self._context.monotonic()) > 0 and not known.met:
+            known.again_at = again_at
             raise Requeue(left)
 
     async def _add_finalizer(self, service: Service) -> None:

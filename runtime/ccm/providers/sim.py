@@ -368,12 +368,9 @@ class SimLoadBalancers:
         return _load_balancer(await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE))
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        try:
-            found = await self._find(spec)
-            path = f"/load-balancers/{found.id}"
-            if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
-                return
-        except NotFound:
+        found = await self._find(spec)
+        path = f"/load-balancers/{found.id}"
+        if await self._api.call("DELETE", path, LoadBalancer | None, missing=GONE) is None:  # type: ignore[arg-type]
             return
         raise RetryAfter(f"load balancer {found.id} is being deleted", POLL)
 

@@ -211,11 +211,8 @@ class AcmeLoadBalancers:
         return await self.ensure(spec, backends)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        try:
-            await self.get(spec)
-            await self._api.call("DELETE", _path(spec), missing="no_such_balancer")
-        except NotFound:
-            return
+        await self.get(spec)
+        await self._api.call("DELETE", _path(spec), missing="no_such_balancer")
 
 
 def _path(spec: LoadBalancerSpec) -> str:

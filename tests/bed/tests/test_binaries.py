@@ -184,6 +184,7 @@ class TestBuildInstead:
     ) -> None:
         def hang(*_: object, **__: object) -> None:
             time.sleep(5)
+            raise TimeoutError
 
         monkeypatch.setattr(binaries, "CONNECT_SECONDS", 0.1)
         monkeypatch.setattr(binaries.urllib.request, "urlopen", hang)

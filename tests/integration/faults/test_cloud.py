@@ -85,6 +85,24 @@ async def test_a_listing_that_is_behind_leaks_nothing(
     await passes(kube, cloud, witness)
 
 
+async def test_a_cloud_that_lists_nothing_while_services_go_leaks_nothing(
+    kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
+):
+    """It says that it has no load balancers, later that it has: what was to go in between goes."""
+    await start_ccm(**FAST).leading()
+    churn = Churn(kube, cloud, witness, seed=9, nodes=2, services=6)
+    await churn.begin()
+    await passes(kube, cloud, witness)
+    fault = cloud.fault(action="empty_list", match={"operation": "load_balancers.list"})
+    await churn.delete_service()
+    await churn.delete_service()
+    await asyncio.sleep(2)
+    assert cloud.server.faults.active[fault].hits >= 2
+    cloud.clear_faults()
+    await passes(kube, cloud, witness)
+    assert len(cloud.project().load_balancers.ids) == 4 + 2, "of the cluster, and of others"
+
+
 async def test_tokens_that_expire_are_renewed_once_each(
     kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):

@@ -146,7 +146,11 @@ async def test_addresses_are_there_before_the_taint_goes(kube: KubeClient, cloud
     watching = asyncio.create_task(follow())
     await start_ccm().leading()
     await eventually(lambda: initialised(kube, *(f"early-{n}" for n in range(5))))
-    await asyncio.sleep(0.2)
+
+    async def all_seen() -> bool:
+        return len({node.metadata.name for node in seen if not is_tainted(node)}) == 5
+
+    await eventually(all_seen)
     watching.cancel()
     assert len(seen) >= 10
     assert all(node.status.addresses for node in seen if not is_tainted(node))

@@ -55,7 +55,7 @@ async def test_L30_a_node_goes_when_its_instance_is_gone(kube: KubeClient, cloud
         return await get_node(kube, names[0]) is None
 
     await eventually(is_gone)
-    assert await event_messages(kube, "DeletingNode", names[0])
+    await eventually(lambda: event_messages(kube, "DeletingNode", names[0]))
     assert await get_node(kube, names[1]) is not None
     assert await get_node(kube, names[2]) is not None
 

@@ -84,7 +84,7 @@ async def test_a_service_gets_a_load_balancer_and_gives_it_back(
         return False
 
     await eventually(gone)
-    assert await event_messages(kube, "DeletedLoadBalancer", "web")
+    await eventually(lambda: event_messages(kube, "DeletedLoadBalancer", "web"))
 
 
 async def targets(cloud: Simulator, count: int) -> bool:
@@ -213,12 +213,14 @@ async def test_routes_follow_the_nodes(kube: KubeClient, cloud: Simulator, start
     async def routed(count: int) -> bool:
         return routes(cloud) == {f"10.244.{n + 1}.0/24": names[n] for n in range(count)}
 
+    async def told() -> bool:
+        nodes = [await get_node(kube, name) for name in names]
+        conditions = [each for node in nodes if node is not None for each in node.status.conditions]
+        found = [(each.status, each.reason) for each in conditions if each.type == "NetworkUnavailable"]
+        return found == [("False", "RouteCreated")] * 3
+
     await eventually(lambda: routed(3))
-    for name in names:
-        node = await get_node(kube, name)
-        assert node is not None
-        (condition,) = [c for c in node.status.conditions if c.type == "NetworkUnavailable"]
-        assert (condition.status, condition.reason) == ("False", "RouteCreated")
+    await eventually(told)
     await kube.delete(f"{NODES}/{names[2]}")
     await eventually(lambda: routed(2))
 
@@ -232,9 +234,11 @@ async def test_a_failing_route_is_tried_again_and_said(kube: KubeClient, cloud: 
     async def routed() -> bool:
         return len(routes(cloud)) == 2
 
+    async def said() -> list[str]:
+        return [m for name in names for m in await event_messages(kube, "FailedToCreateRoute", name)]
+
     await eventually(routed)
-    said = [m for name in names for m in await event_messages(kube, "FailedToCreateRoute", name)]
-    assert said
+    await eventually(said)
 
 
 async def test_a_node_without_a_route_of_its_own_is_marked_and_told(

@@ -16,7 +16,7 @@ from ccm.simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .conftest import StartCcm
-from .support import Ccm
+from .support import Ccm, eventually
 
 
 async def as_user(apiserver: ApiServer, ccm: Ccm, folder: Path, path: str, user: str, *groups: str) -> int:
@@ -44,7 +44,12 @@ async def test_C19_who_may_read_what(
 ):
     ccm = start_ccm()
     await ccm.leading()
-    for path in ("/healthz", "/livez", "/readyz"):
+
+    async def ready() -> bool:
+        return (await ccm.get("/readyz"))[0] == 200
+
+    await eventually(ready)
+    for path in ("/healthz", "/livez"):
         assert (await ccm.get(path))[0] == 200
     for path in ("/metrics", "/metrics/slis", "/configz", "/healthz/ping", "/nowhere"):
         assert (await ccm.get(path))[0] == 403, path

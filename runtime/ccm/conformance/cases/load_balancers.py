@@ -32,7 +32,7 @@ async def one_that_is_not_there_is_not_found(trial: Trial) -> None:
 
 @case(writes=True)
 async def deleting_nothing_succeeds(trial: Trial) -> None:
-    """`delete` is done when nothing is left, also when there was nothing."""
+    """`delete` is done when nothing is left; where there was nothing, it may say NotFound."""
     await trial.delete(trial.spec())
 
 

@@ -213,7 +213,7 @@ class OctaviaLoadBalancers:
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._gone(spec, memory)
-            return
+            raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
         status = row["provisioning_status"]
         if status not in ("ACTIVE", "ERROR"):
             raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())

@@ -261,7 +261,7 @@ class Balancers:
         return await self._call("update", spec, lambda: self._find(spec) and self._write(spec, backends))
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        return await self._call("delete", spec, lambda: self.made.pop(spec.uid, None) and None)
+        return await self._call("delete", spec, lambda: self._find(spec) and self.made.pop(spec.uid) and None)
 
     def _write(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         row = self.made.setdefault(spec.uid, {"ip": spec.load_balancer_ip or f"192.0.2.{len(self.made) % 250 + 1}"})

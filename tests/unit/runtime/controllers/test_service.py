@@ -22,6 +22,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.controllers import service_rules as rules
+from ccm.controllers.service import CONFIRM
 from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
@@ -824,7 +825,71 @@ async def test_W19_delete_is_called_for_what_the_cloud_does_not_show():
         assert not c.cloud.made
         c.api.delete_service("web")
         await settled(600)
-        assert c.cloud.count("delete") == 1 and "shop/web" not in c.api.objects["services"]
+        assert c.cloud.count("delete") == 2 and "shop/web" not in c.api.objects["services"]
+
+
+@pytest.mark.parametrize("how", ["deleted", "forgotten", "of another type"])
+def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
+    """A cloud that lists nothing for a moment knows of nothing to delete; without the finalizer nobody looks again."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.add_service()
+            controller = c.serve()
+            await c.served()
+            wrong = [NotFound("no such load balancer")]
+            c.cloud.fault = lambda verb, spec: wrong.pop() if verb == "delete" and wrong else None
+            match how:
+                case "deleted":
+                    c.api.delete_service("web")
+                case "forgotten":
+                    c.api.remove("services", "shop/web")
+                case _:
+                    c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
+            await until(lambda: not wrong)
+            assert c.cloud.made
+            await settled(60)
+            assert not c.cloud.made and controller._known == {}
+            first, second = [when for when, verb, _ in c.cloud.calls if verb == "delete"]
+            assert second - first == pytest.approx(CONFIRM, abs=0.5)
+            assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1
+
+    run()
+
+
+@in_virtual_time
+async def test_what_the_cloud_was_at_is_gone_when_it_knows_nothing_of_it():
+    """A deletion costs no call more, and no time."""
+    async with Cluster() as c:
+        c.add_service()
+        c.serve()
+        await c.served()
+        answers = [NotFound("no such load balancer"), RetryAfter("being deleted", 1.0)]
+        c.cloud.fault = lambda verb, spec: answers.pop() if verb == "delete" and answers else None
+        c.api.delete_service("web")
+        await until(lambda: "shop/web" not in c.api.objects["services"], seconds=3)
+        assert c.cloud.count("delete") == 2
+
+
+@in_virtual_time
+async def test_what_is_wanted_again_and_goes_again_is_asked_for_twice_again():
+    """That the cloud did not know it then says nothing about the one that was made since."""
+    async with Cluster() as c:
+        c.add_service()
+        c.serve()
+        await c.served()
+        wrong = [NotFound("no such load balancer")]
+        c.cloud.fault = lambda verb, spec: wrong.pop() if verb == "delete" and wrong else None
+        c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
+        await until(lambda: not wrong)
+        c.api.change("services", "shop/web", {"spec": {"type": "LoadBalancer"}})
+        await settled(60)
+        assert c.cloud.made and c.cloud.count("delete") == 1
+        wrong.append(NotFound("no such load balancer"))
+        c.api.delete_service("web")
+        await until(lambda: "shop/web" not in c.api.objects["services"])
+        assert not c.cloud.made and c.cloud.count("delete") == 3
 
 
 @in_virtual_time
@@ -1128,4 +1193,4 @@ async def test_a_service_that_cannot_be_served_can_be_deleted():
         await until(lambda: c.api.told("SyncLoadBalancerFailed"))
         c.api.delete_service("web")
         await until(lambda: "shop/web" not in c.api.objects["services"])
-        assert c.cloud.count("delete") == 1
+        assert c.cloud.count("delete") == 2

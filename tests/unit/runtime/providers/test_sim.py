@@ -357,7 +357,8 @@ async def test_a_load_balancer_is_created_once_updated_and_deleted() -> None:
         row = next(iter(simulator.project().load_balancers.rows.values()))
         assert [target.address for target in row.targets] == ["10.89.77.12", "10.89.77.13"]
         await balancers.delete(SPEC)
-        await balancers.delete(SPEC)
+        with pytest.raises(NotFound):
+            await balancers.delete(SPEC)
         with pytest.raises(NotFound):
             await balancers.get(SPEC)
         with pytest.raises(NotFound):
@@ -451,7 +452,8 @@ async def test_while_the_cloud_works_it_is_not_ready_and_changes_come_later() ->
         with pytest.raises(RetryAfter, match="being deleted"):
             await balancers.ensure(changed, [])
         simulator.advance(10)
-        await balancers.delete(SPEC)
+        with pytest.raises(NotFound):
+            await balancers.delete(SPEC)
 
 
 async def test_what_belongs_to_others_is_never_touched() -> None:
@@ -466,7 +468,8 @@ async def test_what_belongs_to_others_is_never_touched() -> None:
             await balancers.get(SPEC)
         with pytest.raises(NotFound):
             await balancers.update_backends(SPEC, [])
-        await balancers.delete(SPEC)
+        with pytest.raises(NotFound):
+            await balancers.delete(SPEC)
         taken = replace(SPEC, uid="3333", load_balancer_ip="10.89.77.200")
         with pytest.raises(Conflict, match=r"address_in_use.*'c2'"):
             await balancers.ensure(taken, [])
