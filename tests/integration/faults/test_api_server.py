@@ -22,8 +22,8 @@ from .churn import Churn
 from .conftest import FAST, StartCcm
 
 LEASE = {
-    "leader_elect_lease_duration": "4s",
-    "leader_elect_renew_deadline": "3s",
+    "leader_elect_lease_duration": "8s",
+    "leader_elect_renew_deadline": "7s",
     "leader_elect_retry_period": "500ms",
 }
 #: So long that only a real loss ends the process, also where a test takes the API server away.

@@ -8,10 +8,12 @@ same, since real processes run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -42,19 +44,40 @@ class Pair:
         self.processes: list[Ccm] = [self._start(), self._start()]
         self.lost = 0
 
+    def tend(self) -> None:
+        """Start those again that ended."""
+        for number, process in enumerate(self.processes):
+            if process.process.poll() is not None:
+                self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
+                self.processes[number] = self._start()
+
     async def leader(self, seconds: float = 30.0) -> Ccm:
         """The process that leads, once one does."""
         deadline = time.monotonic() + seconds
         while True:
-            for number, process in enumerate(self.processes):
-                if process.process.poll() is not None:
-                    self.lost += process.process.returncode == 1  # its Lease ran out: the machine is slow
-                    self.processes[number] = self._start()
-                elif "leading; controllers" in process.text:
+            self.tend()
+            for process in self.processes:
+                if "leading; controllers" in process.text:
                     return process
             if time.monotonic() > deadline:
                 pytest.fail(f"nobody leads after {seconds:g} s")
             await asyncio.sleep(0.05)
+
+    @contextlib.asynccontextmanager
+    async def tended(self) -> AsyncIterator[None]:
+        """As a DaemonSet goes on doing it, while somebody waits for something else."""
+
+        async def always() -> None:
+            while True:
+                self.tend()
+                await asyncio.sleep(0.1)
+
+        task = asyncio.create_task(always())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 @pytest.mark.timeout(120 + 6 * KILLS)
@@ -80,8 +103,8 @@ async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
     changes.cancel()
     await asyncio.gather(changes, return_exceptions=True)
     await churn.rest()
-    await pair.leader()
-    await passes(kube, cloud, witness)
+    async with pair.tended():
+        await passes(kube, cloud, witness)
     with capsys.disabled():
         print(
             f"chaos: {KILLS} kills in {time.monotonic() - started:.0f} s, {pair.lost} more leaders lost their Lease; "
