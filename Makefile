@@ -30,7 +30,7 @@ demo-down: ## remove everything that make demo made (the cache stays)
 test: prerequisites setup lint unit install-test docs-site images integration molecule ## everything that must pass before a change lands
 
 .PHONY: test-all
-test-all: test openstack-once sanity cores ee molecule-others soak ## what must pass before a release: make test, and all that takes longer
+test-all: test openstack-once cores ee molecule-others soak ## what must pass before a release: make test, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -68,12 +68,12 @@ unit: setup ## pure logic, in seconds
 	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity
 
 .PHONY: sanity
-sanity: setup ## ansible-test sanity and units, as a Galaxy user's CI has them
+sanity: setup ## ansible-test sanity and units with one ansible-core, as a Galaxy user's CI has them
 	@python -m tests.packaging.cores --do sanity,units 2.19
 
 .PHONY: cores
 cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
-	@python -m tests.packaging.cores --do units,syntax,integration
+	@python -m tests.packaging.cores --do sanity,units,syntax,integration
 
 .PHONY: install-test
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it

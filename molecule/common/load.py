@@ -3,7 +3,8 @@
 
 Ten requests a second, each on a connection of its own, until STOP_FILE exists, at most for half an hour. With a
 KUBECONFIG the URL is a path of the API server, asked with that file's client certificate. RESULT gets
-{"requests": N, "seconds": S, "failures": [...], "by_node": {...}}; `by_node` counts what answers end in, "node=NAME".
+{"requests": N, "seconds": S, "ended": "asked to" or "time", "failures": [...], "by_node": {...}}; `by_node` counts what
+answers end in, "node=NAME". With "time" nobody asked towards the end.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def main(url: str, result: Path, stop: Path, kubeconfig: Path | None) -> None:
             failures.append(f"{time.strftime('%H:%M:%S')} {error}")
         requests += 1
         time.sleep(max(0.0, INTERVAL - (time.monotonic() - begun)))
-    seconds = round(time.monotonic() - started)
-    report = {"requests": requests, "seconds": seconds, "failures": failures, "by_node": by_node}
+    seconds, ended = round(time.monotonic() - started), "asked to" if stop.exists() else "time"
+    report = {"requests": requests, "seconds": seconds, "ended": ended, "failures": failures, "by_node": by_node}
     result.write_text(json.dumps(report, indent=2) + "\n")
 
 

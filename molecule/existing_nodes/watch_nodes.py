@@ -2,7 +2,7 @@
 """Record which Nodes carry the taint of an uninitialised Node, and when: watch_nodes.py RESULT STOP_FILE KUBECONFIG
 
 A watch, so that nothing between two looks is missed. It ends when STOP_FILE exists, at most after half an hour. RESULT
-gets {"most_at_once": N, "history": [["NODE", "tainted" or "free"], ...]}.
+gets {"most_at_once": N, "ended": "asked to" or "time", "history": [["NODE", "tainted" or "free"], ...]}.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def main(result: Path, stop: Path, kubeconfig: Path) -> None:
                 version = event["object"]["metadata"]["resourceVersion"]
                 if event["type"] != "BOOKMARK":
                     record.see(event["type"], event["object"])
-    result.write_text(json.dumps({"most_at_once": record.most, "history": record.history}, indent=2) + "\n")
+    ended = "asked to" if stop.exists() else "time"
+    report = {"most_at_once": record.most, "ended": ended, "history": record.history}
+    result.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

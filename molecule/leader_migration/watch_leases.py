@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write down who holds which Lease of kube-system, and what it says it runs: watch_leases.py KUBECONFIG RESULT STOP
 
-Four times a second until the file STOP exists, at most for half an hour. RESULT gets a list of what was seen first:
-{"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME, "first": TIME, "last": TIME}, in seconds since 1970
-by the holder's clock; `last` is its last renewal.
+Four times a second until the file STOP exists, at most for half an hour. RESULT gets {"ended": "asked to" or "time",
+"seen": [...]}, a list of what was seen first: {"lease": NAME, "holder": ID, "controllers": TEXT, "acquired": TIME,
+"first": TIME, "last": TIME}, in seconds since 1970 by the holder's clock; `last` is its last renewal.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def main(kubeconfig: str, result: str, stop: str) -> None:
         except Exception as error:  # the API server restarts, too
             print(f"{time.time():.1f} {type(error).__name__}: {error}"[:200], file=sys.stderr)
         time.sleep(INTERVAL)
-    Path(result).write_text(json.dumps(seen, indent=1) + "\n")
+    ended = "asked to" if Path(stop).exists() else "time"
+    Path(result).write_text(json.dumps({"ended": ended, "seen": seen}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 """Look again and again who leads, and note when it is two: leaders.py RESULT STOP_FILE KUBECONFIG OLD NEW
 
 OLD and NEW are the names of the workloads. A controller leads while its Pod runs and the Lease that its Pods renew was
-renewed within its duration. With one Lease for both there is one holder at any time, and who it was counts. RESULT gets
-{"looks": N, "both": [...], "holders": {LEASE: [holder, ...]}}.
+renewed within its duration. With one Lease for both there is one holder at any time, and who it was counts. It ends
+when STOP_FILE exists, at most after half an hour. RESULT gets
+{"looks": N, "ended": "asked to" or "time", "both": [...], "holders": {LEASE: [holder, ...]}}.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ def main(result: Path, stop: Path, kubeconfig: Path, old: str, new: str) -> None
             both.append(time.strftime("%H:%M:%S"))
         looks += 1
         time.sleep(INTERVAL)
-    result.write_text(json.dumps({"looks": looks, "both": both, "holders": holders}, indent=2) + "\n")
+    ended = "asked to" if stop.exists() else "time"
+    report = {"looks": looks, "ended": ended, "both": both, "holders": holders}
+    result.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

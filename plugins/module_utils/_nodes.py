@@ -26,6 +26,10 @@ EMBEDDED = ("k3s://", "rke2://")
 #: The way out for a providerID that is not the right one.
 REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
 
+#: Instead of it for servers of k3s and RKE2, which take a deleted server's member out of etcd.
+KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted: its member would be taken out of etcd. Replace servers "
+               "one by one, as for an upgrade")
+
 #: The predicates a caller may wait for.
 PREDICATES = ("initialized", "ready", "tainted")
 
@@ -65,16 +69,22 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     """Return (class, reason); see RETURN of ccm_node_info for the classes."""
     provider_id = node["provider_id"]
     if provider_id and expected_id and provider_id != expected_id:
-        return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, REGISTER_ANEW))
+        return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, way_out(node)))
     if provider_id.startswith(EMBEDDED) and not scheme:
-        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, REGISTER_ANEW))
+        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, way_out(node)))
     if provider_id and scheme and not provider_id.startswith(scheme):
-        return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, REGISTER_ANEW))
+        return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, way_out(node)))
     if node["uninitialized"]:
         return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
     if not provider_id:
         return "unmanaged", "it registered without --cloud-provider=external: it has no providerID and no taint"
     return "initialized", ""
+
+
+def way_out(node: Dict[str, Any]) -> str:
+    """Return what to do about a providerID that is not the right one. k3s and RKE2 note on their etcd members' Nodes who votes."""
+    server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
+    return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_ANEW
 
 
 def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
@@ -95,11 +105,13 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
             pass
         elif match.get("verdict") == "mismatched":
             kind, reason = "mismatched", match["reason"]
+            if "delete the Node" in reason and way_out(node) != REGISTER_ANEW:
+                reason = "{0}; but {1}".format(reason, KEEP_SERVER)
         elif match.get("verdict") == "foreign":
-            kind, reason = "foreign", "{0}; {1}".format(match["reason"], REGISTER_ANEW)
+            kind, reason = "foreign", "{0}; {1}".format(match["reason"], way_out(node))
         elif node["provider_id"] and others and match.get("verdict") != "ok":
             kind, reason = "mismatched", "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
-                node["provider_id"], " and ".join(others), REGISTER_ANEW)
+                node["provider_id"], " and ".join(others), way_out(node))
         result.append(dict(node, **{"class": kind, "reason": reason}))
     return result
 

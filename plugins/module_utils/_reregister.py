@@ -17,7 +17,6 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._nodes import EMBEDD
 WHY = "a providerID cannot be changed: the Node is drained, deleted, and registered anew by its agent"
 RISK = "its Pods are evicted, as far as their PodDisruptionBudgets allow; nothing of the Node's own labels and taints is kept"
 HINT = "; set ccm_install_reregister to true to have agents of k3s and RKE2 drained and registered anew"
-SERVER = "; it is a server, which is not deleted: its member would be taken out of etcd. Replace servers one by one, as for an upgrade"
 
 MIRROR = "kubernetes.io/config.mirror"
 
@@ -36,9 +35,7 @@ def agents(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict
 
 def remark(node: Dict[str, Any], names: Iterable[str]) -> str:
     """Return what to add to the reason why a Node is left alone; C(names) are the Nodes of agents."""
-    if not node["provider_id"].startswith(EMBEDDED):
-        return ""
-    return HINT if node["name"] in names else SERVER if node["control_plane"] else ""
+    return HINT if node["provider_id"].startswith(EMBEDDED) and node["name"] in names else ""
 
 
 class Fates(NamedTuple):

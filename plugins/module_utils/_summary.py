@@ -38,6 +38,7 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
         bad = [result for result in results + waits if result.get("failed") or result.get("unreachable")]
         done = {result.get("component") for result in results if result.get("changed") and result not in bad}
         edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
+        unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
         steps = plan.get("hosts", {}).get(host) or {}
         planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
         entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
@@ -49,6 +50,8 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
         elif bad:
             entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
                          "restored" if bad[-1].get("restored") else "failed")
+        elif unseen:  # another host of its batch failed in that moment
+            entry.update(state="half done", detail="restarted; that its Node is Ready was not waited for any more")
         elif len([result for result in results if not result.get("skipped")]) < planned:
             entry["state"] = "not begun" if not done else "half done"
         else:

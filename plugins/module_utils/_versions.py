@@ -194,6 +194,5 @@ def about_provider(name: str) -> str:
     provider = in_tree_provider(name)
     if provider is None:
         return ""
-    successor = "its successor is {0}, with providerIDs {1}".format(provider.successor, provider.provider_id) \
-        if provider.successor else "it has no successor"
-    return "in-tree {0} went with {1}, {2}".format(name, show(provider.gone_in), successor)
+    successor = "its successor is {0}, with".format(provider.successor) if provider.successor else "it has no successor; it had"
+    return "in-tree {0} went with {1}, {2} providerIDs {3}".format(name, show(provider.gone_in), successor, provider.provider_id)

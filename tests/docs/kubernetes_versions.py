@@ -67,7 +67,7 @@ def page(versions: Any) -> str:
         facts.append((fact.component, name + value, *map(since, stages), fact.reason))
     head = ("component", "what", "deprecated", "without effect", "fatal", "gone", "why")
     providers = [
-        (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`" if p.successor else "-")
+        (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")
         for p in versions.IN_TREE_PROVIDERS
     ]
     first, last = map(show, versions.SUPPORTED)

@@ -72,7 +72,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 
 def _default(field: dataclasses.Field[Any]) -> str:
     value = field.default
-    if value in ("", ()):
+    if value in ("", (), None):
         return ""
     if field.metadata["kind"] is config.duration:
         return f"`{value:g}s`"

@@ -145,6 +145,14 @@ class Site:
     def balancers(self) -> list[Any]:
         return list(self.cloud.load_balancer.load_balancers())
 
+    def balancer_parts(self) -> frozenset[str]:
+        """Load balancers that nobody is deleting, floating addresses, and security groups, as kind and ID."""
+        network, going = self.cloud.network, ("PENDING_DELETE", "DELETED")
+        balancers = [each for each in self.balancers() if each.provisioning_status not in going]
+        groups = [each for each in network.security_groups(project_id=self.project) if each.name != "default"]
+        parts = [*balancers, *network.ips(project_id=self.project), *groups]
+        return frozenset(f"{type(each).__name__} {each.id}" for each in parts)
+
     def break_balancer(self, name: str) -> None:
         """Let it go to ERROR, by a failover that fails."""
         balancer = self.cloud.load_balancer.find_load_balancer(name, ignore_missing=False)

@@ -93,7 +93,7 @@ def syntax(core: str, environment: Path) -> None:
     inventory = str(REPOSITORY / "docs" / "inventories" / "kubeadm.yml")
     with tempfile.TemporaryDirectory() as scratch:
         artifact.install(Path(scratch), environment)
-        books = [f"outoftree.ccm.{book}" for book in ("preflight", "site", "verify", "rollback")]
+        books = [f"outoftree.ccm.{book}" for book in ("preflight", "site", "leader_migration", "verify", "rollback")]
         playbook = (programs / "ansible-playbook", "--syntax-check", "-i", inventory, *books)
         run(core, "syntax", environment, *playbook, cwd=Path(scratch), home=scratch)
         roles = [f"outoftree.ccm.{role}" for role in ("ccm_install", "ccm_runtime")]

@@ -18,7 +18,7 @@ from .environments import REPOSITORY
 pytestmark = pytest.mark.timeout(
     600
 )  # each start of Ansible takes seconds, a module two, and a busy machine ten times that
-BOOKS = ("preflight", "site", "verify", "rollback")
+BOOKS = ("preflight", "site", "leader_migration", "verify", "rollback")
 
 
 @pytest.fixture

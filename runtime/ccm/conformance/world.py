@@ -24,6 +24,7 @@ class Trouble(enum.Enum):
     UNAUTHORIZED = "every call is refused, since the credentials are no longer good"
     RATE_LIMITED = "every call is refused as one too many, to be tried again after 7 seconds (World.RETRY_AFTER)"
     LOST_ANSWER = "the next call that creates a load balancer is carried out, and its answer is lost"
+    HALF_MADE = "making a load balancer ends in the middle with the cloud's own error 5xx, and leaves what was made"
     SLOW_LOAD_BALANCERS = "a load balancer is not ready for a minute after it is created"
 
 
@@ -35,6 +36,8 @@ class World:
 
     #: Seconds after which the cloud asks to be called again in RATE_LIMITED.
     RETRY_AFTER = 7.0
+    #: The capabilities whose calls meet a trouble; a provider that has no cloud to ask keeps the others itself.
+    asking = frozenset({"instances", "load_balancers", "routes", "volumes"})
 
     def trouble(self, kind: Trouble) -> AbstractAsyncContextManager[None]:
         """While inside, this goes wrong."""
@@ -55,6 +58,11 @@ class World:
     async def break_load_balancer(self, name: str) -> None:
         """Let the load balancer of this name fail in the cloud (its error state)."""
         raise NotRun("needs a load balancer to fail")
+
+    async def load_balancer_parts(self) -> frozenset[str]:
+        """IDs of all that load balancers of the project consist of, addresses and the like included, to see what is
+        left of one. What the cloud is deleting does not count."""
+        raise NotRun("needs to see what load balancers consist of")
 
     async def create_volume(self) -> VolumeRef:
         """A volume, as a PersistentVolume would name it."""

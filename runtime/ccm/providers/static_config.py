@@ -22,8 +22,9 @@ ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,125}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 IP_TYPES = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
-#: More addresses than this are a slip of the pen.
+#: More addresses, and a longer `settle` in seconds, are a slip of the pen.
 LARGEST_POOL = 65536
+LONGEST_SETTLE = 86400
 
 SOURCES = ("machines", "machines_file", "inventory_file")
 #: Key -> whether it is needed or what it is without, and what it means: docs/providers/static.md is made of these.
@@ -40,7 +41,8 @@ KEYS = {
     "inventory_group": ("`all`", "only the hosts of this group, and of the groups in it"),
     "load_balancer_addresses": (
         "",
-        "a list of addresses, ranges `A-B` and networks, of both families; without it Services are somebody else's",
+        "a list of addresses, ranges `A-B` and networks, of both families, none of them a machine's; without it "
+        "Services are somebody else's",
     ),
     "settle": ("`10`", "seconds after a start in which no Service gets a new address"),
 }
@@ -50,7 +52,8 @@ MACHINE_KEYS = {
     "addresses": (
         "required",
         "IP addresses (InternalIP), or `{type, address}` with InternalIP, ExternalIP, Hostname, InternalDNS, "
-        "ExternalDNS; in the order in which the Node shall have them. Without a Hostname, the name is added",
+        "ExternalDNS; in the order in which the Node shall have them. Without a Hostname, the name is added. No two "
+        "machines have one InternalIP",
     ),
     "type": ("", "the label `node.kubernetes.io/instance-type`"),
     "zone": ("the file's", "the label `topology.kubernetes.io/zone`"),
@@ -108,10 +111,6 @@ class Settings:
         cluster = take.text("cluster", ID)
         region, zone = take.text("region", LABEL_VALUE), take.text("zone", LABEL_VALUE)
         file = take.text("machines_file") or take.text("inventory_file")
-        settle = given.get("settle")
-        if settle is not None and (isinstance(settle.value, bool) or not isinstance(settle.value, int | float)):
-            problems.add(settle, f"settle: expected a number of seconds, not {settle.value!r}")
-            settle = None
         defaults = cls(
             source,
             cluster,
@@ -121,7 +120,7 @@ class Settings:
             is_inventory="inventory_file" in given,
             inventory_group=take.text("inventory_group") or "all",
             pool=_pool(given.get("load_balancer_addresses"), problems),
-            settle=float(settle.value) if settle else 10.0,
+            settle=_settle(given.get("settle"), problems),
         )
         machines = None
         if "machines" in given:
@@ -147,10 +146,16 @@ class Settings:
     def _machines(self, entries: list[Located], problems: Problems) -> tuple[Instance, ...]:
         found: list[Instance] = []
         lines: dict[str, int] = {}
+        pool = set(map(str, self.pool))
         for entry in entries:
             if (instance := self._machine(entry, problems)) is None:
                 continue
-            for what in (f"name {instance.name!r}", f"id {instance.provider_id.rpartition('/')[2]!r}"):
+            own = [each for each in instance.addresses if each.type in IP_TYPES]
+            for ip in dict.fromkeys(each.address for each in own if each.address in pool):
+                told = f"{ip} is one of load_balancer_addresses, which belong to no machine"
+                problems.add(entry, f"machine {instance.name!r}: addresses: {told}")
+            internal = [f"address {each.address!r}" for each in own if each.type is AddressType.INTERNAL_IP]
+            for what in (f"name {instance.name!r}", f"id {instance.provider_id.rpartition('/')[2]!r}", *internal):
                 if what in lines:
                     problems.add(entry, f"the {what} is taken by the machine in line {lines[what]}")
                 lines.setdefault(what, entry.line)
@@ -381,6 +386,16 @@ def _entries(found: Located, problems: Problems) -> list[Located]:
         return found.value
     problems.add(found, f"machines: expected a list of machines, not {_shown(found)}")
     return []
+
+
+def _settle(found: Located | None, problems: Problems) -> float:
+    if found is None:
+        return Settings.settle
+    number = isinstance(found.value, int | float) and not isinstance(found.value, bool)
+    if not number or not 0 <= found.value <= LONGEST_SETTLE:
+        problems.add(found, f"settle: expected seconds, from 0 to {LONGEST_SETTLE}, not {_shown(found)}")
+        return Settings.settle
+    return float(found.value)
 
 
 def _pool(found: Located | None, problems: Problems) -> tuple[IP, ...]:

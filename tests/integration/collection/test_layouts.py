@@ -71,7 +71,7 @@ class Cluster:
         self.apiserver = apiserver
         self.folder = folder
         self.machines: dict[str, Machine] = {}
-        #: Workers of the inventory without a machine: their variables.
+        #: Hosts of the inventory without a machine: their variables.
         self.strangers: dict[str, str] = {}
 
     def add(self, name: str, files: dict[str, str]) -> Machine:
@@ -92,10 +92,10 @@ class Cluster:
     def arguments(self, variables: dict[str, Any]) -> list[str]:
         """The inventory of the hosts as they are now, and what the user says beside it."""
         groups = {"kube_control_plane": [], "kube_node": []}
-        for name, machine in self.machines.items():
+        for name, said in {**{name: each.variables for name, each in self.machines.items()}, **self.strangers}.items():
             group = "kube_control_plane" if name in CONTROL_PLANES else "kube_node"
-            groups[group].append(f"{name} {machine.variables}")
-        groups["kube_node"] += [f"{name} {variables}" for name, variables in self.strangers.items()]
+            groups[group].append(f"{name} {said}")
+        groups["all:vars"] = ["ccm_install_worker_serial=100%"]
         inventory = self.folder / "inventory.ini"
         inventory.write_text("".join(f"[{group}]\n" + "\n".join(hosts) + "\n" for group, hosts in groups.items()))
         values = {
@@ -103,7 +103,6 @@ class Cluster:
             "ccm_install_provider_id_prefix": "sim://",
             "ccm_install_report_file": str(self.folder / "report.json"),
             "ccm_install_gate_timeout": 20,
-            "ccm_install_worker_serial": "100%",
             "ccm_runtime_cloud_provider": "sim",
         } | variables
         return ["-i", str(inventory), "-e", json.dumps(values)]

@@ -39,7 +39,7 @@ def summary(cluster: Cluster) -> dict[str, dict[str, Any]]:
 
 
 async def run(cluster: Cluster, books: list[dict[str, Any]], **variables: Any) -> Run:
-    values = {"ccm_install_summary_file": str(cluster.folder / "summary.json"), "ccm_install_worker_serial": 1}
+    values = {"ccm_install_summary_file": str(cluster.folder / "summary.json")}
     return await cluster.play("/dev/stdin", given=json.dumps(books), **values | variables)
 
 
@@ -53,7 +53,7 @@ async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(clu
         cluster.add(name, WORKER)
     cluster.machines["w-2"].refuse("restart")
     before = cluster.machines["w-3"].files()
-    told = await run(cluster, LOOK + CHANGE)
+    told = await run(cluster, LOOK + CHANGE, ccm_install_worker_serial=1)
     assert told.status != 0 and "Traceback" not in told.output
     assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "changed", "w-2": "failed", "w-3": "not begun"}
     assert summary(cluster)["w-1"] | {"seconds": 0, "detail": ""} == {
@@ -69,9 +69,69 @@ async def test_a_worker_that_fails_ends_the_run_with_a_summary_of_every_host(clu
     cluster.machines["w-2"].refuse()
     workers = plays("site", "Verify and sum up")
     workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
-    again = await run(cluster, LOOK + CHANGE + workers)
+    again = await run(cluster, LOOK + CHANGE + workers, ccm_install_worker_serial=1)
     assert again.status == 0, again.output[-3000:]
     assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "nothing to do", "w-2": "changed", "w-3": "changed"}
+
+
+async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(cluster: Cluster):
+    """The others of its batch restarted at the same time, and nobody waited for their Nodes any more. (How large a
+    batch is, the inventory says.)"""
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    for name in ("w-1", "w-2", "w-3"):
+        cluster.add(name, WORKER)
+    cluster.machines["w-2"].refuse("restart")
+    told = await run(cluster, LOOK + CHANGE)
+    assert told.status != 0 and "Traceback" not in told.output
+    assert "Workers 1 to 3 of 3" in told.output
+    assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "half done", "w-2": "failed", "w-3": "half done"}
+    assert "Ready was not waited for" in summary(cluster)["w-1"]["detail"]
+    stopped = [message for message in told.failures if "The run was stopped" in message]
+    assert len(stopped) == 1 and "The run was stopped: w-2 failed (see above)" in stopped[0]
+    assert sum("HOST " in str(result.get("msg")) and "SECONDS" in result["msg"] for result in told) == 1
+    # Run again, they are looked at anew: their kubelets have the flags, and the one that has not gets them.
+    cluster.machines["w-2"].refuse()
+    workers = plays("site", "Verify and sum up")
+    workers[0]["tasks"] = workers[0]["tasks"][0]["always"]
+    again = await run(cluster, LOOK + CHANGE + workers)
+    assert again.status == 0, again.output[-3000:]
+    assert {state for host, state in states(cluster).items() if host != "kubeadm-cp"} == {"nothing to do", "changed"}
+
+
+@pytest.mark.parametrize("book", ["preflight", "verify", "rollback", "leader_migration"])
+async def test_without_the_host_that_plans_nothing_is_judged_and_that_is_no_success(cluster: Cluster, book: str):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    cluster.add("w-1", WORKER)
+    told = await cluster.play(f"playbooks/{book}.yml", "--limit", "w-1")
+    assert told.status != 0
+    (message,) = told.failures
+    assert "nothing was judged: kubeadm-cp is left out by --limit" in message
+
+
+async def test_what_cannot_be_looked_at_is_named_before_anything_is_undone(cluster: Cluster):
+    """Also where a host is away, which ends a play at once that stops for every error."""
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    cluster.strangers["w-1"] = " ".join(f"{name}={value}" for name, value in GONE.items())
+    told = await cluster.play("playbooks/rollback.yml")
+    assert told.status != 0 and "Traceback" not in told.output
+    assert "Nothing was changed. These hosts could not be looked at: w-1 (" in told.failures[-1]
+    first = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage1")
+    assert first.status != 0 and first.failures[-1].startswith("Nothing was changed. ")  # the plan's, about a release
+    # A control plane whose kube-controller-manager is not known may still wait for the Lease.
+    cluster.strangers = {"systemd-cp": cluster.strangers["w-1"]}
+    last = await cluster.play("playbooks/leader_migration.yml", "--tags", "stage3")
+    assert last.status != 0
+    assert "Nothing was changed. These control planes could not be looked at: systemd-cp" in last.failures[-1]
+
+
+async def test_what_an_earlier_run_said_is_gone_when_one_is_refused(cluster: Cluster):
+    """A program that reads the file after a failed run must not find a success in it."""
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    (cluster.folder / "summary.json").write_text('{"ok": true}')
+    begin = plays("site", "Forget what an earlier run said", "Refuse a controller that could not run")
+    told = await run(cluster, begin, ccm_runtime_cloud_provider="")
+    assert told.status != 0 and "ccm_runtime_cloud_provider is not set" in told.failures[-1]
+    assert not (cluster.folder / "summary.json").exists()
 
 
 async def test_a_host_that_dies_in_the_middle_is_told_and_the_next_ones_are_not_begun(cluster: Cluster):
@@ -79,7 +139,7 @@ async def test_a_host_that_dies_in_the_middle_is_told_and_the_next_ones_are_not_
     for name in ("w-1", "w-2"):
         cluster.add(name, WORKER)
     dies = {"hosts": "w-1", "gather_facts": False, "tasks": [{"ansible.builtin.set_fact": GONE}]}
-    told = await run(cluster, [*LOOK, dies, *CHANGE])
+    told = await run(cluster, [*LOOK, dies, *CHANGE], ccm_install_worker_serial=1)
     assert told.status != 0 and "Traceback" not in told.output
     assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "unreachable", "w-2": "not begun"}
     assert "127.0.0.1" in summary(cluster)["w-1"]["detail"]

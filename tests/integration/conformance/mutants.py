@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import itertools
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -70,6 +70,17 @@ def _with(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
         return made
 
     return create
+
+
+@contextlib.contextmanager
+def gone_by_any_404() -> Iterator[None]:
+    """A 404 is taken for the cloud's own word, whoever says it."""
+    try:
+        yield
+    except Transient as error:
+        if ": 404 " not in str(error):
+            raise
+        raise NotFound(str(error)) from None
 
 
 # --- the provider's life ---------------------------------------------------------------------------------------------
@@ -325,13 +336,23 @@ class TakesTheFirstOfThatName(SimInstances):
 # --- a cloud that fails ----------------------------------------------------------------------------------------------
 
 
-@mutant("failures.a_server_error_is_transient")
+@mutant(
+    "failures.a_server_error_is_transient",
+    "load_balancers.a_server_error_is_transient",
+    "routes.a_server_error_is_transient",
+    "volumes.a_server_error_is_transient",
+)
 class ServerErrorsMeanGone(Api):
     def _error(self, reply: sim.Reply, missing: str) -> CloudError:
         return NotFound("gone?") if reply.status >= 500 else super()._error(reply, missing)
 
 
-@mutant("failures.a_proxys_404_is_not_not_found")
+@mutant(
+    "failures.a_proxys_404_is_not_not_found",
+    "load_balancers.a_proxys_404_is_not_not_found",
+    "routes.a_proxys_404_is_not_not_found",
+    "volumes.a_proxys_404_is_not_not_found",
+)
 class Every404MeansGone(Api):
     def _error(self, reply: sim.Reply, missing: str) -> CloudError:
         return NotFound("404") if reply.status == 404 else super()._error(reply, missing)
@@ -360,7 +381,12 @@ class TellsNoTotal(SimInstances):
         return replace(await super().list_page(token), total=None)
 
 
-@mutant("failures.a_rate_limit_says_when_to_come_back")
+@mutant(
+    "failures.a_rate_limit_says_when_to_come_back",
+    "load_balancers.a_rate_limit_says_when_to_come_back",
+    "routes.a_rate_limit_says_when_to_come_back",
+    "volumes.a_rate_limit_says_when_to_come_back",
+)
 class ForgetsWhenToComeBack(Api):
     def _error(self, reply: sim.Reply, missing: str) -> CloudError:
         error = super()._error(reply, missing)
@@ -427,6 +453,26 @@ class LabelsEveryVolume(SimVolumes):
 class VolumesWithoutAZone(SimVolumes):
     async def labels(self, ref: VolumeRef) -> dict[str, str]:
         await super().labels(ref)
+        return {}
+
+
+@mutant("volumes.a_proxys_404_is_not_not_found")
+class VolumesOfAProxyAreGone(SimVolumes):
+    async def labels(self, ref: VolumeRef) -> dict[str, str]:
+        with gone_by_any_404():
+            return dict(await super().labels(ref))
+
+
+@mutant(
+    "volumes.a_server_error_is_transient",
+    "volumes.a_proxys_404_is_not_not_found",
+    "volumes.an_answer_cut_short_is_transient",
+    "volumes.no_answer_is_transient",
+)
+class NoLabelsRatherThanAnError(SimVolumes):
+    async def labels(self, ref: VolumeRef) -> dict[str, str]:
+        with contextlib.suppress(Transient):
+            return dict(await super().labels(ref))
         return {}
 
 
@@ -503,7 +549,8 @@ class MakesItAnewEachTime(SimLoadBalancers):
     addresses = itertools.count(50)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
-        await self.delete(spec)
+        with contextlib.suppress(NotFound):
+            await self.delete(spec)
         address = f"203.0.113.{next(self.addresses)}"
         return await super().ensure(replace(spec, load_balancer_ip=address), backends)
 
@@ -532,7 +579,7 @@ class DeletesTheWholeCluster(SimLoadBalancers):
             await super().delete(replace(spec, uid=row.tags["service_uid"]))
 
 
-@mutant("load_balancers.a_lost_answer_makes_no_second_one")
+@mutant("load_balancers.a_lost_answer_makes_no_second_one", "load_balancers.a_half_made_one_is_completed")
 class NamesThatAreNeverTheSame(SimLoadBalancers):
     """Looks only for what it knows that it made."""
 
@@ -581,7 +628,7 @@ class FailureIsNoNews(SimLoadBalancers):
         return replace(sim._load_balancer(await self._find(spec)), ready=True)
 
 
-@mutant("load_balancers.one_that_failed_is_deleted")
+@mutant("load_balancers.one_that_failed_is_deleted", "load_balancers.a_half_made_one_is_deleted")
 class LeavesWhatFailed(SimLoadBalancers):
     async def delete(self, spec: LoadBalancerSpec) -> None:
         with contextlib.suppress(NotFound):
@@ -593,6 +640,61 @@ class LeavesWhatFailed(SimLoadBalancers):
             if (await self._find(spec)).state == "error":
                 await super().delete(spec)
         return await super().ensure(spec, backends)
+
+
+@mutant("load_balancers.a_half_made_one_is_completed", "load_balancers.a_half_made_one_is_deleted")
+class TagsItAfterwards(SimLoadBalancers):
+    """What failed in between is nobody's."""
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            await self._find(spec)
+        except NotFound:
+            body = sim._wanted(spec) | {"name": f"lb-{secrets.token_hex(4)}", "targets": sim._targets(backends)}
+            made = await self._api.call("POST", "/load-balancers", sim.LoadBalancer, body=body)
+            tags = {"cluster": spec.cluster, "service_uid": spec.uid}
+            await self._api.call("PATCH", f"/load-balancers/{made.id}", sim.LoadBalancer, body={"tags": tags})
+        return await super().ensure(spec, backends)
+
+
+@mutant("load_balancers.a_proxys_404_is_not_not_found")
+class LoadBalancersOfAProxyAreGone(SimLoadBalancers):
+    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
+        with gone_by_any_404():
+            return await super()._find(spec)
+
+
+@mutant(
+    "load_balancers.a_server_error_is_transient",
+    "load_balancers.a_proxys_404_is_not_not_found",
+    "load_balancers.an_answer_cut_short_is_transient",
+)
+class ListsWhatItCan(SimLoadBalancers):
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        with contextlib.suppress(Transient):
+            return await super().list(cluster)
+        return []
+
+
+@mutant(
+    "load_balancers.a_server_error_is_transient",
+    "load_balancers.a_proxys_404_is_not_not_found",
+    "load_balancers.a_rate_limit_says_when_to_come_back",
+    "load_balancers.no_answer_is_transient",
+)
+class DeletesIfThatWorks(SimLoadBalancers):
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        with contextlib.suppress(Transient, RateLimited):
+            await super().delete(spec)
+
+
+@mutant("load_balancers.a_server_error_is_transient")
+class BackendsOfWhatFailsAreGone(SimLoadBalancers):
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        try:
+            return await super().update_backends(spec, backends)
+        except Transient as error:
+            raise NotFound(str(error)) if ": 503 " in str(error) else error from None
 
 
 # --- routes ----------------------------------------------------------------------------------------------------------
@@ -631,3 +733,23 @@ class RoutesAreNotDone(SimRoutes):
             raise NotFound(str(error)) from None
         except cloud.RetryAfter as error:
             raise NotFound(str(error)) from None
+
+
+@mutant("routes.a_proxys_404_is_not_not_found")
+class RoutesOfAProxyAreGone(SimRoutes):
+    async def delete(self, cluster: str, route: cloud.Route) -> None:
+        with contextlib.suppress(NotFound), gone_by_any_404():
+            await super().delete(cluster, route)
+
+
+@mutant(
+    "routes.a_server_error_is_transient",
+    "routes.a_proxys_404_is_not_not_found",
+    "routes.an_answer_cut_short_is_transient",
+    "routes.no_answer_is_transient",
+)
+class NoRoutesRatherThanAnError(SimRoutes):
+    async def list(self, cluster: str) -> Sequence[cloud.Route]:
+        with contextlib.suppress(Transient):
+            return await super().list(cluster)
+        return []

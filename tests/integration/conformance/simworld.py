@@ -43,6 +43,13 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
         "count": 1,
         "match": {"operation": "load_balancers.create"},
     },
+    Trouble.HALF_MADE: {
+        "action": "status",
+        "status": 500,
+        "after_effect": True,
+        "count": 1,
+        "match": {"operation": "load_balancers.create"},
+    },
 }
 
 
@@ -58,6 +65,8 @@ class SimWorld(World):
             world.timing = replace(timing, load_balancer_create=60.0)
         else:
             self._cloud.fault(**FAULTS[kind])
+        if kind is Trouble.HALF_MADE:  # nor does the cloud make it whole
+            self._cloud.fault(**FAULTS[kind] | {"action": "provision_error"})
         try:
             yield
         finally:
@@ -81,6 +90,9 @@ class SimWorld(World):
     async def break_load_balancer(self, name: str) -> None:
         found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
         self._project.break_load_balancer(found.id, "the kit asked for it")
+
+    async def load_balancer_parts(self) -> frozenset[str]:
+        return frozenset(self._project.load_balancers.rows)
 
     async def create_volume(self) -> VolumeRef:
         volume = self._project.create_volume(strict.convert({"name": "data", "zone": "north-b"}, VolumeBody, ""))

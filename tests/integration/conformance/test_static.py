@@ -30,10 +30,21 @@ NOT_FOR_A_FILE = {
     "load_balancers.nothing_is_waited_for": "not ready for a minute",
     "load_balancers.one_that_failed_is_told_and_replaced": "to fail",
     "load_balancers.one_that_failed_is_deleted": "to fail",
+    "load_balancers.a_half_made_one_is_completed": "keeps them itself",
+    "load_balancers.a_half_made_one_is_deleted": "keeps them itself",
+    "load_balancers.a_server_error_is_transient": "keeps them itself",
+    "load_balancers.a_proxys_404_is_not_not_found": "keeps them itself",
+    "load_balancers.an_answer_cut_short_is_transient": "keeps them itself",
+    "load_balancers.a_rate_limit_says_when_to_come_back": "keeps them itself",
+    "load_balancers.no_answer_is_transient": "keeps them itself",
 } | {case.name: "offers no" for case in CASES if case.needs in ("routes", "volumes")}
 
 
 class FileWorld(World):
+    """Load balancers are the addresses that the provider gave; no file is asked about them."""
+
+    asking = frozenset({"instances"})
+
     def __init__(self, file: Path) -> None:
         self._file = file
 
@@ -63,7 +74,9 @@ class FileWorld(World):
         machines = yaml.safe_load(self._file.read_text())
         if any(machine["name"] == name for machine in machines):
             raise NotRun("a file with one name twice is refused as a whole")
-        self._write([*machines, {"name": name, "id": str(uuid.uuid4()), "addresses": ["10.0.0.9"]}])
+        taken = {address for machine in machines for address in machine["addresses"]}
+        free = next(address for n in range(1, 255) if (address := f"10.0.1.{n}") not in taken)
+        self._write([*machines, {"name": name, "id": str(uuid.uuid4()), "addresses": [free]}])
 
     async def delete_instance(self, provider_id: str) -> None:
         id_ = provider_id.rpartition("/")[2]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud that fails: it says nothing about what was asked for, and a call always ends.
 
-All of these ask for instances, since there a wrong conclusion deletes a Node.
+All of these ask for instances, since there a wrong conclusion deletes a Node; those about what else there is are with
+the other cases about it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import time
 from ccm.cloud import CloudError, InstanceRef, RateLimited, Transient, Unauthorized
 
 from ..kit import Failed, Trial
-from ..world import Trouble, World
+from ..world import Trouble
 from .collection import Collection
+from .failing import say_when, unanswered
 
 COLLECTION = Collection("failures", needs="instances")
 case = COLLECTION.case
@@ -70,9 +72,7 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 @case()
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
     """429 and its like are RateLimited, with the seconds that the cloud names; the framework then pauses all calls."""
-    for error in await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited):
-        if error.retry_after is None or not World.RETRY_AFTER - 2 <= error.retry_after <= World.RETRY_AFTER + 2:
-            raise Failed(f"the cloud said {World.RETRY_AFTER:g} s, RateLimited says {error.retry_after} s")
+    say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
 
 
 @case()
@@ -92,14 +92,7 @@ async def no_answer_is_transient(trial: Trial) -> None:
     """A cloud that never answers is Transient, if the provider ends the call before its deadline does."""
     await trial.some_instances()
     async with trial.world.trouble(Trouble.HANG):
-        task = asyncio.ensure_future(trial.instances.list_page(None))
-        await asyncio.wait({task}, timeout=trial.cloud.limits.deadline)
-        if not task.done():
-            await trial.cancelled(task, "list_page")  # the gateway would
-            return
-        error = task.exception() if not task.cancelled() else None
-        if not isinstance(error, Transient):
-            raise Failed(f"nobody answered, and list_page ended with {error!r} instead of Transient")
+        await unanswered(trial, trial.instances.list_page, None)
 
 
 @case()

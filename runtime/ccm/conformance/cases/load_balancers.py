@@ -8,17 +8,29 @@ import dataclasses
 import ipaddress
 import time
 
-from ccm.cloud import CloudError, Conflict, LoadBalancer, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    LoadBalancer,
+    LoadBalancerSpec,
+    NotFound,
+    RateLimited,
+    RetryAfter,
+    Transient,
+)
 
-from ..kit import Failed, Trial
-from ..world import Trouble
+from ..kit import Failed, Trial, described
+from ..world import NotRun, Trouble
 from .collection import Collection
+from .failing import errors_in, say_when, troubled
 
 COLLECTION = Collection("load_balancers", needs="load_balancers")
 case = COLLECTION.case
 
 #: How long a call may take that waits for nothing, in seconds.
 AT_ONCE = 5.0
+#: The methods that ask the cloud.
+ALL = ("list", "get", "ensure", "update_backends", "delete")
 
 
 @case()
@@ -139,12 +151,12 @@ async def another_clusters_is_never_touched(trial: Trial) -> None:
     trial.remove_at_end(ours)
     with contextlib.suppress(Conflict):
         await trial.patiently(trial.load_balancers.ensure, ours, [])
-    _same(before, await _one(trial, theirs), "ensuring ours")
+    _same(before, await _one(trial, theirs), "ensuring one for another cluster")
     if any((each.name, each.ingress) == (before.name, before.ingress) for each in await trial.owned()):
         raise Failed(f"the other cluster's load balancer {before.name} is listed as ours")
     with contextlib.suppress(Conflict):
         await trial.delete(ours)
-    _same(before, await _one(trial, theirs), "deleting ours")
+    _same(before, await _one(trial, theirs), "deleting the one of another cluster")
 
 
 @case(writes=True)
@@ -198,6 +210,102 @@ async def one_that_failed_is_deleted(trial: Trial) -> None:
         raise Failed("it had failed, was deleted, and is still listed")
 
 
+@case(writes=True)
+async def a_half_made_one_is_completed(trial: Trial) -> None:
+    """A write failed, and left a part of a load balancer: the next `ensure` makes a good one, and no second one, and
+    `delete` then leaves no part of either."""
+    spec = trial.spec()
+    before = await _half_made(trial, spec)
+    await trial.ensure(spec, await trial.backends())
+    await _one(trial, spec)
+    await trial.delete(spec)
+    await _nothing_left(trial, before)
+
+
+@case(writes=True)
+async def a_half_made_one_is_deleted(trial: Trial) -> None:
+    """A write failed, and left a part of a load balancer: `delete` removes it, although nothing completed it."""
+    spec = trial.spec()
+    before = await _half_made(trial, spec)
+    await trial.delete(spec)
+    await _nothing_left(trial, before)
+
+
+@case(writes=True)
+async def a_server_error_is_transient(trial: Trial) -> None:
+    """The cloud's own 5xx is Transient, whatever is asked: no load balancer is gone then, and no listing is empty."""
+    await _asked_in(trial, Trouble.SERVER_ERROR, Transient, *ALL)
+
+
+@case(writes=True)
+async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
+    """A 404 that is not the cloud's own answer about just this load balancer is Transient, whatever is asked: taken for
+    NotFound, it leaves one behind that nobody looks for."""
+    await _asked_in(trial, Trouble.PROXY_PAGE, Transient, *ALL)
+
+
+@case(writes=True)
+async def an_answer_cut_short_is_transient(trial: Trial) -> None:
+    """A listing, or a load balancer, that cannot be read to its end is Transient, and no answer with what was read."""
+    await _asked_in(trial, Trouble.CUT_ANSWER, Transient, "list", "get")
+
+
+@case(writes=True)
+async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
+    """429 and its like are RateLimited, with the seconds that the cloud names, for reads and for writes."""
+    say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited, *ALL))
+
+
+@case(writes=True)
+async def no_answer_is_transient(trial: Trial) -> None:
+    """A cloud that never answers is Transient for `get` and `delete`, if the provider ends the call before its
+    deadline does."""
+    await _asked_in(trial, Trouble.HANG, Transient, "get", "delete")
+
+
+async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
+    """The errors of these methods while there is a load balancer, which is there afterwards as before."""
+    trouble, found = troubled(trial, "load_balancers", kind), trial.load_balancers
+    spec, backends = trial.spec(), await trial.backends()
+    await trial.ensure(spec, backends)
+    before = await _one(trial, spec)
+    changed = dataclasses.replace(spec, ports=(dataclasses.replace(spec.ports[0], port=81, node_port=30081),))
+    calls = {
+        "list": (found.list, spec.cluster),
+        "get": (found.get, spec),
+        "ensure": (found.ensure, changed, backends),
+        "update_backends": (found.update_backends, spec, backends[1:]),
+        "delete": (found.delete, spec),
+    }
+    errors = await errors_in(trial, trouble, kind, expected, [calls[method] for method in methods])
+    _same(before, await _one(trial, spec), f"asking while {kind.value}")
+    return errors
+
+
+async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
+    """A load balancer of which a part is there. Gives the parts of others. Removed at the end."""
+    trouble = troubled(trial, "load_balancers", Trouble.HALF_MADE)
+    before, backends = await trial.world.load_balancer_parts(), await trial.backends()
+    trial.remove_at_end(spec)
+    async with trouble:
+        try:
+            await trial.patiently(trial.load_balancers.ensure, spec, backends)
+        except CloudError as error:
+            failure = described(error)
+        else:
+            raise NotRun("needs a load balancer that is made in several steps, of which one can fail; it was made")
+    if not await trial.world.load_balancer_parts() - before:
+        raise NotRun(f"needs a part of a load balancer; nothing is left when it fails ({failure})")
+    return before
+
+
+async def _nothing_left(trial: Trial, before: frozenset[str]) -> None:
+    if await trial.owned():
+        raise Failed("it was deleted and is still listed")
+    if left := await trial.world.load_balancer_parts() - before:
+        raise Failed(f"it was deleted, and left behind is {', '.join(sorted(left))}")
+
+
 async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
     """The only one that the listing has for this Service."""
     found = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
@@ -208,7 +316,7 @@ async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
 
 def _same(before: LoadBalancer, after: LoadBalancer, what: str) -> None:
     if (before.name, before.ingress, before.fingerprint) != (after.name, after.ingress, after.fingerprint):
-        raise Failed(f"{what} changed the other cluster's load balancer from {before} to {after}")
+        raise Failed(f"{what} changed the load balancer from {before} to {after}")
 
 
 def _is_ip(text: str) -> bool:

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 import contextlib
 
-from ccm.cloud import Conflict, Instance, RetryAfter, Route
+from ccm.cloud import CloudError, Conflict, Instance, RateLimited, RetryAfter, Route, Transient
 
 from ..kit import Failed, Trial
-from ..world import NotRun
+from ..world import NotRun, Trouble
 from .collection import Collection
+from .failing import errors_in, say_when, troubled
 
 COLLECTION = Collection("routes", needs="routes")
 case = COLLECTION.case
+
+#: The methods that ask the cloud.
+ALL = ("list", "create", "delete")
 
 
 @case()
@@ -62,6 +66,52 @@ async def a_route_to_nowhere_shows(trial: Trial) -> None:
     for route in await _listed(trial):
         if route.provider_id and not route.blackhole:
             raise Failed(f"{target.provider_id} was deleted, and its route is listed as {route}")
+
+
+@case(writes=True)
+async def a_server_error_is_transient(trial: Trial) -> None:
+    """The cloud's own 5xx is Transient for `list`, `create` and `delete`: no route is taken for gone then."""
+    await _asked_in(trial, Trouble.SERVER_ERROR, Transient, *ALL)
+
+
+@case(writes=True)
+async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
+    """A 404 that is not the cloud's own answer about just this route is Transient: it lists none, and removes none."""
+    await _asked_in(trial, Trouble.PROXY_PAGE, Transient, *ALL)
+
+
+@case(writes=True)
+async def an_answer_cut_short_is_transient(trial: Trial) -> None:
+    """A listing that cannot be read to its end is Transient, and no listing of what was read of it."""
+    await _asked_in(trial, Trouble.CUT_ANSWER, Transient, "list")
+
+
+@case(writes=True)
+async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
+    """429 and its like are RateLimited, with the seconds that the cloud names, for reads and for writes."""
+    say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited, *ALL))
+
+
+@case(writes=True)
+async def no_answer_is_transient(trial: Trial) -> None:
+    """A cloud that never answers is Transient for `list` and `delete`, if the provider ends the call before its
+    deadline does."""
+    await _asked_in(trial, Trouble.HANG, Transient, "list", "delete")
+
+
+async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *methods: str) -> list[CloudError]:
+    """The errors of these methods while there is a route, which is there afterwards as before."""
+    trouble, target = troubled(trial, "routes", kind), (await trial.some_instances())[0]
+    routes, route = trial.routes, await _create(trial, target)
+    calls = {
+        "list": (routes.list, trial.cluster),
+        "create": (routes.create, trial.cluster, _wanted(trial, target)),
+        "delete": (routes.delete, trial.cluster, route),
+    }
+    errors = await errors_in(trial, trouble, kind, expected, [calls[method] for method in methods])
+    if (after := await _listed(trial)) != [route]:
+        raise Failed(f"{kind.value}; before that, {route} was listed, and afterwards {after}")
+    return errors
 
 
 def _wanted(trial: Trial, target: Instance) -> Route:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from ccm.cloud import Invalid, NotFound, NotImplementedByCloud, VolumeRef
+from ccm.cloud import CloudError, Invalid, NotFound, NotImplementedByCloud, RateLimited, Transient, VolumeRef
 
 from ..kit import Failed, Trial
+from ..world import Trouble
 from .collection import Collection
+from .failing import errors_in, say_when, troubled
 
 COLLECTION = Collection("volumes", needs="volumes")
 case = COLLECTION.case
@@ -25,16 +27,62 @@ async def volumes_of_others_are_left_alone(trial: Trial) -> None:
 @case()
 async def a_volume_has_its_zone(trial: Trial) -> None:
     """The labels of a volume name its zone or region; once it is deleted, it is NotFound."""
+    ref = await _created(trial)
+    labels = await trial.ask(trial.volumes.labels, ref)
+    if not {f"{TOPOLOGY}zone", f"{TOPOLOGY}region"} & labels.keys():
+        raise Failed(f"labels of {ref}: {dict(labels)} name neither zone nor region")
+    if not all(isinstance(key, str) and isinstance(value, str) for key, value in labels.items()):
+        raise Failed(f"labels of {ref}: {dict(labels)} are not all text")
+    await trial.world.delete_volume(ref)
+    await trial.expect((NotFound,), f"labels of the deleted {ref}", trial.volumes.labels, ref)
+
+
+@case()
+async def a_server_error_is_transient(trial: Trial) -> None:
+    """The cloud's own 5xx is Transient: a volume is not gone then, and not without labels."""
+    await _asked_in(trial, Trouble.SERVER_ERROR, Transient)
+
+
+@case()
+async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
+    """A 404 that is not the cloud's own answer about just this volume proves nothing: Transient."""
+    await _asked_in(trial, Trouble.PROXY_PAGE, Transient)
+
+
+@case()
+async def an_answer_cut_short_is_transient(trial: Trial) -> None:
+    """A volume that cannot be read to its end is Transient, and has no labels from what was read of it."""
+    await _asked_in(trial, Trouble.CUT_ANSWER, Transient)
+
+
+@case()
+async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
+    """429 and its like are RateLimited, with the seconds that the cloud names."""
+    say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
+
+
+@case()
+async def no_answer_is_transient(trial: Trial) -> None:
+    """A cloud that never answers is Transient, if the provider ends the call before its deadline does."""
+    await _asked_in(trial, Trouble.HANG, Transient)
+
+
+async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
+    """The error of asking for the labels of a volume that exists, and that has the same ones afterwards."""
+    trouble, ref = troubled(trial, "volumes", kind), await _created(trial)
+    before = dict(await trial.ask(trial.volumes.labels, ref))
+    errors = await errors_in(trial, trouble, kind, expected, [(trial.volumes.labels, ref)])
+    if (after := dict(await trial.ask(trial.volumes.labels, ref))) != before:
+        raise Failed(f"{kind.value}; before that, labels of {ref} were {before}, and afterwards {after}")
+    return errors
+
+
+async def _created(trial: Trial) -> VolumeRef:
+    """A volume, removed at the end."""
     ref = await trial.world.create_volume()
 
     async def remove() -> None:
         await trial.world.delete_volume(ref)
 
     trial.at_end(f"volume {ref.handle}", remove)
-    labels = await trial.ask(trial.volumes.labels, ref)
-    if not {f"{TOPOLOGY}zone", f"{TOPOLOGY}region"} & labels.keys():
-        raise Failed(f"labels of {ref}: {dict(labels)} name neither zone nor region")
-    if not all(isinstance(key, str) and isinstance(value, str) for key, value in labels.items()):
-        raise Failed(f"labels of {ref}: {dict(labels)} are not all text")
-    await remove()
-    await trial.expect((NotFound,), f"labels of the deleted {ref}", trial.volumes.labels, ref)
+    return ref

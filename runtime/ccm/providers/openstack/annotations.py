@@ -87,27 +87,49 @@ def _own(name: str, kind: str, effect: str, read: Callable[[str], Any], default:
 
 
 TABLE: tuple[Annotation, ...] = (
-    _own("class", "text", "Take networks from this `[LoadBalancerClass]` of cloud.conf", _text),
-    _own("floating-network-id", "ID", "Network of the floating IP", _text, "`floating-network-id`, else found"),
-    _own("floating-subnet-id", "ID", "Subnet of the floating IP", _text, "`floating-subnet-id`"),
+    _own(
+        "class", "text", "Take networks from this `[LoadBalancerClass]` of cloud.conf; for a new load balancer", _text
+    ),
+    _own(
+        "floating-network-id",
+        "ID",
+        "Network of the floating IP; for a new load balancer",
+        _text,
+        "`floating-network-id`, else found",
+    ),
+    _own(
+        "floating-subnet-id",
+        "ID",
+        "Subnet of the floating IP; for a new load balancer",
+        _text,
+        "`floating-subnet-id`",
+    ),
     _own(
         "floating-subnet",
         "pattern",
-        "Subnets of the floating IP by name: a glob, `~` and a regular expression; `!` first negates",
+        "Subnets of the floating IP by name: a glob, `~` and a regular expression; `!` first negates; "
+        "for a new load balancer",
         _text,
         "`floating-subnet`",
     ),
     _own(
         "floating-subnet-tags",
         "tags",
-        "Subnets of the floating IP by tags, comma-separated: any of them; all of them after `&`; `!` first negates",
+        "Subnets of the floating IP by tags, comma-separated: any of them; all of them after `&`; `!` first negates; "
+        "for a new load balancer",
         _text,
         "`floating-subnet-tags`",
     ),
     _own("network-id", "ID", "Network of the VIP; for a new load balancer", _text, "`network-id`"),
     _own("subnet-id", "ID", "Subnet of the VIP; for a new load balancer", _text, "`subnet-id`, else the nodes'"),
     _own("port-id", "ID", "An existing port that becomes the VIP; for a new load balancer", _text),
-    _own("member-subnet-id", "ID", "Subnet of the members", _text, "`member-subnet-id`, else that of the VIP"),
+    _own(
+        "member-subnet-id",
+        "ID",
+        "Subnet of the members; for new members",
+        _text,
+        "`member-subnet-id`, else `subnet-id`, else that of the VIP",
+    ),
     _own("keep-floatingip", "true, false", "Keep the floating IP when the Service is deleted", _bool, "`false`"),
     _own(
         "load-balancer-id",
@@ -115,7 +137,13 @@ TABLE: tuple[Annotation, ...] = (
         "Use this load balancer: one's own, or one that is shared with other Services (`max-shared-lb`)",
         _text,
     ),
-    _own("load-balancer-address", "output", "Written by cloud-provider-openstack; it means nothing as input", _text),
+    _own(
+        "load-balancer-address",
+        "address",
+        "Written by cloud-provider-openstack. A load balancer of the Service's name at this address is its own; where "
+        "`load-balancer-id` names one that is gone, a new one is made",
+        _text,
+    ),
     _own("hostname", "text", "This host name in the Service's status, in place of the address", _text),
     _own(
         "node-selector",

@@ -15,15 +15,19 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud import ConfigError, Invalid, ProviderConfig
 
 from . import gcfg
+from .annotations import selector
+from .floating_ips import name_matches
 
 T = TypeVar("T")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(?:(?:\d+(?:\.\d+)?)(?:ns|us|µs|ms|s|m|h))+|0")
+#: Nothing that is waited for takes longer, in seconds; what counts time takes no number without end.
+LONGEST = 86400.0
 METHODS = ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
 INTERFACES = {
     **dict.fromkeys(("public", "publicURL"), "public"),
@@ -63,11 +67,21 @@ def count(raw: str) -> int:
     return int(raw)
 
 
+def attempts(raw: str) -> int:
+    """What Octavia takes for the times that a check is made."""
+    if not re.fullmatch(r"[1-9]|10", raw):
+        raise ValueError("expected a whole number from 1 to 10")
+    return int(raw)
+
+
 def duration(raw: str) -> float:
     if not DURATION.fullmatch(raw):
         raise ValueError("expected a duration with its unit, such as 5s or 1m30s")
     parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", raw)
-    return sum(float(amount) * SECONDS[unit] for amount, unit in parts)
+    value = round(sum(float(amount) * SECONDS[unit] for amount, unit in parts), 9)
+    if not 0 < value <= LONGEST:
+        raise ValueError("expected more than no time at all, and a day at most")
+    return value
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -92,6 +106,22 @@ def names(raw: str) -> tuple[str, ...]:
     return (raw,) if raw else ()
 
 
+def node_labels(raw: str) -> str:
+    try:
+        selector(raw)
+    except ValueError as error:
+        raise ValueError(f"expected {error}") from None
+    return raw
+
+
+def subnet_names(raw: str) -> str:
+    try:
+        name_matches(raw, "")
+    except (Invalid, OverflowError, RecursionError):  # what re says of a pattern quotes it
+        raise ValueError("expected a regular expression after ~") from None
+    return raw
+
+
 def interface(raw: str) -> str:
     if raw not in INTERFACES:
         raise ValueError("expected public, internal or admin")
@@ -103,9 +133,12 @@ KINDS = {
     boolean: "true or false",
     number: "number",
     count: "whole number",
+    attempts: "whole number from 1 to 10",
     duration: "duration",
     networks: "CIDRs, separated by commas",
     names: "text; may be repeated",
+    node_labels: "labels, separated by commas",
+    subnet_names: "pattern",
     interface: "`public` | `internal` | `admin`",
 }
 
@@ -140,11 +173,15 @@ class Global:
     trustee_password: str = key("", "that user's password", secret=True)
     token: str = key("", "a token; it cannot be renewed, so it is of use for a try only", secret=True)
     region: str = key("", "the region; the first one of the catalogue if left out")
-    os_endpoint_type: str = key("public", "which of the catalogue's endpoints are used", interface)
+    os_endpoint_type: str = key(
+        "", "which of the catalogue's endpoints are used; `public` where clouds.yaml does not say either", interface
+    )
     ca_file: str = key("", "certificates that the cloud's are checked with, instead of the system's")
     cert_file: str = key("", "our own certificate, for clouds that ask for one")
     key_file: str = key("", "its key")
-    tls_insecure: bool = key(False, "do not check the cloud's certificates", boolean)
+    tls_insecure: bool | None = key(
+        None, "do not check the cloud's certificates; `false` where clouds.yaml does not say either", boolean
+    )
     use_clouds: bool = key(False, "take what is not said here from a clouds.yaml", boolean)
     clouds_file: str = key("", "which; if left out, `~/.config/openstack` and `/etc/openstack` are searched")
     cloud: str = key("", "the cloud's name in it")
@@ -176,7 +213,7 @@ class LoadBalancerClass:
 
     floating_network_id: str = key("", "as in [LoadBalancer], for this class")
     floating_subnet_id: str = key("", "as in [LoadBalancer], for this class")
-    floating_subnet: str = key("", "as in [LoadBalancer], for this class")
+    floating_subnet: str = key("", "as in [LoadBalancer], for this class", subnet_names)
     floating_subnet_tags: str = key("", "as in [LoadBalancer], for this class")
     network_id: str = key("", "as in [LoadBalancer], for this class")
     subnet_id: str = key("", "as in [LoadBalancer], for this class")
@@ -193,25 +230,26 @@ class LoadBalancerSection:
     subnet_id: str = key("", "the subnet of the load balancers' addresses; that of the nodes if left out")
     member_subnet_id: str = key("", "the subnet of the nodes' addresses, if another")
     network_id: str = key("", "the network of the load balancers' addresses, instead of `subnet-id`")
-    floating_network_id: str = key("", "the network of floating IPs; the only external one if left out")
+    floating_network_id: str = key(
+        "", "the network of floating IPs; if left out, the first external one by ID, and of several an Event tells"
+    )
     floating_subnet_id: str = key("", "the subnet that floating IPs are taken from")
-    floating_subnet: str = key("", "the same by name: a glob, `~` a regular expression, `!` all others")
+    floating_subnet: str = key("", "the same by name: a glob, `~` a regular expression, `!` all others", subnet_names)
     floating_subnet_tags: str = key("", "the same by tags: any of them, `&` all of them, `!` none of them")
     create_monitor: bool = key(False, "health monitors", boolean)
-    monitor_delay: float = key(5.0, "seconds between two checks", duration)
-    monitor_timeout: float = key(3.0, "how long a check may take", duration)
-    monitor_max_retries: int = key(1, "successes until a member is up", count)
-    monitor_max_retries_down: int = key(3, "failures until a member is down", count)
+    monitor_delay: float = key(5.0, "the time between two checks, in whole seconds", duration)
+    monitor_timeout: float = key(3.0, "how long a check may take, in whole seconds", duration)
+    monitor_max_retries: int = key(1, "successes until a member is up", attempts)
+    monitor_max_retries_down: int = key(3, "failures until a member is down", attempts)
     manage_security_groups: bool = key(False, "a security group for each Service, on the nodes' ports", boolean)
     internal_lb: bool = key(False, "no load balancer gets a floating IP", boolean)
-    node_selector: str = key("", "labels of the nodes that become members: `key=value` or `key`, with commas")
+    node_selector: str = key("", "labels of the nodes that become members: `key=value` or `key`", node_labels)
     cascade_delete: bool = key(True, "delete a load balancer with all its parts in one call", boolean)
     flavor_id: str = key("", "Octavia's flavour")
     availability_zone: str = key("", "the load balancers' zone")
     enable_ingress_hostname: bool = key(False, "with the proxy protocol a host name instead of the address", boolean)
     ingress_hostname_suffix: str = key("nip.io", "what is put behind the address to make a name of it")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
-    container_store: str = key("barbican", "where certificates are", one_of("barbican", "external"))
     default_tls_container_ref: str = key("", "the certificate of Services that name none")
     provider_requires_serial_api_calls: bool = key(False, "make the parts of a load balancer one by one", boolean)
 
@@ -228,9 +266,17 @@ class Runtime:
     regional: bool = key(
         False, "providerIDs name the region; the environment's `OS_CCM_REGIONAL=true` says the same", boolean, ours=True
     )
-    calls_per_second: float = key(20.0, "calls to the cloud, on average", number, ours=True)
-    burst: int = key(40, "calls at once after a pause", count, ours=True)
-    concurrency: int = key(10, "calls under way", count, ours=True)
+    calls_per_second: float = key(
+        20.0,
+        "operations begun in a second, on average: to read a page of Nodes, to write a load balancer. Each makes as "
+        "many requests as it has things to read and write, with managed security groups one for each node's port",
+        number,
+        ours=True,
+    )
+    burst: int = key(40, "operations begun at once after a pause", count, ours=True)
+    concurrency: int = key(
+        10, "operations under way; at most twice as many requests are waited for at a time", count, ours=True
+    )
     page_size: int = key(1000, "entries of a page; nova gives 1,000 at most, unless it is configured", count, ours=True)
 
 
@@ -249,6 +295,10 @@ SECTIONS: dict[str, type] = {
 #: Keys that are taken and have no effect: section, key -> why.
 IGNORED: dict[tuple[str, str], str] = {
     ("Metadata", "search-order"): "the node's own metadata is not read: all nodes are known from the cloud's API",
+    (
+        "LoadBalancer",
+        "container-store",
+    ): "Octavia gets a certificate's reference as it stands; no store is asked before",
     ("BlockStorage", "bs-version"): "read by the CSI driver",
     ("BlockStorage", "trust-device-path"): "read by the CSI driver",
     ("BlockStorage", "node-volume-attach-limit"): "read by the CSI driver",
@@ -265,7 +315,7 @@ REFUSED: dict[tuple[str, str], str] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf, read. `ignored`: sentences about keys that have no effect."""
+    """cloud.conf, read. `ignored`: sentences about keys that have no effect. `lines`: those of the keys of [Global]."""
 
     source: str
     auth: Global
@@ -277,6 +327,7 @@ class Settings:
     block_storage: BlockStorage
     runtime: Runtime
     ignored: tuple[str, ...] = ()
+    lines: Mapping[str, int] = dataclasses.field(default_factory=dict, repr=False)
 
     @classmethod
     def parse(cls, config: ProviderConfig, environ: Mapping[str, str]) -> Settings:
@@ -304,6 +355,7 @@ class Settings:
             found["BlockStorage"],
             runtime,
             tuple(reader.ignored),
+            reader.lines("Global"),
         )
 
 
@@ -326,6 +378,9 @@ class _Reader:
     def told(self) -> Iterator[str]:
         for line, problem in sorted(set(self.problems)):
             yield f"line {line}: {problem}" if line else problem
+
+    def lines(self, section: str) -> dict[str, int]:
+        return {spelt: line for (name, _, spelt), line in self._lines.items() if name == section}
 
     def section(self, name: str, sub: str = "") -> Any:
         """The section's dataclass, with defaults where a value is wrong."""
@@ -379,6 +434,9 @@ class _Reader:
         if balancer.lb_provider == "ovn" and balancer.lb_method != "SOURCE_IP_PORT":
             problem = "lb-provider ovn spreads connections by SOURCE_IP_PORT only: set lb-method to it"
             self._problem("LoadBalancer", "lb-method", problem, "lb-provider")
+        for spelt in ("monitor-delay", "monitor-timeout"):
+            if not getattr(balancer, spelt.replace("-", "_")).is_integer():
+                self._problem("LoadBalancer", spelt, f"{spelt}: Octavia counts whole seconds, such as 5s or 1m30s")
         if balancer.monitor_timeout > balancer.monitor_delay:
             problem = "monitor-timeout must not be longer than monitor-delay"
             self._problem("LoadBalancer", "monitor-timeout", problem, "monitor-delay")

@@ -8,6 +8,7 @@ it. One that the user chose is let go of.
 from __future__ import annotations
 
 import fnmatch
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,16 @@ class FloatingWish:
     tags: str
     address: str
     description: str
+
+    def keys(self) -> dict[str, str]:
+        """What is said of where to take one from, as annotations and cloud.conf call it."""
+        said = {
+            "floating-network-id": self.network_id,
+            "floating-subnet-id": self.subnet_id,
+            "floating-subnet": self.pattern,
+            "floating-subnet-tags": self.tags,
+        }
+        return {key: value for key, value in said.items() if value}
 
 
 def was_made(row: Row) -> bool:
@@ -81,6 +92,22 @@ def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
         names = ", ".join(sorted(str(row.get("name") or row["id"]) for row in subnets)) or "none"
         raise Invalid(f"no subnet of network {want.network_id} matches {asked}: it has {names}")
     return found
+
+
+def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
+    """The subnet that has the address, None where it is not among them."""
+    wanted = ipaddress.ip_address(address)
+    return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
+
+
+def unlike(want: FloatingWish, subnet: Row) -> list[str]:
+    """Keys of the wish that a subnet does not fulfil."""
+    fulfilled = {
+        "floating-subnet-id": want.subnet_id in ("", subnet["id"]),
+        "floating-subnet": not want.pattern or name_matches(want.pattern, subnet.get("name") or ""),
+        "floating-subnet-tags": not want.tags or tags_match(want.tags, subnet.get("tags") or ()),
+    }
+    return [key for key, is_so in fulfilled.items() if not is_so]
 
 
 def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
@@ -135,8 +162,8 @@ class FloatingIps:
         chosen = want.network_id or want.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
-    async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> str:
-        """The address by which a port is reached, "" when there is no external network to have it from.
+    async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> Row | None:
+        """The one by which a port is reached, None when there is no external network to have it from.
 
         `fresh`: the port was made a moment ago, and there was none before, so there cannot be one for it.
         """
@@ -145,14 +172,30 @@ class FloatingIps:
             row = await self._chosen(want, port_id)
         if row is None:
             if not (network := want.network_id or await self._network()):
-                return ""
+                return None
             row = await self._create(want, network, port_id)
         elif want.address not in ("", row["floating_ip_address"]):
             raise Conflict(
                 f"the load balancer has the floating IP {row['floating_ip_address']}, and loadBalancerIP asks for "
                 f"{want.address}: delete the Service and create it again"
             )
-        return str(row["floating_ip_address"])
+        return row
+
+    async def kept(self, want: FloatingWish, row: Row) -> dict[str, str]:
+        """Wishes that are for a new floating IP, and that this one does not fulfil: key -> what is wished, and is.
+
+        Who asks for an address has it, wherever it is from. Of subnets that the project does not see nothing is known.
+        """
+        said = want.keys() if not want.address else {}
+        network, found = str(row.get("floating_network_id") or ""), {}
+        if network and want.network_id != network and "floating-network-id" in said:
+            found["floating-network-id"] = f"{want.network_id} ({row['floating_ip_address']} is of {network})"
+        if network and said.keys() - {"floating-network-id"}:
+            subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
+            if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
+                where = f"({row['floating_ip_address']} is of {subnet.get('name') or subnet['id']})"
+                found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
+        return found
 
     async def release(self, port_id: str, *, keep: bool) -> None:
         """Take a port's away: delete what a controller made, unless it is to be kept, and let go of any other."""

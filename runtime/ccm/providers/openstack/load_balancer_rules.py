@@ -29,6 +29,8 @@ SERVICE_PREFIX = "kube_service_"
 MARK = "ccm:v1"
 XFF = "X-Forwarded-For"
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
+#: Names of one and the same provider of Octavia's.
+AMPHORA = ("amphora", "amphorav2", "octavia")
 #: The longest name, description or tag.
 LONGEST = 255
 
@@ -99,6 +101,11 @@ def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
     return next((mark for mark in marks(row) if mark.is_of(cluster, uid)), None)
 
 
+def foreign_marks(row: Row, uid: str) -> list[Mark]:
+    """Those of other Services, of whatever cluster."""
+    return [mark for mark in marks(row) if mark.uid != uid]
+
+
 def service_tags(row: Row) -> list[str]:
     """Of all Services that use it, as cloud-provider-openstack tags them."""
     return [tag for tag in row.get("tags") or () if tag.startswith(SERVICE_PREFIX)]
@@ -116,11 +123,16 @@ def tags_with(row: Row, name: str, mark: Mark) -> list[str]:
 
 
 def tags_without(row: Row, mark: Mark | None, name: str) -> list[str]:
-    """All tags but those of one Service. `name`: its load balancer's name, where it is known."""
+    """All tags but those of one Service. `name`: its load balancer's name, where it is known.
+
+    The tag of that name stays where the Mark of another Service of this name needs it.
+    """
+    needed = {each.name for each in marks(row) if mark is None or each.uid != mark.uid}
     return [
         tag
         for tag in row.get("tags") or ()
-        if not (tag == name or (mark is not None and (tag == str(mark) or _digest(tag, 8) == mark.name)))
+        if _digest(tag, 8) in needed
+        or not (tag == name or (mark is not None and (tag == str(mark) or _digest(tag, 8) == mark.name)))
     ]
 
 
@@ -149,7 +161,8 @@ class Choice:
 
 
 def choose(rows: Iterable[Row], spec: LoadBalancerSpec, *, to_delete: bool = False) -> Choice:
-    """Raises Invalid when there is no load balancer of the ID that the user chose, Conflict when it has another one.
+    """Raises Invalid when there is no load balancer of the ID that the user chose, Conflict when it has another one, or
+    when that one is a namesake's.
 
     A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
     writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless it is
@@ -170,6 +183,7 @@ def choose(rows: Iterable[Row], spec: LoadBalancerSpec, *, to_delete: bool = Fal
                 f"cannot move to {chosen}: delete it and create it again"
             )
         if row is not None:
+            _refuse_a_namesakes(row, spec)
             return Choice(row, row.get("name") in names)
         if not marked and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
             raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {chosen} in this project")
@@ -183,6 +197,23 @@ def choose(rows: Iterable[Row], spec: LoadBalancerSpec, *, to_delete: bool = Fal
             if row.get("name") in names and not marks(row) and row.get("provisioning_status") != "PENDING_DELETE"
         )
     )
+
+
+def _refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
+    """Raises Conflict when a Service of the same cluster's name, namespace and name, and of another UID, uses it.
+
+    Tags of listeners tell Services apart by these names, so that two namesakes would take each other's away. Of other
+    names they share. cloud-provider-openstack leaves no Mark: what it made is the first one's who shows its ID.
+    """
+    name = _digest(load_balancer_name(spec.cluster, spec.namespace, spec.name), 8)
+    for mark in foreign_marks(row, spec.uid):
+        if mark.name == name:
+            raise Conflict(
+                f"annotation {PREFIX}load-balancer-id: load balancer {row['id']} is used by another Service called "
+                f"{spec.namespace}/{spec.name} of a cluster called {spec.cluster!r}, of UID {mark.uid}: take the "
+                "annotation off, or choose another --cluster-name; if that Service is no more, take its tag off the "
+                f"load balancer: {mark}"
+            )
 
 
 def is_owner(row: Row, mark: Mark) -> bool:
@@ -360,10 +391,7 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
     ranges = tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == int(family[-1]))
     if spec.source_ranges and not ranges:
         problems.append(f"loadBalancerSourceRanges has no {family} range, and the load balancer's address is {family}")
-    try:
-        chosen_nodes = said.get("node-selector", selector(section.node_selector))
-    except ValueError:
-        chosen_nodes = {}
+    chosen_nodes = said.get("node-selector", selector(section.node_selector))
     monitor = None
     if said.get("enable-health-monitor", section.create_monitor):
         monitor = {
@@ -452,7 +480,7 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 
 
 def refused(want: Wish, features: Features) -> list[str]:
-    """What this Octavia cannot do, and the Service asked for itself. What only cloud.conf says is left out silently."""
+    """What this Octavia cannot do, and the Service asked for itself. What only cloud.conf says is `left_out`."""
     problems = []
     if want.source_ranges and not features.acl and not (want.provider == "ovn" and want.security_groups):
         way = ": set manage-security-groups in cloud.conf" if want.provider == "ovn" else ""
@@ -466,6 +494,62 @@ def refused(want: Wish, features: Features) -> list[str]:
     ):
         problems += [f"annotation {PREFIX}{key}: {_cannot(want)}" for key in keys if not able and key in want.given]
     return problems
+
+
+def left_out(
+    spec: LoadBalancerSpec,
+    want: Wish,
+    features: Features,
+    section: LoadBalancerSection,
+    classes: Mapping[str, LoadBalancerClass],
+) -> list[str]:
+    """A sentence for each thing that the Service goes without, although it or cloud.conf says it."""
+    lacking = {
+        "flavor-id": want.flavor_id if not features.flavors else "",
+        "availability-zone": want.availability_zone if not features.zones else "",
+    }
+    found = [f"{key} of cloud.conf is left out: {_cannot(want)}" for key, value in lacking.items() if value]
+    if len(spec.ip_families) > 1:
+        found.append(
+            f"the Service asks for {' and '.join(spec.ip_families)}, and is served with {want.family} alone: a load "
+            "balancer has one address"
+        )
+    if want.family == "IPv6" and not want.internal:
+        said = Annotations(spec.annotations)
+        floating = _floating(spec, said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
+        if keys := floating.keys():
+            found.append(
+                f"{', '.join(keys)}: there are no floating IPs with IPv6, so the load balancer is reached at its own "
+                "address"
+            )
+    return found
+
+
+def kept(want: Wish, row: Row, features: Features) -> dict[str, str]:
+    """Wishes that are for a new load balancer, and that this one was not made with: key -> what is wished, and is."""
+    wishes = {
+        "lb-provider": (want.provider, "provider"),
+        "flavor-id": (want.flavor_id if features.flavors else "", "flavor_id"),
+        "availability-zone": (want.availability_zone if features.zones else "", "availability_zone"),
+        "port-id": (want.port_id, "vip_port_id"),
+        "network-id": ("" if want.port_id else want.network_id, "vip_network_id"),
+        "subnet-id": ("" if want.port_id else want.subnet_id, "vip_subnet_id"),
+    }
+    found = {}
+    for key, (wished, attribute) in wishes.items():
+        present = str(row.get(attribute) or "")
+        same = wished == present or (key == "lb-provider" and {wished, present} <= set(AMPHORA))
+        if wished and not same:
+            found[key] = f"{wished} ({'it has ' + present if present else 'it has none'})"
+    return found
+
+
+def same_address(one: str, other: str) -> bool:
+    """IPv6 is written in many ways."""
+    try:
+        return ipaddress.ip_address(one) == ipaddress.ip_address(other)
+    except ValueError:
+        return one == other
 
 
 def _cannot(want: Wish) -> str:
@@ -608,9 +692,9 @@ def ingress(want: Wish, address: str) -> tuple[Ingress, ...]:
 
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
     """Of all that the wish says but its backends. A Service that cannot be understood has one, too, which no load
-    balancer carries."""
+    balancer carries. Families that are not served count, so that this is told when they are asked for."""
     try:
-        return _digest(repr(wish(spec, section, classes)), 12)
+        return _digest(repr(wish(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
     except Invalid as error:
         return f"!{_digest(str(error), 11)}"
 

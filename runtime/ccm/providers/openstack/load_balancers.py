@@ -164,13 +164,13 @@ class OctaviaLoadBalancers:
             await self._converge(want, row, owner, backends, features)
         if written and status != "ACTIVE" and memory.address:
             return self._answer(spec, row, want, memory)
-        memory.address = await self._reach(want, row, owner)
+        memory.address, floating = await self._reach(want, row, owner)
         await self._open_nodes(spec, want, row, backends, features)
+        memory.warnings = await self._warnings(spec, want, row, features, owner, memory.address, floating)
         if not written:
             row = await self._sign(row, want.name, mark)
         memory.written.clear()
         memory.owner = owner
-        memory.warnings = self._warnings(spec, want, owner)
         return self._answer(spec, row, want, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -202,7 +202,7 @@ class OctaviaLoadBalancers:
             row = await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
-            memory.address = await self._reach(want, row, owner)
+            memory.address, _ = await self._reach(want, row, owner)
         memory.owner = owner
         return self._answer(spec, row, want, memory)
 
@@ -219,7 +219,7 @@ class OctaviaLoadBalancers:
             raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
         name = rules.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
         left = rules.tags_without(row, mark, name)
-        shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left)
+        shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left) or rules.foreign_marks(row, spec.uid)
         uses_it = owner or mark is not None or name in (row.get("tags") or ())
         if uses_it and not shared and _is_made(row, spec):
             if not memory.keep and row.get("vip_port_id"):
@@ -234,7 +234,7 @@ class OctaviaLoadBalancers:
         """What is left when the Service has no load balancer any more."""
         if not memory.keep:
             await self._floating.delete_left(spec.uid)
-        await self._groups.delete(spec.uid)
+        await self._groups.delete(spec)
         self._memory.pop((spec.cluster, spec.uid), None)
 
     # --- finding ------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ class OctaviaLoadBalancers:
         """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
         if row["provisioning_status"] in GOING:
             return
-        if not _is_made(row, spec) or len(rules.service_tags(row)) > 1:
+        if not _is_made(row, spec) or _has_others(row, spec):
             raise Conflict(f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one")
         if row["provisioning_status"] in ("ACTIVE", "ERROR"):
             if row.get("vip_port_id"):
@@ -348,14 +348,43 @@ class OctaviaLoadBalancers:
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
-        memory.address = await self._reach(want, row, owner=True, fresh=not (want.port_id or memory.replaced))
+        fresh = not (want.port_id or memory.replaced)
+        memory.address, floating = await self._reach(want, row, owner=True, fresh=fresh)
         await self._open_nodes(spec, want, row, backends, features)
-        memory.warnings = self._warnings(spec, want, owner=True)
+        floating = None if fresh else floating
+        memory.warnings = await self._warnings(spec, want, row, features, True, memory.address, floating)
         return self._answer(spec, row, want, memory)
 
-    def _warnings(self, spec: LoadBalancerSpec, want: Wish, owner: bool) -> tuple[str, ...]:
-        """What a person should know, although the load balancer is as it was asked for."""
+    async def _warnings(
+        self,
+        spec: LoadBalancerSpec,
+        want: Wish,
+        row: Row,
+        features: Features,
+        owner: bool,
+        address: str,
+        floating: Row | None,
+    ) -> tuple[str, ...]:
+        """What a person should know, although the load balancer is as it was asked for.
+
+        `floating`: the floating IP, if it may be one that was made by another wish.
+        """
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
+        found += rules.left_out(spec, want, features, self._section, self._classes)
+        kept = rules.kept(want, row, features)
+        if want.floating is not None and floating is not None:
+            kept |= await self._floating.kept(want.floating, floating)
+        # What cloud.conf says is not about a load balancer that was made by somebody else.
+        if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
+            found.append(
+                f"what is said for a new load balancer does not change this one, until the Service is deleted and "
+                f"created again: {', '.join(told)}"
+            )
+        if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
+            found.append(
+                f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
+                f"Service, is reached at {address}"
+            )
         if misspelt := unknown(spec.annotations):
             found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
         return tuple(filter(None, found))
@@ -457,24 +486,32 @@ class OctaviaLoadBalancers:
         await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": tags}})
         return {**row, "tags": tags}
 
-    async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> str:
-        """The address for clients; a floating IP is made or taken away as is wanted."""
+    async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
+        """The address for clients, and its floating IP, which is made or taken away as is wanted.
+
+        Raises Conflict when another address is asked for: that of a load balancer is for ever.
+        """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
-        if not port or ":" in vip:
-            return vip
-        if want.floating is None:
-            if owner and not fresh:
+        can_float = port and ":" not in vip
+        if want.floating is None or not can_float:
+            if can_float and owner and not fresh:
                 await self._floating.release(port, keep=want.keep_floating_ip)
-            return vip
+            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
+                raise Conflict(
+                    f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
+                    f"{want.vip_address}: delete the Service and create it again"
+                )
+            return vip, None
         if owner:
-            return await self._floating.ensure(want.floating, port, fresh=fresh) or vip
+            made = await self._floating.ensure(want.floating, port, fresh=fresh)
+            return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
         on_port = await self._floating.on(port)
         if on_port is None:
             raise Conflict(
                 f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
                 "one that it was made for does"
             )
-        return str(on_port["floating_ip_address"])
+        return str(on_port["floating_ip_address"]), on_port
 
     async def _open_nodes(
         self,
@@ -532,7 +569,7 @@ class OctaviaLoadBalancers:
     async def _mend(self, spec: LoadBalancerSpec, row: Row) -> None:
         """One that failed. It is deleted, to be made anew, if nobody can be using it; otherwise Octavia is asked to
         fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
-        if not _is_made(row, spec) or len(rules.service_tags(row)) > 1:
+        if not _is_made(row, spec) or _has_others(row, spec):
             raise Conflict(f"{_failed(row)}, and it is not this Service's alone")
         if spec.ingress:
             try:
@@ -577,7 +614,7 @@ class OctaviaLoadBalancers:
             raise Conflict(f"{_failed(row)}, and this Service cannot leave it")
         tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
         seen = await self._observe(row)
-        for listener in seen.listeners:
+        for listener in () if tag in left else seen.listeners:  # a namesake's, which has the same tag
             if diff.is_ours(listener, tag, owner=owner and not rules.service_tags(row)):
                 await self._do(diff.removal(listener, seen)[0])
                 return True
@@ -687,6 +724,11 @@ def _is_made(row: Row, spec: LoadBalancerSpec) -> bool:
     """By a controller, and not by the user: its name says it, as in cloud-provider-openstack."""
     name = str(row.get("name") or "")
     return name.startswith(rules.SERVICE_PREFIX) or name == spec.default_name
+
+
+def _has_others(row: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether other Services use it, too: two of one name have one tag of cloud-provider-openstack's between them."""
+    return len(rules.service_tags(row)) > 1 or bool(rules.foreign_marks(row, spec.uid))
 
 
 def _failed(row: Row) -> str:

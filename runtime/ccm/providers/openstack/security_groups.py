@@ -2,7 +2,8 @@
 """Security groups of Services (`manage-security-groups`): what lets load balancers reach the nodes.
 
 One group for each Service, named as cloud-provider-openstack names it, with our tag; it is put onto the nodes' ports
-and taken off again. Ports are changed only in the revision that was read, so that nobody's group is lost.
+and taken off again. Ports are changed only in the revision that was read, where neutron can check it, so that nobody's
+group is lost.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port
 
+from .routes import IF_MATCH
 from .shared import Shared
 
 if TYPE_CHECKING:
@@ -33,9 +35,15 @@ def group_name(spec: LoadBalancerSpec) -> str:
     return f"lb-sg-{spec.uid}-{spec.namespace}-{spec.name}"[:255]
 
 
-def group_prefix(uid: str) -> str:
-    """What the name of a Service's group begins with, and no other's: UIDs are unique."""
-    return f"lb-sg-{uid}-"
+def group_tag(uid: str) -> str:
+    """It says whose a group is, also when no more than the UID is known of the Service."""
+    return f"ccm:v1:{uid}"
+
+
+def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether it is the Service's: by our tag, or by its whole name, as cloud-provider-openstack knows it."""
+    named = bool(spec.name) and group.get("name") == group_name(spec)
+    return named or group_tag(spec.uid) in (group.get("tags") or ())
 
 
 def wanted_rules(
@@ -111,18 +119,21 @@ class SecurityGroups:
         return self._cidrs[subnet_id]
 
     async def ensure(self, spec: LoadBalancerSpec, wanted: Sequence[Rule]) -> str:
-        """The Service's group with these rules. Returns its ID."""
+        """The Service's group with these rules. Returns its ID.
+
+        One that cloud-provider-openstack made has no tag of ours, nor one whose making was cut short: they get it.
+        """
         name = group_name(spec)
         rows = await self._find(name)
         if not rows:
             about = f"Security Group for {spec.namespace}/{spec.name} Service LoadBalancer in cluster {spec.cluster}"
             body = {"security_group": {"name": name, "description": about[:255]}}
             row = (await self._api.call("POST", NETWORK, "/security-groups", body=body))["security_group"]
-            await self._api.call(
-                "PUT", NETWORK, f"/security-groups/{row['id']}/tags", body={"tags": [f"ccm:v1:{spec.uid}"]}
-            )
         else:
             row = rows[0]
+        tags, tag = list(row.get("tags") or ()), group_tag(spec.uid)
+        if tag not in tags:
+            await self._api.call("PUT", NETWORK, f"/security-groups/{row['id']}/tags", body={"tags": [*tags, tag]})
         group = self._ids[spec.uid] = str(row["id"])
         missing, superfluous = rule_changes(wanted, row.get("security_group_rules") or ())
         if missing:
@@ -153,18 +164,19 @@ class SecurityGroups:
         for port in off:
             await self._change(port, remove=group)
 
-    async def delete(self, uid: str) -> None:
+    async def delete(self, spec: LoadBalancerSpec) -> None:
         """Take the Service's group off all ports and delete it; nothing happens when there is none."""
-        groups = [self._ids[uid]] if uid in self._ids else []
+        groups = [self._ids[spec.uid]] if spec.uid in self._ids else []
         if not groups:
-            rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"fields": ["id", "name"]})
-            groups = [str(row["id"]) for row in rows if str(row.get("name") or "").startswith(group_prefix(uid))]
+            fields = {"fields": ["id", "name", "tags"]}
+            rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", fields)
+            groups = [str(row["id"]) for row in rows if is_of(row, spec)]
         for group in groups:
             for port in await self._api.pages(NETWORK, "/ports", "ports", {"security_groups": group}):
                 await self._change(port, remove=group)
             with contextlib.suppress(NotFound):
                 await self._api.call("DELETE", NETWORK, f"/security-groups/{group}", missing=group)
-        self._ids.pop(uid, None)
+        self._ids.pop(spec.uid, None)
 
     async def _find(self, name: str) -> list[dict[str, Any]]:
         rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"name": name})
@@ -183,13 +195,15 @@ class SecurityGroups:
             after = [each for each in before if each != remove] + ([add] if add and add not in before else [])
             if after == before:
                 return
-            revision = port.get("revision_number")
+            headers, revision = {}, port.get("revision_number")
+            if revision is not None and IF_MATCH in await self._api.extensions():
+                headers["If-Match"] = f"revision_number={revision}"
             answer = await self._api.call(
                 "PUT",
                 NETWORK,
                 f"/ports/{port_id}",
                 body={"port": {"security_groups": after}},
-                headers={"If-Match": f"revision_number={revision}"} if revision is not None else None,
+                headers=headers,
                 missing=port_id,
             )
             self._known[port_id] = dict(answer["port"])

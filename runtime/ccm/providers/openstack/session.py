@@ -11,11 +11,11 @@ from __future__ import annotations
 import email.utils
 import importlib.util
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import (
@@ -61,6 +61,8 @@ ROLES = {
 CONNECTED = 10
 #: When to ask again about what the cloud is at work on, in seconds.
 BUSY = 3.0
+#: Keys of [Global] that name a file.
+FILES = ("clouds-file", "ca-file", "cert-file", "key-file")
 #: How much of an error that is not the service's own is quoted.
 QUOTED = 200
 
@@ -144,9 +146,11 @@ class Api:
         return rows, following
 
     async def version(self, service: str) -> tuple[int, int]:
-        """The newest API version of a service; the SDK asks for it once."""
+        """The newest API version of a service; the SDK asks until it is told, and takes every failure for silence."""
         found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
-        return (int(found[0]), int(found[1]) if len(found) > 1 else 0) if found else (0, 0)
+        if not found:
+            raise Transient(f"{service} does not tell its API's version")
+        return int(found[0]), int(found[1]) if len(found) > 1 else 0
 
     async def extensions(self) -> frozenset[str]:
         """The aliases of neutron's extensions; asked for once."""
@@ -186,7 +190,7 @@ class Api:
         if lacking:
             where = f"region {self.region!r}" if self.region else "any region"
             hint = " ([LoadBalancer] enabled=false goes without load balancers)" if LOAD_BALANCER in lacking else ""
-            what = f"{self.settings.auth.os_endpoint_type} endpoint of {', '.join(lacking)}"
+            what = f"{region.get_interface() or 'public'} endpoint of {', '.join(lacking)}"
             raise ConfigError([f"{self.settings.source}: the catalogue has no {what} in {where}{hint}"])
 
     def _adapter(self, service: str) -> Adapter:
@@ -282,13 +286,13 @@ def cloud_region(settings: Settings) -> CloudRegion:
     from openstack.exceptions import ConfigException
 
     auth = settings.auth
+    if problems := missing_files(settings):
+        raise ConfigError(problems)
     given = {**sdk_options(auth), "api_timeout": settings.metadata.request_timeout}
     try:
         if not auth.use_clouds:
             return OpenStackConfig(load_yaml_config=False, load_envvars=False).get_one(**given)
-        if auth.clouds_file and not Path(auth.clouds_file).is_file():
-            raise ConfigError([f"{settings.source}: [Global] clouds-file: there is no file {auth.clouds_file}"])
-        files = [auth.clouds_file] if auth.clouds_file else None
+        files = [os.path.expanduser(auth.clouds_file)] if auth.clouds_file else None
         return OpenStackConfig(config_files=files, load_envvars=False).get_one(cloud=auth.cloud, **given)
     except ConfigException as error:
         where = auth.clouds_file or "clouds.yaml"
@@ -297,6 +301,17 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise
     except Exception as error:  # of YAML, of file access, of keystoneauth's options: the text may quote the file
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
+
+
+def missing_files(settings: Settings) -> list[str]:
+    """A problem for each file that [Global] names and that cannot be read: requests would not say whose it is."""
+    problems = []
+    for spelt in FILES:
+        path = os.path.expanduser(getattr(settings.auth, spelt.replace("-", "_")))
+        if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+            where = f"{settings.source}: line {settings.lines[spelt]}: [Global] {spelt}"
+            problems.append(f"{where}: there is no file {path} that may be read")
+    return problems
 
 
 def sdk_options(auth: Global) -> dict[str, Any]:
@@ -342,14 +357,14 @@ def sdk_options(auth: Global) -> dict[str, Any]:
         options["auth_type"] = kind
     if auth.region:
         options["region_name"] = auth.region
-    if auth.os_endpoint_type != "public" or not auth.use_clouds:
-        options["interface"] = auth.os_endpoint_type
+    if auth.os_endpoint_type or not auth.use_clouds:
+        options["interface"] = auth.os_endpoint_type or "public"
     if auth.ca_file:
         options["cacert"] = auth.ca_file
     if auth.cert_file:
         options |= {"cert": auth.cert_file, "key": auth.key_file}
-    if auth.tls_insecure:
-        options["verify"] = False
+    if auth.tls_insecure is not None or auth.ca_file:  # to name certificates is to want the cloud's checked
+        options |= {"verify": not auth.tls_insecure, "insecure": bool(auth.tls_insecure)}
     return options
 
 
@@ -385,7 +400,7 @@ def error_of(
             return RetryAfter(f"{text}: somebody else changed it at the same moment", BUSY)
         case 413 | 429:
             return RateLimited(text, retry_after=retry_after(headers, content, time.time()))
-        case 400 | 422 if own:
+        case 400 | 422 | 501 if own:  # 501 of octavia: its provider has no such option; no outage
             return Invalid(text)
     return Transient(text, retry_after=retry_after(headers, b"", time.time()))
 

@@ -59,6 +59,26 @@ def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them(
     assert (found[1]["reason"], found[3]["reason"]) == ("why", "--node-ip") and "drain and delete" in found[4]["reason"]
 
 
+def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
+    """It is known by its embedded providerID, or by the condition of an etcd member."""
+    def server(provider_id: str, member: bool) -> dict[str, Any]:
+        what = node(provider_id)
+        what["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true"
+        what["status"]["conditions"] += [{"type": "EtcdIsVoter", "status": "True"}] if member else []
+        return what
+
+    told = [_nodes.summary(server("k3s://n", False), scheme)["reason"] for scheme in ("sim://", "")]
+    told += [_nodes.summary(server("aws:///a/i-1", True), "sim://")["reason"], _nodes.summary(server("sim://1", True), "", "sim://2")["reason"]]
+    ours = _nodes.summary(server("sim://1", True), "sim://")
+    told.append(_nodes.judged([ours], [{"name": "n", "verdict": "foreign", "reason": "another region"}])[0]["reason"])
+    told.append(_nodes.judged([ours, dict(ours, name="m")], [])[0]["reason"])
+    assert all("must not be deleted" in text and "drain and delete" not in text for text in told), told
+    matches = [{"name": "n", "verdict": "mismatched", "reason": "replaced: delete the Node and restart its kubelet"}]
+    assert "its kubelet; but this is a server of k3s or RKE2" in _nodes.judged([ours], matches)[0]["reason"]
+    # A control plane of kubeadm has no member that goes with its Node.
+    assert "drain and delete the Node" in _nodes.summary(server("aws:///a/i-1", False), "sim://")["reason"]
+
+
 def test_any_scheme_is_ours_when_none_is_named() -> None:
     assert _nodes.summary(node("vendor://1"), "")["class"] == "initialized"
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils._nodes import classify
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._reregister import fates
 
@@ -17,6 +18,8 @@ def plan(tree_facts: Any, cluster_facts: Any, providers: dict[str, str], reregis
     cluster = cluster_facts(*((name, "foreign") for name in providers))
     for node in cluster["nodes"]:
         node["provider_id"], node["control_plane"] = providers[node["name"]], node["name"] == "k3s-server"
+        node["uninitialized"] = False
+        node["class"], node["reason"] = classify(node, "sim://")
     made: dict[str, Any] = make_plan(hosts, cluster, ["k3s-server"], reregister=reregister)
     return made
 
@@ -27,7 +30,9 @@ EMBEDDED = {"k3s-server": "k3s://k3s-server", "k3s-agent": "k3s://k3s-agent"}
 def test_nodes_of_the_embedded_controller_are_reported_with_their_way_out(tree_facts: Any, cluster_facts: Any) -> None:
     made = plan(tree_facts, cluster_facts, EMBEDDED, False)
     server, agent = (next(text for text in made["warnings"] if f"Node {name} is left alone" in text) for name in EMBEDDED)
-    assert "set ccm_install_reregister to true" in agent and "member would be taken out of etcd" in server
+    assert "drain and delete the Node" in agent and "set ccm_install_reregister to true" in agent
+    assert "must not be deleted: its member would be taken out of etcd" in server
+    assert "drain and delete" not in server and "ccm_install_reregister" not in server
     assert made["reregister"] == [] and made["go"]
 
 

@@ -31,6 +31,8 @@ def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
     (changed({"component": "kubelet", "failed": True, "restored": False, "msg": ""}), "failed", 0, "it said nothing"),
     (changed(GONE), "unreachable", 0, "Failed to connect"),
     (changed(DONE, __ccm_install_ready={"failed": True, "msg": "not Ready"}), "failed", 2, "not Ready"),
+    (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"waited": 1.0}), "changed", 2, ""),
+    (changed({**DONE, "restarted_at": "x"}), "half done", 2, "restarted; that its Node is Ready was not waited for any more"),
 ])
 def test_the_state_of_a_host(facts: dict[str, Any], state: str, edits: int, detail: str) -> None:
     (entry,) = _summary.summarise({"w": facts}, PLAN)

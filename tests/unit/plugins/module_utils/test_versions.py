@@ -99,7 +99,8 @@ def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
     flags = find_flags([f"--cloud-provider={name}"])
     (change,) = _target.control_plane_changes("kube-apiserver", flags, (1, 30))
     assert f"in-tree {name} went with {_versions.show(provider.gone_in)}" in change.why
-    assert (provider.successor or "no successor") in change.why and (not provider.successor or provider.provider_id in change.why)
+    assert (provider.successor or "no successor") in change.why and change.why.count(provider.provider_id) == 1
+    assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
     assert _versions.about_provider("acme") == ""
 
 

@@ -174,10 +174,25 @@ def test_owns_the_ids_of_its_cluster() -> None:
             id="taken",
         ),
         pytest.param(
+            "cluster: c\nload_balancer_addresses: [192.0.2.0/28, '2001:db8::5']\nmachines:\n"
+            "- {name: a, addresses: ['2001:DB8::1', {type: ExternalIP, address: 198.51.100.1}]}\n"
+            "- {name: b, addresses: ['2001:db8:0::1', {type: ExternalIP, address: 198.51.100.1}]}\n"
+            "- {name: c, addresses: [10.0.0.1, {type: ExternalIP, address: 192.0.2.7}]}\n"
+            "- {name: d, addresses: [10.0.0.2, '2001:db8::5', '2001:db8::5']}\n",
+            [
+                "line 5: the address '2001:db8::1' is taken by the machine in line 4",
+                "line 6: machine 'c': addresses: 192.0.2.7 is one of load_balancer_addresses, which belong to no "
+                "machine",
+                "line 7: machine 'd': addresses: 2001:db8::5 is one of load_balancer_addresses, which belong to no "
+                "machine",
+            ],
+            id="addresses-taken",
+        ),
+        pytest.param(
             "cluster: c\nmachines_file: /x\nsettle: soon\n"
             "load_balancer_addresses: [10.0.0.9-10.0.0.1, nowhere, 10.0.0.0/8]\n",
             [
-                "line 3: settle: expected a number of seconds, not 'soon'",
+                "line 3: settle: expected seconds, from 0 to 86400, not 'soon'",
                 "line 4: load_balancer_addresses: '10.0.0.0/8': more than 65536 addresses",
                 "line 4: load_balancer_addresses: '10.0.0.9-10.0.0.1': a range goes from a lower to a higher address",
                 "line 4: load_balancer_addresses: 'nowhere': 'nowhere' does not appear to be an IPv4 or IPv6 network",
@@ -284,6 +299,21 @@ async def test_a_file_that_became_unusable_says_nothing_about_any_machine(
     for call in (cloud.instances.list_page(None), cloud.instances.get(InstanceRef("a", "static://c/a"))):
         with pytest.raises(Transient, match=message):
             await call
+
+
+async def test_a_machine_of_the_file_cannot_have_an_address_of_the_pool(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await static(f"cluster: c\nmachines_file: {file}\nload_balancer_addresses: [10.0.0.2-10.0.0.9]\n").start()
+    told = "machine 'b': addresses: 10.0.0.2 is one of load_balancer_addresses, which belong to no machine"
+    assert caught.value.problems == [f"{file}: line 2: {told}"]
+
+
+@pytest.mark.parametrize("settle", ["-5", "-0.1", ".nan", ".inf", "yes", f"1{'0' * 400}"])
+def test_a_time_to_settle_that_no_clock_has(settle: str) -> None:
+    told = problems_of(f"cluster: c\nmachines_file: /x\nsettle: {settle}\n")
+    assert [problem.partition(", not")[0] for problem in told] == [
+        "cloud.conf: line 3: settle: expected seconds, from 0 to 86400"
+    ]
 
 
 async def test_at_the_start_an_unusable_file_is_a_problem_of_the_configuration(file: Path) -> None:

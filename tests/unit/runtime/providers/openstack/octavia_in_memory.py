@@ -11,7 +11,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Unauthorized
+from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Transient, Unauthorized
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 
 BALANCER, NETWORK = "load-balancer", "network"
@@ -32,6 +32,8 @@ class FakeOpenStack:
         self.may_fail_over = False
         self.external = True
         self.external_networks = ["net-public"]
+        self.neutron_extensions = {"revision-if-match"}
+        self.refuses_tags = False
         self.calls: Counter[str] = Counter()
         self.balancers: dict[str, dict[str, Any]] = {}
         self.listeners: dict[str, dict[str, Any]] = {}
@@ -42,9 +44,15 @@ class FakeOpenStack:
         self.ports: dict[str, dict[str, Any]] = {}
         self.subnets = {
             "sub-nodes": {"id": "sub-nodes", "name": "nodes", "cidr": "10.0.0.0/24", "ip_version": 4},
-            "sub-a": {"id": "sub-a", "name": "public-a", "network_id": "net-public", "ip_version": 4, "tags": ["a"]},
-            "sub-b": {"id": "sub-b", "name": "public-b", "network_id": "net-public", "ip_version": 4, "tags": ["b"]},
-        }
+            "sub-a": {
+                "id": "sub-a", "name": "public-a", "network_id": "net-public", "ip_version": 4, "tags": ["a"],
+                "cidr": "203.0.113.0/24",
+            },
+            "sub-b": {
+                "id": "sub-b", "name": "public-b", "network_id": "net-public", "ip_version": 4, "tags": ["b"],
+                "cidr": "198.51.100.0/24",
+            },
+        }  # fmt: skip
         self._ids = itertools.count(1)
 
     # What tests say and ask.
@@ -78,6 +86,9 @@ class FakeOpenStack:
 
     async def version(self, service: str) -> tuple[int, int]:
         return self.octavia
+
+    async def extensions(self) -> frozenset[str]:
+        return frozenset(self.neutron_extensions)
 
     async def pages(self, service: str, path: str, name: str, params: Any = ()) -> list[dict[str, Any]]:
         answer = await self.call("GET", service, path, params=params)
@@ -297,7 +308,8 @@ class FakeOpenStack:
         if len(self.floating) >= self.floating_quota:
             raise QuotaExceeded("floatingip quota")
         number = next(self._ids)
-        row = {"id": f"fip-{number}", "floating_ip_address": f"203.0.113.{number}", **body["floatingip"]}
+        network = "198.51.100" if body["floatingip"].get("subnet_id") == "sub-b" else "203.0.113"
+        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", **body["floatingip"]}
         self.floating[row["id"]] = row
         return {"floatingip": row}
 
@@ -310,7 +322,8 @@ class FakeOpenStack:
                 rows = [row for row in rows if params["security_groups"] in row["security_groups"]]
             return {"ports": [dict(row) for row in rows]}
         row = self.ports[parts[1]]
-        if headers.get("If-Match") != f"revision_number={row['revision_number']}":
+        checked = "revision-if-match" in self.neutron_extensions
+        if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
             raise RetryAfter("412", 3.0)
         row.update(body["port"], revision_number=row["revision_number"] + 1)
         return {"port": dict(row)}
@@ -341,5 +354,7 @@ class FakeOpenStack:
                 raise Conflict("in use")
             del self.groups[parts[1]]
         elif parts[2:] == ["tags"]:
+            if self.refuses_tags:
+                raise Transient("503")
             self.groups[parts[1]]["tags"] = body["tags"]
         return None

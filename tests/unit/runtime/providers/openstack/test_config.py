@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import ConfigError, ProviderConfig
-from ccm.providers.openstack import gcfg
+from ccm.providers.openstack import config, gcfg
 from ccm.providers.openstack.config import IGNORED, REFUSED, SECTIONS, Settings
-from ccm.providers.openstack.session import sdk_options
+from ccm.providers.openstack.session import cloud_region, sdk_options
 
 GLOBAL = """[Global]
 auth-url = https://keystone.example.com:5000/v3
@@ -92,11 +94,11 @@ public-network-name = internet
 address-sort-order = 10.0.0.0/8, fd00::/8
 ipv6-support-disabled
 [Metadata]
-request-timeout = 1m30s
+request-timeout = 250ms
 search-order = configDrive
 [LoadBalancer]
-monitor-delay = 500ms
-monitor-timeout = 250ms
+monitor-delay = 1m30s
+monitor-timeout = 2500ms500ms
 max-shared-lb = 7
 lb-provider = ovn
 lb-method = SOURCE_IP_PORT
@@ -112,8 +114,8 @@ ignore-volume-az = yes
     assert settings.networking.public_network_name == ("dmz", "internet")
     assert settings.networking.ipv6_support_disabled
     assert settings.networking.address_sort_order == tuple(map(ipaddress.ip_network, ("10.0.0.0/8", "fd00::/8")))
-    assert settings.metadata.request_timeout == 90
-    assert settings.load_balancer.monitor_delay == 0.5
+    assert settings.metadata.request_timeout == 0.25
+    assert (settings.load_balancer.monitor_delay, settings.load_balancer.monitor_timeout) == (90, 3)
     assert settings.load_balancer.max_shared_lb == 7
     assert {name: each.network_id for name, each in settings.load_balancer_classes.items()} == {
         "fast lane": "n",
@@ -127,8 +129,8 @@ ignore-volume-az = yes
 
 
 def test_every_key_is_taken() -> None:
-    """One by one, so that a key that is documented is one that is read. No credentials are another problem."""
-    samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "barbican", "x")
+    """One by one, with a value of its kind. No credentials are another problem."""
+    samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "x")
     for section, cls in SECTIONS.items():
         header = f'[{section} "x"]' if section == "LoadBalancerClass" else f"[{section}]"
         for field in fields(cls):
@@ -140,6 +142,44 @@ def test_every_key_is_taken() -> None:
         told = problems(f"[{section}]\n{spelt} = x\n")
         assert not any("unknown" in each for each in told), spelt
         assert any(f"{spelt}:" in each for each in told) == ((section, spelt) in REFUSED), spelt
+
+
+#: Keys whose one value that works is what there is anyway: nothing asks for it.
+ONE_VALUE = {"lb_version": "v1", "use_octavia": "false"}
+
+
+def test_every_key_means_something() -> None:
+    """A key that is documented is one that the provider reads; one without effect belongs to IGNORED."""
+    others = [file for file in Path(config.__file__).parent.glob("*.py") if file.name != "config.py"]
+    code = "\n".join(file.read_text() for file in others)
+    for section, cls in SECTIONS.items():
+        for field in fields(cls):
+            if field.name in ONE_VALUE:
+                spelt = field.name.replace("_", "-")
+                told = problems(f"{GLOBAL}[{section}]\n{spelt} = {ONE_VALUE[field.name]}\n")
+                assert len(told) == 1 and spelt in told[0], spelt
+            else:
+                assert re.search(rf"\.{field.name}\b", code), f"[{section}] {field.name}: nobody reads it"
+
+
+@pytest.mark.parametrize(
+    ("section", "line", "expected"),
+    [
+        ("Metadata", "request-timeout = 0", "expected more than no time at all, and a day at most"),
+        ("Metadata", "request-timeout = 99999999999h", "expected more than no time at all, and a day at most"),
+        ("LoadBalancer", "monitor-delay = 3500ms", "Octavia counts whole seconds, such as 5s or 1m30s"),
+        ("LoadBalancer", "monitor-timeout = 1ns", "Octavia counts whole seconds, such as 5s or 1m30s"),
+        ("LoadBalancer", "monitor-max-retries = 99", "expected a whole number from 1 to 10"),
+        ("LoadBalancer", "monitor-max-retries-down = 11", "expected a whole number from 1 to 10"),
+        ("LoadBalancer", "floating-subnet = ~[", "expected a regular expression after ~"),
+        ("LoadBalancer", "floating-subnet = !~a{99999999999}", "expected a regular expression after ~"),
+        ('LoadBalancerClass "x"', "floating-subnet = ~(", "expected a regular expression after ~"),
+        ("LoadBalancer", "node-selector = a=b=c", "expected key=value or key, comma-separated"),
+    ],
+)
+def test_values_that_can_never_work(section: str, line: str, expected: str) -> None:
+    key = line.partition(" ")[0]
+    assert problems(f"{GLOBAL}[{section}]\n{line}\n") == [f"cloud.conf: line 8: [{section}] {key}: {expected}"]
 
 
 def _takes(kind: Any, sample: str) -> bool:
@@ -188,7 +228,7 @@ key = value
         "cloud.conf: line 13: [LoadBalancer] lb-provider ovn spreads connections by SOURCE_IP_PORT only: "
         "set lb-method to it",
         "cloud.conf: line 14: [LoadBalancer] monitor-delay: expected a duration with its unit, such as 5s or 1m30s",
-        "cloud.conf: line 15: [LoadBalancer] monitor-max-retries: expected a whole number greater than 0",
+        "cloud.conf: line 15: [LoadBalancer] monitor-max-retries: expected a whole number from 1 to 10",
         "cloud.conf: line 17: [LoadBalancer] floating-subnet, floating-subnet-tags: one of them is enough",
         "cloud.conf: line 18: [LoadBalancer] lb-version: expected one of v2",
         'cloud.conf: line 19: [LoadBalancerClass]: is written [LoadBalancerClass "name"]',
@@ -269,7 +309,28 @@ def test_ways_to_log_in(lines: str, auth_type: str, auth: dict[str, str]) -> Non
 
 def test_what_clouds_yaml_says_is_left_to_it_and_explicit_keys_count_more() -> None:
     options = sdk_options(parse("[Global]\nuse-clouds=true\ncloud=c\nregion=north\ntls-insecure=true\n").auth)
-    assert options == {"auth": {}, "region_name": "north", "verify": False}
+    assert options == {"auth": {}, "region_name": "north", "verify": False, "insecure": True}
+    options = sdk_options(
+        parse("[Global]\nuse-clouds=true\ncloud=c\nos-endpoint-type=public\ntls-insecure=false\n").auth
+    )
+    assert options == {"auth": {}, "interface": "public", "verify": True, "insecure": False}
+    assert sdk_options(parse("[Global]\nuse-clouds=true\ncloud=c\n").auth) == {"auth": {}}
+
+
+@pytest.mark.parametrize("off", ["verify: false", "insecure: true"])
+def test_explicit_keys_count_more_than_what_clouds_yaml_says(tmp_path: Path, off: str) -> None:
+    """Above all that certificates are checked: by the key for it, or by those to check them with."""
+    file = tmp_path / "clouds.yaml"
+    auth = "auth_type: token, auth: {auth_url: 'http://k/v3', token: t}"
+    file.write_text(f"clouds: {{c: {{{auth}, interface: internal, {off}}}}}")
+    conf = f"[Global]\nuse-clouds = true\nclouds-file = {file}\ncloud = c\n"
+    said_by_the_file = cloud_region(parse(conf))
+    assert said_by_the_file.get_interface() == "internal"
+    assert said_by_the_file.get_requests_verify_args()[0] is False
+    explicit = cloud_region(parse(f"{conf}os-endpoint-type = public\ntls-insecure = false\n"))
+    assert explicit.get_interface() == "public"
+    assert explicit.get_requests_verify_args()[0] is True
+    assert cloud_region(parse(f"{conf}ca-file = {file}\n")).get_requests_verify_args()[0] == str(file)
 
 
 LINES = st.one_of(

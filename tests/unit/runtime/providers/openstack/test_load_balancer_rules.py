@@ -287,6 +287,12 @@ def test_the_external_network_has_ipv4():
     assert found(networks[1:], []) == ["n1"]  # a subnet that we may not see
 
 
+def test_a_subnet_that_the_project_does_not_see_is_none():
+    subnets = [{"id": "v6", "cidr": "2001:db8::/64"}, {"id": "v4", "cidr": "192.0.2.0/24"}, {"id": "odd"}]
+    assert floating_ips.subnet_of("192.0.2.7", subnets) == subnets[1]
+    assert floating_ips.subnet_of("198.51.100.7", subnets) is None
+
+
 def test_what_is_told_of_networks_that_nobody_chose():
     one, two = {"id": "n1", "name": "ext"}, {"id": "n2", "name": ""}
     assert floating_ips.network_warning([one]) == ""

@@ -25,9 +25,11 @@ from ccm.cloud import (
     Port,
     QuotaExceeded,
     RetryAfter,
+    Transient,
 )
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.load_balancer_rules import Mark
 from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
 
 from .octavia_in_memory import FakeOpenStack
@@ -451,6 +453,129 @@ async def test_updating_only_backends_does_not_claim_that_the_rest_is_written():
         await balancers.update_backends(spec("u-9", "other"), nodes(1))
 
 
+async def test_an_internal_address_that_cannot_be_changed_is_refused():
+    fake = FakeOpenStack()
+    inside = {INTERNAL: "true"}
+    await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.50"))
+    with pytest.raises(Conflict, match=r"has the address 10\.0\.1\.50, and loadBalancerIP asks for 10\.0\.1\.60"):
+        await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.60"))
+    (listed,) = await provider(fake).list("prod")
+    assert listed.fingerprint != provider(fake).fingerprint(
+        spec(annotations=inside, load_balancer_ip="10.0.1.60"), nodes(1, 2)
+    )
+    assert (await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.50"))).ready
+
+
+async def test_one_that_becomes_internal_loses_its_floating_ip_even_if_its_address_cannot_be_had():
+    fake = FakeOpenStack()
+    fake.floating["mine"] = {"id": "mine", "floating_ip_address": "203.0.113.200", "port_id": None, "description": ""}
+    await ensured(fake, spec(load_balancer_ip="203.0.113.200"))
+    with pytest.raises(Conflict, match="loadBalancerIP"):
+        await ensured(fake, spec(annotations={INTERNAL: "true"}, load_balancer_ip="203.0.113.200"))
+    assert fake.floating["mine"]["port_id"] is None
+
+
+async def test_an_ipv6_address_is_the_same_however_it_is_written():
+    fake = FakeOpenStack()
+    six = {"ip_families": ("IPv6",), "load_balancer_ip": "2001:DB8:0::5"}
+    await ensured(fake, spec(**six))
+    only(fake.balancers)["vip_address"] = "2001:db8::5"
+    assert (await ensured(fake, spec(annotations={"connection_limit": "1"}, **six))).ready
+    with pytest.raises(Conflict, match="2001:db8::6"):
+        await ensured(fake, spec(**six | {"load_balancer_ip": "2001:db8::6"}))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ({"flavor_id": "f2"}, "flavor-id f2 (it has f1)"),
+        ({"availability_zone": "z"}, "availability-zone z (it has none)"),
+        ({"network_id": "n2"}, "network-id n2 (it has n1)"),
+        ({"subnet_id": "s2"}, "subnet-id s2 (it has sub-nodes)"),
+        ({"port_id": "p2", "subnet_id": "s2"}, "port-id p2 (it has vip-1)"),
+        ({"class": "fast"}, "subnet-id s3 (it has sub-nodes), floating-network-id n3 ({ip} is of net-public)"),
+        ({"floating_network_id": "n4"}, "floating-network-id n4 ({ip} is of net-public)"),
+        ({"floating_subnet_id": "sub-b"}, "floating-subnet-id sub-b ({ip} is of public-a)"),
+        ({"floating_subnet": "*-b"}, "floating-subnet *-b ({ip} is of public-a)"),
+        ({"floating_subnet_tags": "b"}, "floating-subnet-tags b ({ip} is of public-a)"),
+        ({"floating_subnet": "public-*", "floating_subnet_tags": "a"}, ""),
+        ({"floating_subnet_id": "sub-a"}, ""),
+        ({}, ""),
+    ],
+)
+async def test_a_wish_for_a_new_one_that_changes_later_is_told(annotations, told):
+    fake = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="n3", subnet_id="s3"))
+    first = {"flavor_id": "f1", "network_id": "n1"}
+    assert not (await ensured(fake, spec(annotations=first))).warnings
+    found = await ensured(fake, spec(annotations=first | annotations | {"connection_limit": "5"}))
+    assert found.ready and only(fake.listeners)["connection_limit"] == 5
+    assert len(found.warnings) == bool(told)
+    told = told.format(ip=found.ingress[0].ip)
+    assert not told or found.warnings[0].endswith(f"until the Service is deleted and created again: {told}")
+
+
+async def test_what_cloud_conf_says_of_new_ones_is_not_told_of_one_that_somebody_else_made():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1", annotations={"subnet_id": "s", "flavor_id": "f1"}))
+    shared = {"load_balancer_id": only(fake.balancers)["id"]}
+    found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared, load_balancer_ip="203.0.113.99"))
+    assert len(found.warnings) == 1 and "loadBalancerIP asks for 203.0.113.99" in found.warnings[0]
+    found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared | {"flavor_id": "f2"}))
+    assert len(found.warnings) == 1 and found.warnings[0].endswith("flavor-id f2 (it has f1)")
+
+
+async def test_another_provider_in_cloud_conf_is_told_and_another_name_of_it_is_not():
+    fake = FakeOpenStack()
+    await ensured(fake, spec())
+    for name, told in (("octavia", False), ("ovn", True)):
+        fake.settings.load_balancer = LoadBalancerSection(
+            subnet_id="sub-nodes", floating_network_id="net-public", lb_provider=name
+        )
+        warnings = (await ensured(fake, spec())).warnings
+        assert any("lb-provider ovn (it has amphora)" in each for each in warnings) == told
+
+
+# --- left out --------------------------------------------------------------------------------------------------------
+
+
+async def test_what_only_cloud_conf_says_and_this_octavia_cannot_do_is_told():
+    section = {"subnet_id": "s", "internal_lb": True, "flavor_id": "f", "availability_zone": "z"}
+    found = await ensured(FakeOpenStack(LoadBalancerSection(lb_provider="ovn", **section)), spec())
+    assert found.ready and [each.partition(" ")[0] for each in found.warnings] == ["flavor-id", "availability-zone"]
+    assert "provider ovn, or its API version, cannot do that" in found.warnings[0]
+    old = FakeOpenStack(LoadBalancerSection(**section))
+    old.octavia = (2, 13)
+    assert [each.partition(" ")[0] for each in (await ensured(old, spec())).warnings] == ["availability-zone"]
+    assert (await ensured(FakeOpenStack(LoadBalancerSection(**section)), spec())).warnings == ()
+
+
+async def test_a_family_that_is_not_served_is_told_also_if_it_is_asked_for_later():
+    fake = FakeOpenStack()
+    one, both = spec(), spec(ip_families=("IPv4", "IPv6"))
+    await ensured(fake, one)
+    assert provider(fake).fingerprint(one, nodes(1)) != provider(fake).fingerprint(both, nodes(1))
+    (told,) = (await ensured(fake, both)).warnings
+    assert "IPv4 and IPv6" in told and "served with IPv4 alone" in told
+
+
+@pytest.mark.parametrize(
+    ("said", "section", "told"),
+    [
+        ({"floating_network_id": "n"}, {}, "floating-network-id: there are no floating IPs with IPv6"),
+        ({"class": "fast"}, {}, "floating-network-id, floating-subnet: there are no"),
+        ({}, {"floating_network_id": "n"}, "floating-network-id: there are no"),
+        ({INTERNAL: "true"}, {"floating_network_id": "n"}, ""),
+        ({}, {}, ""),
+    ],
+)
+async def test_ipv6_goes_without_a_floating_ip_and_says_so(said, section, told):
+    fast = LoadBalancerClass(floating_network_id="n", floating_subnet="*")
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", **section), fast=fast)
+    found = await ensured(fake, spec(annotations=said, ip_families=("IPv6",)))
+    assert not fake.floating and len(found.warnings) == bool(told)
+    assert not told or found.warnings[0].startswith(told)
+
+
 # --- floating IPs ---------------------------------------------------------------------------------------------------
 
 
@@ -593,6 +718,87 @@ async def test_one_with_another_services_tag_is_left_alone_and_an_own_one_made()
     assert len(fake.balancers) == 2
     await deleted(fake, spec("u-2"))
     assert [each.service_uid for each in await provider(fake).list("prod")] == ["u-1"] and len(fake.floating) == 1
+
+
+@pytest.mark.parametrize("first_to_go", ["owner", "namesake"])
+async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to_go):
+    """cloud-provider-openstack wrote the ID onto both, as both clusters are called alike."""
+    fake = FakeOpenStack()
+    row = await upstreams(fake)
+    owner = spec("u-1", annotations={"load_balancer_id": row["id"]})
+    namesake = spec("u-2", "web", TLS, annotations={"load_balancer_id": row["id"], "load_balancer_address": "1.2.3.4"})
+    await ensured(fake, owner)
+    before, listeners = dict(row), {key: dict(each) for key, each in fake.listeners.items()}
+    for call in (provider(fake).ensure, provider(fake).update_backends):
+        with pytest.raises(Conflict, match=r"another Service called shop/web.*its tag off.*ccm:v1:prod:u-1:"):
+            await call(namesake, nodes(7))
+    with pytest.raises(Conflict, match="another Service"):
+        await provider(fake).get(namesake)
+    if first_to_go == "namesake":
+        await deleted(fake, namesake)
+        assert row == before and fake.listeners == listeners and fake.floating and fake.pools
+    await deleted(fake, owner)
+    assert not fake.balancers and not fake.floating
+    made = await ensured(fake, namesake)
+    assert made.ready and [each["protocol_port"] for each in fake.listeners.values()] == [443]
+
+
+@pytest.mark.parametrize("known", ["all", "the UID"])
+@pytest.mark.parametrize("order", [("u-1", "u-2"), ("u-2", "u-1")])
+async def test_one_with_the_marks_of_two_namesakes_goes_with_the_last_of_them(order, known):
+    """As an earlier release left it: they have one tag of cloud-provider-openstack's between them."""
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    row["tags"] = [*row["tags"], str(Mark.of(spec("u-2"), "x"))]
+    listeners, members = dict(fake.listeners), fake.members(next(iter(fake.pools)))
+
+    def gone(uid: str) -> LoadBalancerSpec:
+        return spec(uid) if known == "all" else LoadBalancerSpec("prod", uid, "", "", ports=())
+
+    await deleted(fake, gone(order[0]))
+    assert [each.service_uid for each in await provider(fake).list("prod")] == [order[1]] and NAME in row["tags"]
+    assert fake.listeners == listeners and fake.members(next(iter(fake.pools))) == members and fake.floating
+    await deleted(fake, gone(order[1]))
+    assert not fake.balancers and not fake.floating
+
+
+async def test_one_that_failed_is_not_deleted_under_a_namesake():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    row |= {"tags": [*row["tags"], str(Mark.of(spec("u-2"), "x"))], "provisioning_status": "ERROR"}
+    with pytest.raises(Conflict, match="not this Service's alone"):
+        await provider(fake).ensure(spec("u-1"), nodes(1))
+    assert fake.balancers
+
+
+async def test_one_that_was_made_twice_is_not_deleted_under_a_namesake():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    await ensured(fake, spec("u-2"))
+    first, second = fake.balancers.values()
+    first["created_at"], second["created_at"] = "1", "2"
+    second["tags"] = [*second["tags"], str(Mark.of(spec("u-1"), "x"))]
+    with pytest.raises(Conflict, match="which has another one"):
+        await provider(fake).ensure(spec("u-1"), nodes(1))
+    assert len(fake.balancers) == 2
+
+
+async def test_one_of_cloud_provider_openstacks_that_was_shared_is_taken_over_in_any_order():
+    fake = FakeOpenStack()
+    await ensured(fake, spec("u-1"))
+    row = only(fake.balancers)
+    owner = spec("u-1", annotations={"load_balancer_id": row["id"]})
+    guest = spec("u-2", "other", TLS, annotations={"load_balancer_id": row["id"]})
+    await ensured(fake, guest)
+    row["tags"] = [tag for tag in row["tags"] if tag.startswith("kube_service_")]
+    await ensured(fake, guest)
+    await ensured(fake, owner)
+    assert {each.service_uid for each in await provider(fake).list("prod")} == {"u-1", "u-2"}
+    assert {each["protocol_port"] for each in fake.listeners.values()} == {80, 443}
+    await deleted(fake, owner)
+    assert [each["protocol_port"] for each in fake.listeners.values()] == [443] and fake.floating
 
 
 async def test_two_services_share_one_and_leave_it_to_each_other():
@@ -749,6 +955,57 @@ async def test_nodes_are_opened_by_a_group_of_the_services_own():
     assert [rule["port_range_min"] for rule in group["security_group_rules"]] == [30080]
     await deleted(fake, spec())
     assert not fake.groups and fake.ports["port-2"]["security_groups"] == ["sg-default"]
+
+
+def opened() -> FakeOpenStack:
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    fake.server(1)
+    return fake
+
+
+@pytest.mark.parametrize("tags", [None, [], ["team:a"]])
+async def test_a_group_that_cloud_provider_openstack_made_gets_our_tag_and_goes_with_the_service(tags):
+    fake = opened()
+    fake.groups["sg-cpo"] = {"id": "sg-cpo", "name": "lb-sg-u-1-shop-web", "security_group_rules": [], "tags": tags}
+    await ensured(fake, spec(), nodes(1))
+    assert only(fake.groups)["tags"] == [*(tags or ()), "ccm:v1:u-1"]
+    assert fake.calls["PUT security-groups/ID/tags"] == 1
+    await ensured(fake, spec(annotations={"connection_limit": "1"}), nodes(1))
+    assert fake.calls["PUT security-groups/ID/tags"] == 1
+    await deleted(fake, LoadBalancerSpec("prod", "u-1", "", "", ports=()))
+    assert not fake.groups and fake.ports["port-1"]["security_groups"] == ["sg-default"]
+
+
+async def test_a_group_whose_making_was_cut_short_gets_its_tag_later():
+    fake = opened()
+    fake.refuses_tags = True
+    with pytest.raises(Transient):
+        await ensured(fake, spec(), nodes(1))
+    assert not only(fake.groups).get("tags")
+    fake.refuses_tags = False
+    await ensured(fake, spec(), nodes(1))
+    group = only(fake.groups)
+    assert group["tags"] == ["ccm:v1:u-1"] and len(group["security_group_rules"]) == 1
+    assert group["id"] in fake.ports["port-1"]["security_groups"]
+
+
+async def test_only_a_group_of_this_very_service_is_deleted():
+    fake = opened()
+    await ensured(fake, spec(), nodes(1))
+    for number, (name, tags) in enumerate(
+        [("lb-sg-u-1-my-own", []), ("lb-sg-u-1-shop-web-2", ["ccm:v1:u-12"]), ("lb-sg-u-1", None)]
+    ):
+        fake.groups[f"other-{number}"] = {"id": f"other-{number}", "name": name, "tags": tags}
+    fake.groups["named"] = {"id": "named", "name": "lb-sg-u-1-shop-web"}  # as cloud-provider-openstack left it
+    await deleted(fake, spec())
+    assert set(fake.groups) == {"other-0", "other-1", "other-2"}
+
+
+async def test_without_the_extension_a_port_is_changed_without_its_revision():
+    fake = opened()
+    fake.neutron_extensions = set()
+    await ensured(fake, spec(), nodes(1))
+    assert only(fake.groups)["id"] in fake.ports["port-1"]["security_groups"]
 
 
 async def test_services_change_the_same_ports_side_by_side_and_lose_nothing():

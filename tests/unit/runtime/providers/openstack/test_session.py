@@ -29,7 +29,7 @@ from ccm.cloud import (
     VolumeRef,
 )
 from ccm.providers.openstack import OpenStackCloud, session
-from ccm.providers.openstack.session import COMPUTE, NETWORK, error_of, retry_after
+from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK, error_of, retry_after
 
 from .fake_cloud import CONFIG, PROJECT, FakeCloud, running, serving
 
@@ -73,6 +73,8 @@ def octavia(message: str) -> str:
         (422, octavia("Validation failure"), Invalid, "Validation"),
         (429, "slow down", RateLimited, "slow"),
         (413, nova("overLimit", "This request was rate-limited."), RateLimited, "rate-limited"),
+        (501, octavia("Provider 'ovn' does not support a requested option: flavor"), Invalid, "does not support"),
+        (501, "<html>proxy</html>", Transient, "not network itself"),
         (500, nova("computeFault", "Unexpected API Error."), Transient, "Unexpected"),
         (503, "<html>no backend</html>", Transient, "503"),
         (302, "", Transient, "302"),
@@ -225,6 +227,21 @@ async def test_clouds_yaml(tmp_path: Path) -> None:
         await provider.close()
 
 
+async def test_files_that_are_not_there_are_told_together_with_their_lines(tmp_path: Path) -> None:
+    """By the start: a constructor looks at no files."""
+    key = tmp_path / "key.pem"
+    key.touch()
+    more = f"ca-file = {tmp_path}/ca.pem\ncert-file = {tmp_path}\nkey-file = {key}"
+    provider = OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=more), "cloud.conf"))
+    with pytest.raises(ConfigError) as caught:
+        await provider.start()
+    assert caught.value.problems == [
+        f"cloud.conf: line 8: [Global] ca-file: there is no file {tmp_path}/ca.pem that may be read",
+        f"cloud.conf: line 9: [Global] cert-file: there is no file {tmp_path} that may be read",
+    ]
+    await provider.close()
+
+
 def test_the_sdk_is_imported_by_a_start_only() -> None:
     """Its import takes longer than that of all the rest, and who chose another provider need not have it."""
     text = CONFIG.format(url="http://127.0.0.1:9", project=PROJECT, more="")
@@ -303,6 +320,26 @@ async def test_a_page_that_names_itself_as_the_next_ends() -> None:
         cloud.answer["GET network /ports"] = same
         with pytest.raises(Transient, match="ends where it began"):
             await provider._api.pages(NETWORK, "/ports", "ports")
+
+
+@pytest.mark.parametrize("status", [404, 503])
+async def test_versions_that_cannot_be_read_now_are_asked_for_again(status: int) -> None:
+    """An outage in the first moment is none of Octavia's age, and no reason to give up on load balancers."""
+    cloud = FakeCloud()
+    told, failing = cloud._versions, [True]
+
+    async def versions(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, text="<html></html>") if failing else await told(request)
+
+    cloud._versions = versions  # type: ignore[method-assign]
+    async with running(cloud) as (_, provider):
+        api = provider.load_balancers._api  # type: ignore[union-attr]
+        cloud.answer[".*"] = lambda request: web.Response(status=status, text="<html></html>")
+        with pytest.raises(Transient, match=r"load-balancer.*version"):
+            await api.version(LOAD_BALANCER)
+        failing.clear()
+        cloud.answer.clear()
+        assert await api.version(LOAD_BALANCER) == (2, 27)
 
 
 async def test_volumes_have_zone_and_region() -> None:
