@@ -61,9 +61,9 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
         start_ccm(conf=conf, **NO_ROUTES)
         await joined(kube, "node-0", "node-1")
         annotations = {f"{PREFIX}connection-limit": "123", f"{PREFIX}timeout-client-data": "40000"}
-        body = wish("web", HTTP, HTTPS, annotations=annotations, loadBalancerSourceRanges=["192.0.2.0/24"])
+        body = wish("many", HTTP, HTTPS, annotations=annotations, loadBalancerSourceRanges=["192.0.2.0/24"])
         await kube.create(SERVICES, body)
-        (service,) = await eventually(lambda: served(kube, "web"), SECONDS)
+        (service,) = await eventually(lambda: served(kube, "many"), SECONDS)
         await quiet(site)
         (balancer,) = await asyncio.to_thread(site.balancers)
         node_ports = {each.port: each.node_port for each in service.spec.ports}
@@ -81,7 +81,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
             assert members == {(site.address(server), node_ports[port]) for server in site.servers[:2]}
 
         (group,) = await asyncio.to_thread(groups, site)
-        assert group.name == f"lb-sg-{service.metadata.uid}-default-web"
+        assert group.name == f"lb-sg-{service.metadata.uid}-default-many"
         assert group.tags == [f"ccm:v1:{service.metadata.uid}"]
         opened = rules(group)
         assert {(protocol, port) for protocol, port, _ in opened} == {("tcp", port) for port in node_ports.values()}
@@ -89,7 +89,7 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
             assert sorted(site.cloud.network.get_port(port).security_group_ids) == sorted([*before[port], group.id])
 
         # Another port, another protocol, no limits to who may come.
-        await kube.patch(f"{SERVICES}/web", {"spec": {"ports": [HTTP, DNS], "loadBalancerSourceRanges": None}})
+        await kube.patch(f"{SERVICES}/many", {"spec": {"ports": [HTTP, DNS], "loadBalancerSourceRanges": None}})
 
         async def changed() -> bool:
             now = await asyncio.to_thread(listeners, site, balancer.id)
@@ -101,17 +101,17 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
         assert now["TCP", 80].id == found["TCP", 80].id, "what stays is not made anew"
         assert all(each.allowed_cidrs in (None, [], ["0.0.0.0/0"]) for each in now.values())
         assert {each.type for each in octavia.health_monitors()} == {"TCP", "UDP-CONNECT"}
-        again = await get_service(kube, "web")
+        again = await get_service(kube, "many")
         wanted = {(each.protocol.lower(), each.node_port) for each in again.spec.ports}
         (group,) = await asyncio.to_thread(groups, site)
         assert {(protocol, port) for protocol, port, _ in rules(group)} == wanted
 
-        await kube.delete(f"{SERVICES}/web")
-        await eventually(lambda: gone(kube, site, "web"), SECONDS)
+        await kube.delete(f"{SERVICES}/many")
+        await eventually(lambda: gone(kube, site, "many"), SECONDS)
         assert await asyncio.to_thread(groups, site) == []
         assert {port: sorted(site.cloud.network.get_port(port).security_group_ids) for port in nodes} == before
         assert list(octavia.pools()) == [] and list(octavia.health_monitors()) == []
-        assert await event_messages(kube, "SyncLoadBalancerFailed", "web") == []
+        assert await event_messages(kube, "SyncLoadBalancerFailed", "many") == []
     finally:
         await asyncio.to_thread(site.clean_balancers)
 
