@@ -17,13 +17,11 @@ from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
 
 from . import node_rules
 from .node_rules import PORT_FIELDS, Row
-from .session import NETWORK, Api
+from .session import NETWORK, Api, unless_changed
 
 #: Adds and removes single routes; without it the whole list is read and written.
 ATOMIC = "extraroute-atomic"
 ADDRESS_PAIRS = "allowed-address-pairs"
-#: Lets a change say which revision it was decided upon.
-IF_MATCH = "revision-if-match"
 
 Rows = list[dict[str, Any]]
 
@@ -140,9 +138,7 @@ class OpenStackRoutes:
 
     async def _put(self, path: str, body: Any, read: Row, missing: str) -> None:
         """Change what was read, unless somebody else did meanwhile (RetryAfter)."""
-        headers = {}
-        if IF_MATCH in await self._api.extensions() and read.get("revision_number") is not None:
-            headers["If-Match"] = f"revision_number={read['revision_number']}"
+        headers = await unless_changed(self._api, read)
         await self._api.call("PUT", NETWORK, path, body=body, headers=headers, missing=missing)
 
 

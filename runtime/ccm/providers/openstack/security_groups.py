@@ -13,20 +13,16 @@ import contextlib
 import ipaddress
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port
 
-from .routes import IF_MATCH
+from .session import NETWORK, Api, unless_changed
 from .shared import Shared
-
-if TYPE_CHECKING:
-    from .session import Api
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
 
-NETWORK = "network"
 #: What makes two rules the same.
 SAME = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
 
@@ -195,15 +191,12 @@ class SecurityGroups:
             after = [each for each in before if each != remove] + ([add] if add and add not in before else [])
             if after == before:
                 return
-            headers, revision = {}, port.get("revision_number")
-            if revision is not None and IF_MATCH in await self._api.extensions():
-                headers["If-Match"] = f"revision_number={revision}"
             answer = await self._api.call(
                 "PUT",
                 NETWORK,
                 f"/ports/{port_id}",
                 body={"port": {"security_groups": after}},
-                headers=headers,
+                headers=await unless_changed(self._api, port),
                 missing=port_id,
             )
             self._known[port_id] = dict(answer["port"])

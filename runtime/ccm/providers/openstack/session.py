@@ -61,6 +61,8 @@ ROLES = {
 CONNECTED = 10
 #: When to ask again about what the cloud is at work on, in seconds.
 BUSY = 3.0
+#: Extension of neutron's: a change may say which revision it was decided upon.
+IF_MATCH = "revision-if-match"
 #: Keys of [Global] that name a file.
 FILES = ("clouds-file", "ca-file", "cert-file", "key-file")
 #: How much of an error that is not the service's own is quoted.
@@ -301,6 +303,14 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise
     except Exception as error:  # of YAML, of file access, of keystoneauth's options: the text may quote the file
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
+
+
+async def unless_changed(api: Api, read: Mapping[str, Any]) -> dict[str, str]:
+    """Headers of a change of neutron's that undoes nothing done since `read` by somebody else, where it can check."""
+    revision = read.get("revision_number")
+    if revision is None or IF_MATCH not in await api.extensions():
+        return {}
+    return {"If-Match": f"revision_number={revision}"}
 
 
 def missing_files(settings: Settings) -> list[str]:
