@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SECURITY.md promises nothing that no test shows: each row of its threat model has tests that carry its name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
+_MARK = re.compile(r"^\s*@pytest\.mark\.threat\(\"([a-z-]+)\"\)", re.MULTILINE)
+
+
+def rows() -> set[str]:
+    return set(_ROW.findall((ROOT / "SECURITY.md").read_text()))
+
+
+def marks() -> dict[str, list[str]]:
+    """Row -> the files whose tests carry it."""
+    found: dict[str, list[str]] = {}
+    for path in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("runtime/examples/**/test_*.py")]:
+        for row in _MARK.findall(path.read_text()):
+            found.setdefault(row, []).append(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_the_threat_model_has_rows():
+    assert len(rows()) >= 12
+
+
+def test_every_row_has_a_test():
+    assert sorted(rows() - marks().keys()) == []
+
+
+def test_every_mark_names_a_row():
+    assert {row: files for row, files in marks().items() if row not in rows()} == {}
