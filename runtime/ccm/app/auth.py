@@ -2,32 +2,33 @@
 """Who asks, and whether they may: client certificate or TokenReview, then SubjectAccessReview, as upstream does it.
 
 Who brings neither is `system:anonymous`, and whether that one may read `/metrics` is for the API server to say, too.
+`reviews` bounds how often it is asked.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import time
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
 from ccm.engine.client import ApiError, KubeClient, NotFoundError
+from ccm.engine.clock import SYSTEM_CLOCK, Clock
 
+from .reviews import KNOWN, RETRY_AFTER, STRANGERS, Acquaintances, Budget, BudgetSpent, Memory
 from .tls import CertificateError
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 #: Members are always allowed, whatever the API server says.
 MASTERS = "system:masters"
-_CACHE_SIZE = 1000
+#: How long the API server may take for a review, in seconds (as upstream).
+REVIEW_TIMEOUT = 10.0
 #: Where kube-apiserver publishes the CA of the cluster's client certificates.
 LOOKUP = ("kube-system", "extension-apiserver-authentication")
 #: How often that is read again, in seconds.
@@ -39,7 +40,7 @@ class User:
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
-    extra: Mapping[str, list[str]] = field(default_factory=dict, compare=False)
+    extra: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -75,28 +76,11 @@ class Lifetimes:
     refused: float = 10.0
 
 
-class _Memory(Generic[T]):
-    """Answers for a while; the oldest go first when there are too many."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
-
-    async def get(self, key: Hashable, ask: Callable[[], Awaitable[T]], lifetime: Callable[[T], float]) -> T:
-        kept = self._kept.get(key)
-        if kept is not None and self._clock() < kept[0]:
-            return kept[1]
-        answer = await ask()
-        if (seconds := lifetime(answer)) > 0:
-            self._kept[key] = (self._clock() + seconds, answer)
-            self._kept.move_to_end(key)
-            if len(self._kept) > _CACHE_SIZE:
-                self._kept.popitem(last=False)
-        return answer
-
-
 class Authorizer:
-    """Asks the API server, and remembers its answers. `tokens` may be another identity than `access`."""
+    """Asks the API server, and remembers its answers. `tokens` may be another identity than `access`.
+
+    Both should be clients that nobody else uses: then whoever asks here takes no turn from the controllers.
+    """
 
     def __init__(
         self,
@@ -104,85 +88,125 @@ class Authorizer:
         access: KubeClient | None = None,
         lifetimes: Lifetimes | None = None,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._tokens, self._access = tokens, access or tokens
-        self._lifetimes = lifetimes or Lifetimes()
-        self._users: _Memory[User | None] = _Memory(clock)
-        self._answers: _Memory[bool] = _Memory(clock)
+        self._tokens, self._access, self._clock = tokens, access or tokens, clock
+        kept = lifetimes or Lifetimes()
+        self._users: Memory[User | None] = Memory(clock, lambda _: kept.token, lambda user: user is not None)
+        self._answers: Memory[bool] = Memory(clock, lambda yes: kept.allowed if yes else kept.refused, bool)
+        self._strangers, self._known = Budget("stranger", STRANGERS, clock), Budget("known", KNOWN, clock)
+        self._acquaintances = Acquaintances(clock)
 
     async def check(
-        self, path: str, authorization: str = "", certificate: Mapping[str, Any] | None = None, *, verb: str = "get"
+        self,
+        path: str,
+        authorization: str = "",
+        certificate: Mapping[str, Any] | None = None,
+        *,
+        verb: str = "get",
+        peer: str = "",
     ) -> tuple[int, str]:
-        """HTTP status and reason for a request for `path`: 200, 401, 403 or 500.
+        """HTTP status and reason for a request for `path`: 200, 401, 403, 429 or 500.
 
         `authorization`: the header. `certificate`: the client's, as `SSLSocket.getpeercert` gives it when it is good.
+        `peer`: whose share of the reviews is spent.
         """
         try:
-            user = user_of(certificate) if certificate else await self._by_token(authorization)
+            user, budget = await self._who(authorization, certificate, peer)
             if user is None:
                 return 401, "the API server does not know this token"
             if MASTERS in user.groups:
                 return 200, ""
-            allowed = await self._answers.get(
-                (user, path, verb), lambda: self._may(user, path, verb), lambda yes: self._lifetime(yes)
-            )
+            spec = _access_spec(user, path, verb)
+            allowed = await self._answers.get(_key_of(spec), lambda: self._may(spec, budget, peer))
+        except BudgetSpent:
+            return 429, f"too many requests that need a review by the API server: try again in {RETRY_AFTER} s"
         except ApiError as error:
             return 500, f"the API server could not be asked: {error}"
         return (200, "") if allowed else (403, f"user {user.name!r} may not {verb} the nonResourceURL {path}")
 
-    def _lifetime(self, allowed: bool) -> float:
-        return self._lifetimes.allowed if allowed else self._lifetimes.refused
-
-    async def _by_token(self, authorization: str) -> User | None:
+    async def _who(
+        self, authorization: str, certificate: Mapping[str, Any] | None, peer: str
+    ) -> tuple[User | None, Budget]:
+        """The user, None for a token that nobody knows, and which budget pays for what else is to be asked."""
+        if certificate and not _expired(certificate, self._clock) and (user := user_of(certificate)):
+            return user, self._known
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return ANONYMOUS
+            return ANONYMOUS, self._strangers
+        if not (token.isascii() and token.isprintable()):
+            return None, self._strangers
         key = hashlib.sha256(token.encode()).digest()
-        return await self._users.get(key, lambda: self._review(token), lambda _: self._lifetimes.token)
+        budget = self._known if key in self._acquaintances else self._strangers
+        found = await self._users.get(key, lambda: self._review(token, budget, peer))
+        if found is None:
+            self._acquaintances.leave(key)
+        else:
+            self._acquaintances.meet(key)
+        return found, self._known
 
-    async def _review(self, token: str) -> User | None:
-        review = await self._tokens.ask(
-            "/apis/authentication.k8s.io/v1/tokenreviews",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}},
-            _Review,
-        )
+    async def _review(self, token: str, budget: Budget, peer: str) -> User | None:
+        with budget.spend(peer):
+            review = await self._tokens.ask(
+                "/apis/authentication.k8s.io/v1/tokenreviews",
+                {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}},
+                _Review,
+                timeout=REVIEW_TIMEOUT,
+            )
         if not review.status.authenticated:
             return None
         found = review.status.user
         return User(found.username, tuple(found.groups), found.uid, found.extra)
 
-    async def _may(self, user: User, path: str, verb: str) -> bool:
-        spec = {
-            "user": user.name,
-            "groups": list(user.groups),
-            "nonResourceAttributes": {"path": path, "verb": verb},
-            **({"uid": user.uid} if user.uid else {}),
-            **({"extra": user.extra} if user.extra else {}),
-        }
-        access = await self._access.ask(
-            "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-            {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec},
-            _Review,
-        )
+    async def _may(self, spec: Mapping[str, Any], budget: Budget, peer: str) -> bool:
+        with budget.spend(peer):
+            access = await self._access.ask(
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec},
+                _Review,
+                timeout=REVIEW_TIMEOUT,
+            )
         return access.status.allowed
 
 
-def user_of(certificate: Mapping[str, Any]) -> User:
-    """Common name and organisations of a client certificate are user and groups, as everywhere in Kubernetes."""
+def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
+    """`spec` of the SubjectAccessReview."""
+    return {
+        "user": user.name,
+        "groups": list(user.groups),
+        "nonResourceAttributes": {"path": path, "verb": verb},
+        **({"uid": user.uid} if user.uid else {}),
+        **({"extra": user.extra} if user.extra else {}),
+    }
+
+
+def _key_of(spec: Mapping[str, Any]) -> bytes:
+    """An answer holds for the whole question: `extra` may restrict a token to less than its user may do."""
+    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).digest()
+
+
+def user_of(certificate: Mapping[str, Any]) -> User | None:
+    """The last common name and the organisations of a client certificate are user and groups, as everywhere in
+    Kubernetes (apiserver, `x509.CommonNameUserConversion`). None without a common name: it is nobody's then."""
     subject = [pair for name in certificate.get("subject", ()) for pair in name]
     common = [value for key, value in subject if key == "commonName"]
     groups = [value for key, value in subject if key == "organizationName"]
-    return User(common[-1] if common else "", (*groups, "system:authenticated"))
+    return User(common[-1], (*groups, "system:authenticated")) if common and common[-1] else None
+
+
+def _expired(certificate: Mapping[str, Any], clock: Clock) -> bool:
+    """A connection may be older than that; the Kubernetes components verify certificates with each request."""
+    until = certificate.get("notAfter")
+    return until is not None and ssl.cert_time_to_seconds(until) < clock.now().timestamp()
 
 
 class ClientCas:
-    """The CAs of client certificates: of `--client-ca-file`, and those that kube-apiserver publishes."""
+    """The CAs of client certificates: of a file, and those that kube-apiserver publishes."""
 
-    def __init__(self, file: str, client: KubeClient | None) -> None:
-        """`client`: to look up the published ones; None skips that."""
-        self._file, self._client = file, client
+    def __init__(self, file: str, client: KubeClient | None, *, flag: str = "--client-ca-file") -> None:
+        """`client`: to look up the published ones; None skips that. `flag`: the one that named the file."""
+        self._file, self._client, self._flag = file, client, flag
         self._published = b""
 
     def bundle(self) -> bytes:
@@ -192,7 +216,7 @@ class ClientCas:
         try:
             return Path(self._file).read_bytes() + b"\n" + self._published
         except OSError as error:
-            raise CertificateError(f"--client-ca-file {self._file} cannot be read: {error.strerror}") from None
+            raise CertificateError(f"{self._flag} {self._file} cannot be read: {error.strerror}") from None
 
     async def look_up(self) -> None:
         """Raises ApiError. A cluster that publishes none has none."""

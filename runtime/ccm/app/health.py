@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -28,6 +29,33 @@ _HEALTHCHECK = Gauge(
 _HEALTHCHECKS = Counter(
     "kubernetes_healthchecks", "Checks made, by their result.", ["name", "type", "status"], registry=SLIS
 )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the checks of one path came to. `failed`: names -> reasons."""
+
+    path: str
+    checks: tuple[str, ...]
+    failed: Mapping[str, str]
+    left_out: frozenset[str]
+
+    def told(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
+        """HTTP status and body, in the form of the Kubernetes components; `reasons`: why a check failed."""
+        lines = []
+        for name in self.checks:
+            if name in self.left_out:
+                lines.append(f"[+]{name} excluded: ok")
+            elif name in self.failed:
+                lines.append(f"[-]{name} failed: {self.failed[name] if reasons else 'reason withheld'}")
+            else:
+                lines.append(f"[+]{name} ok")
+        if surplus := sorted(self.left_out - set(self.checks)):
+            quoted = ", ".join(f'"{name}"' for name in surplus)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        if self.failed:
+            return 500, "\n".join([*lines, f"{self.path} check failed", ""])
+        return 200, "\n".join([*lines, f"{self.path} check passed", ""]) if verbose else "ok"
 
 
 class Health:
@@ -53,25 +81,15 @@ class Health:
         self, path: str, *, verbose: bool = False, exclude: Iterable[str] = (), reasons: bool = False
     ) -> tuple[int, str]:
         """HTTP status and body, in the form of the Kubernetes components; `reasons`: why a check failed."""
+        return self.look(path, exclude=exclude).told(verbose=verbose, reasons=reasons)
+
+    def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:
+        """Make the checks of a path."""
         checks, left_out = self._checks[path], set(exclude)
-        lines, failed = [], {}
-        for name, check in checks.items():
-            if name in left_out:
-                lines.append(f"[+]{name} excluded: ok")
-                continue
-            reason = self._ask(path, name, check)
-            if reason is None:
-                lines.append(f"[+]{name} ok")
-            else:
-                failed[name] = reason
-                lines.append(f"[-]{name} failed: {reason if reasons else 'reason withheld'}")
-        if surplus := sorted(left_out - set(checks)):
-            quoted = ", ".join(f'"{name}"' for name in surplus)
-            lines.append(f"warn: some health checks cannot be excluded: no matches for {quoted}")
+        found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
+        failed = {name: reason for name, reason in found.items() if reason is not None}
         self._tell(path, failed)
-        if failed:
-            return 500, "\n".join([*lines, f"{path} check failed", ""])
-        return 200, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok"
+        return Outcome(path, tuple(checks), failed, frozenset(left_out))
 
     def _ask(self, path: str, name: str, check: Check) -> str | None:
         reason = check()

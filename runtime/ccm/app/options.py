@@ -87,6 +87,7 @@ class Options:
     webhook_bind_address: str
     webhook_secure_port: int
     webhook_cert_dir: str
+    webhook_client_ca_file: str
     webhook_tls_cert_file: str
     webhook_tls_private_key_file: str
     webhook_tls_sni_cert_key: tuple[SniPair, ...]

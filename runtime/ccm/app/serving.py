@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
 import time
 from collections.abc import Sequence
@@ -85,7 +86,7 @@ class Serving:
 
     async def _start_secure_port(self, health: Health) -> None:
         o = self._options
-        tokens = self._other_identity(o.authentication_kubeconfig)
+        tokens = self._reviewer(o.authentication_kubeconfig)
         cas = self._cas = ClientCas(o.client_ca_file, None if o.authentication_skip_lookup else tokens)
         try:
             await cas.look_up()
@@ -101,7 +102,7 @@ class Serving:
             o.authorization_webhook_cache_authorized_ttl,
             o.authorization_webhook_cache_unauthorized_ttl,
         )
-        authorizer = Authorizer(tokens, self._other_identity(o.authorization_kubeconfig), lifetimes)
+        authorizer = Authorizer(tokens, self._reviewer(o.authorization_kubeconfig), lifetimes)
         app = server.application(health, authorizer, o.authorization_always_allow_paths, o.configz)
         await self._serve(app, "", cas)
 
@@ -113,15 +114,24 @@ class Serving:
             raise StartError(str(error)) from None
         if chosen and gates.enabled(self._options.feature_gates, gates.WEBHOOK):
             app = webhooks.application(chosen, lambda: self._keeper.gateway.cloud.webhooks)
-            await self._serve(app, "webhook_")
+            file, flag = self._options.webhook_client_ca_file, "--webhook-client-ca-file"
+            await self._serve(app, "webhook_", ClientCas(file, None, flag=flag) if file else None)
+            if not file and not _is_loopback(self._options.webhook_bind_address):
+                log.warning(
+                    "everybody who reaches %s may ask the webhooks: --webhook-client-ca-file asks for a client "
+                    "certificate",
+                    self._options.webhook_bind_address,
+                )
             log.info("webhooks: %s", ", ".join(chosen))
 
     async def _serve(self, app: web.Application, prefix: str, cas: ClientCas | None = None) -> None:
         o = self._options
         address, port = getattr(o, f"{prefix}bind_address"), getattr(o, f"{prefix}secure_port")
         try:
-            tls = ServingTls(o.tls(prefix), cas.bundle if cas else None)
-            runner = await server.serve(app, address, port, tls, share_port=o.permit_port_sharing)
+            tls = ServingTls(o.tls(prefix), cas.bundle if cas else None, required=bool(prefix))
+            served = await server.serve(
+                app, address, port, tls, share_port=o.permit_port_sharing, name="webhook" if prefix else "secure"
+            )
         except CertificateError as error:
             raise StartError(str(error)) from None
         except OSError as error:
@@ -129,11 +139,19 @@ class Serving:
                 f"--{prefix.replace('_', '-')}secure-port {port} on {address} cannot be served: "
                 f"{error.strerror or error}. Free the port or choose another one"
             ) from None
-        self._cleanup.push_async_callback(runner.cleanup)
+        self._cleanup.push_async_callback(served.cleanup)
 
-    def _other_identity(self, kubeconfig: str) -> KubeClient:
-        if not kubeconfig:
-            return self._client
+    def _reviewer(self, kubeconfig: str) -> KubeClient:
+        """A client for reviews alone, by default with our own identity. Its budget is the Authorizer's: the limits of
+        the controllers' client are not for those who ask us."""
         client = create_client(self._options, kubeconfig=kubeconfig)
+        client.set_rate_limit(0, 0)
         self._cleanup.push_async_callback(client.close)
         return client
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"

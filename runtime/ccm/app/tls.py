@@ -74,12 +74,14 @@ class ServingTls:
     """The TLS context to serve with, and its renewal.
 
     `client_cas` gives the PEM bundle that client certificates are checked against, as it is now; None: they are not
-    asked for. A client may always come without one.
+    asked for. A client may come without one, unless they are `required`.
     """
 
-    def __init__(self, options: TlsOptions, client_cas: Callable[[], bytes] | None = None) -> None:
+    def __init__(
+        self, options: TlsOptions, client_cas: Callable[[], bytes] | None = None, *, required: bool = False
+    ) -> None:
         """Raises CertificateError."""
-        self._options, self._client_cas = options, client_cas
+        self._options, self._client_cas, self._required = options, client_cas, required
         self._self_signed = b"" if options.certificate else self_signed()
         self._seen: object = None
         self._told = ""
@@ -132,11 +134,18 @@ class ServingTls:
     def _context(self, certificate: str, key: str, cas: bytes) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = VERSIONS.get(self._options.min_version, ssl.TLSVersion.TLSv1_2)
+        # As Go verifies: CAs need not follow RFC 5280 to the letter (Python 3.13 asks for that), and an intermediate CA
+        # in the bundle is trusted as a root is.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        # A resumed session would bring a client certificate that nobody verifies again.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
         ciphers = [CIPHERS[name] for name in self._options.cipher_suites if CIPHERS[name]]
         if ciphers:
             context.set_ciphers(":".join(ciphers))
         if self._client_cas is not None:
-            context.verify_mode = ssl.CERT_OPTIONAL
+            context.verify_mode = ssl.CERT_REQUIRED if self._required else ssl.CERT_OPTIONAL
             if cas:
                 try:
                     context.load_verify_locations(cadata=cas.decode("ascii"))

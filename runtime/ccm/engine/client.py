@@ -79,6 +79,13 @@ class RateLimit:
         self._filled = now
         return max(0.0, -self._tokens / self.qps)
 
+    def take(self) -> bool:
+        """Take a token if one is there now; whether it was."""
+        if self.qps > 0 and self._tokens + (self._clock.monotonic() - self._filled) * self.qps < 1:
+            return False
+        self.reserve()
+        return True
+
 
 class KubeClient:
     """All requests to one API server. Safe to share between tasks of one event loop; close it at the end.

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import datetime
+
 import msgspec
 import pytest
 
-from ccm.app import auth
+from ccm.app import reviews
 from ccm.app.auth import ANONYMOUS, MASTERS, Authorizer, ClientCas, Lifetimes, user_of
 from ccm.app.tls import CertificateError
 from ccm.engine.errors import ForbiddenError, NotFoundError, UnavailableError
@@ -21,7 +23,7 @@ class FakeClient:
         self.asked = []
         self.down = False
 
-    async def ask(self, path, body, type):
+    async def ask(self, path, body, type, **_):
         self.asked.append((path, body))
         if self.down:
             raise UnavailableError(0, "", "connection refused")
@@ -37,10 +39,13 @@ class FakeClient:
 
 
 class Clock:
-    now = 50.0
+    time = 50.0
 
-    def __call__(self):
-        return self.now
+    def monotonic(self):
+        return self.time
+
+    def now(self):
+        return datetime.datetime.fromtimestamp(self.time, datetime.UTC)
 
 
 @pytest.fixture
@@ -117,10 +122,10 @@ async def test_an_api_server_that_does_not_answer_allows_nobody_and_is_asked_aga
 async def test_answers_are_remembered_for_ten_seconds(authorizer, client, clock, token, status):
     assert (await authorizer.check("/metrics", f"Bearer {token}"))[0] == status
     asked = len(client.asked)
-    clock.now += 9.9
+    clock.time += 9.9
     assert (await authorizer.check("/metrics", f"Bearer {token}"))[0] == status
     assert len(client.asked) == asked
-    clock.now += 0.1
+    clock.time += 0.1
     client.users.clear()
     assert (await authorizer.check("/metrics", f"Bearer {token}"))[0] == 401
     assert len(client.asked) == asked + 1
@@ -133,13 +138,18 @@ async def test_an_answer_is_for_its_token_and_path_alone(authorizer, client):
     assert client.asked[-1][1]["spec"]["nonResourceAttributes"]["path"] == "/debug"
 
 
-async def test_the_memory_is_bounded_and_holds_no_token(authorizer, client, monkeypatch):
-    monkeypatch.setattr(auth, "_CACHE_SIZE", 10)
-    for number in range(35):
-        await authorizer.check("/metrics", f"Bearer s3cret-{number}")
-        assert len(authorizer._users._kept) <= 10
-        assert len(authorizer._answers._kept) <= 10
-    assert "s3cret" not in repr(authorizer._users._kept) + repr(authorizer._answers._kept)
+async def test_the_memory_is_bounded_and_holds_no_token(client, clock, monkeypatch):
+    monkeypatch.setattr(reviews, "CACHE_SIZE", 10)
+    authorizer = Authorizer(client, lifetimes=Lifetimes(token=1000, allowed=1000, refused=1000), clock=clock)
+    client.users |= {f"s3cret-{number}": (f"user-{number}", []) for number in range(35)}
+    kept = [getattr(memory, name) for memory in (authorizer._users, authorizer._answers) for name in ("_good", "_bad")]
+    for number in range(70):
+        clock.time += 1
+        status, _ = await authorizer.check("/metrics", f"Bearer s3cret-{number}", peer=str(number))
+        assert status == (403 if number < 35 else 401)
+        assert max(map(len, kept)) <= 10 and len(authorizer._strangers._peers) <= 10
+    assert list(map(len, kept)) == [10, 10, 0, 10]
+    assert "s3cret" not in repr(kept) + repr(authorizer._acquaintances._until)
 
 
 CERTIFICATE = {"subject": ((("organizationName", "ops"),), (("organizationName", "dev"),), (("commonName", "jane"),))}
@@ -152,7 +162,7 @@ async def test_a_client_certificate_names_user_and_groups(authorizer, client):
     [(path, body)] = client.asked
     assert (path, body["spec"]["user"]) == (ACCESS, "jane")
     assert body["spec"]["groups"] == ["ops", "dev", "system:authenticated"]
-    assert user_of({}).name == ""
+    assert user_of({}) is None
 
 
 async def test_masters_may_always(authorizer, client):
@@ -190,7 +200,7 @@ async def test_each_answer_lives_as_long_as_its_flag_says(client, clock, lifetim
     authorizer = Authorizer(client, lifetimes=lifetimes, clock=clock)
     await authorizer.check("/metrics", f"Bearer {token}")
     client.asked.clear()
-    clock.now += 50
+    clock.time += 50
     await authorizer.check("/metrics", f"Bearer {token}")
     assert [path for path, _ in client.asked] == asked
 

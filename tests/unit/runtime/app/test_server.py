@@ -28,7 +28,7 @@ class FakeAuthorizer:
     def __init__(self):
         self.asked = []
 
-    async def check(self, path, authorization, certificate, *, verb):
+    async def check(self, path, authorization, certificate, *, verb, peer):
         self.asked.append((authorization, path))
         self.certificate, self.verb = certificate, verb
         return (200, "") if authorization == "Bearer good" else (403, f"not you: {path}")
@@ -328,7 +328,7 @@ async def test_client_certificates(authorizer, authority, tmp_path):
         return user_of(authorizer.certificate or {})
 
     async with served(authorizer, lambda: bundle["now"]) as port:
-        assert (await whoami(tmp_path, None)).name == ""
+        assert await whoami(tmp_path, None) is None
         jane = await whoami(tmp_path, "jane")
         assert (jane.name, jane.groups, authorizer.verb) == ("jane", ("ops", "system:authenticated"), "get")
         with pytest.raises(aiohttp.ClientError):

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import socket
+import ssl
 import time
 import types
 
@@ -18,6 +19,7 @@ from ccm.app.options import parse
 from ccm.cloud import Webhook
 from ccm.engine.clock import FakeClock
 from ccm.engine.queue import WorkQueue
+from tests.integration.cluster import Authority
 
 GATE = "--feature-gates=CloudControllerManagerWebhook=true"
 
@@ -148,3 +150,32 @@ async def test_webhooks_that_the_provider_does_not_offer():
             webhooks(GATE, "--webhooks=*", f"--webhook-secure-port={port}"),
         ):
             pass
+
+
+async def test_webhooks_for_clients_with_a_certificate(tmp_path, caplog):
+    """`--webhook-client-ca-file`; without it and reachable from elsewhere, the log says that everybody may ask."""
+    authority = Authority(tmp_path)
+    for ending, data in zip(("crt", "key"), authority.issue("kube-apiserver"), strict=True):
+        (tmp_path / f"client.{ending}").write_bytes(data)
+    known = ssl.create_default_context()
+    known.check_hostname, known.verify_mode = False, ssl.CERT_NONE
+    known.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")
+    everywhere = "--webhook-bind-address=0.0.0.0"
+    flags = [GATE, "--webhooks=*", everywhere, f"--webhook-client-ca-file={authority.file}"]
+    async with webhooks(*flags) as port, aiohttp.ClientSession() as session:
+        with pytest.raises(aiohttp.ClientError):
+            await session.get(f"https://127.0.0.1:{port}/one", ssl=False)
+        async with session.get(f"https://127.0.0.1:{port}/one", ssl=known) as response:
+            assert response.status == 400  # not a POST
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    async with webhooks(GATE, "--webhooks=*", everywhere):
+        assert "everybody who reaches 0.0.0.0 may ask the webhooks: --webhook-client-ca-file" in caplog.text
+    with pytest.raises(StartError, match="--webhook-client-ca-file /nowhere cannot be read: No such file"):
+        async with webhooks(GATE, "--webhooks=*", "--webhook-client-ca-file=/nowhere"):
+            pass
+
+
+@pytest.mark.threat("peer-reads-no-metrics")
+@pytest.mark.parametrize("prefix", ["", "webhook_"])
+def test_nothing_is_served_to_the_network_unless_asked_for(prefix):
+    assert getattr(parse(["--cloud-provider=sim"]), f"{prefix}bind_address") == "127.0.0.1"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """C9-C13 and section 7.8 of the behaviour reference; W32: every request is counted."""
 
+import asyncio
 import contextlib
 import json
 
@@ -8,6 +9,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 
+from ccm.app import webhooks
 from ccm.app.webhooks import application, choose
 from ccm.cloud import Webhook
 
@@ -133,3 +135,100 @@ async def test_a_reloaded_provider_answers(client, offered):
 
     offered["one"] = Webhook("/one", newer)
     assert json.loads((await post(client, "/one", review()))[1])["response"] == {"allowed": False, "uid": "u-1"}
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 1_000_000,
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":' + b"[" * 1_000_000,
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","a":' + b'{"a":' * 200_000,
+        b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","a":' + b"9" * 1_000_000,
+        b"\xff\xfe" * 1000,
+    ],
+    ids=["deep", "deep-request", "deep-within", "long-number", "no-text"],
+)
+async def test_bombs_are_bad_requests(client, body, caplog):
+    status, text = await post(client, "/one", body)
+    assert (status, "no usable AdmissionReview" in text, len(text) < 500) == (400, True, True), text[:200]
+    assert not caplog.records
+
+
+async def test_the_length_is_announced(client):
+    async def chunks():
+        yield json.dumps(review()).encode()
+
+    headers = {"Content-Type": "application/json"}
+    async with client.post("/one", data=chunks(), headers=headers) as response:
+        assert response.status == 411
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+async def test_a_handler_that_hangs_has_a_deadline(client, offered, monkeypatch, caplog):
+    ended = []
+
+    async def hang(request):
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            ended.append(request["uid"])
+
+    monkeypatch.setattr(webhooks, "DEADLINE", 0.1)
+    offered["one"] = Webhook("/one", hang)
+    before, tasks = count(504), len(asyncio.all_tasks())
+    answers = await asyncio.gather(*(post(client, "/one", review()) for _ in range(30)))
+    assert set(answers) == {(504, "webhook one did not answer within 0.1 s\n")}
+    assert count(504) == before + 30 and len(ended) == 30
+    assert len(asyncio.all_tasks()) <= tasks + 35  # one for each connection that is kept
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+async def test_reviews_at_a_time_hold_no_more_than_there_is_room_for(client, offered):
+    release, under_way = asyncio.Event(), 0
+
+    async def wait(request):
+        nonlocal under_way
+        under_way += 1
+        await release.wait()
+        return {"allowed": True}
+
+    offered["one"] = Webhook("/one", wait)
+    request = {"uid": "u-1", "name": "x" * 4_000_000, "operation": "CREATE"}
+    asking = [asyncio.create_task(post(client, "/one", review(request=request))) for _ in range(10)]
+    while under_way < 4:
+        await asyncio.sleep(0.01)
+    assert (await post(client, "/two", review(request=request)))[0] == 429
+    async with client.post(
+        "/one", data=json.dumps(review(request=request)), headers={"Content-Type": "application/json"}
+    ) as response:
+        assert (response.status, response.headers["Retry-After"]) == (429, "1")
+    release.set()
+    assert sorted([status for status, _ in await asyncio.gather(*asking)]) == [200] * 4 + [429] * 6
+    assert (await post(client, "/one", review(request=request)))[0] == 200
+
+
+async def test_what_is_logged_of_an_error_is_short(client, offered, caplog):
+    async def fail(request):
+        raise ValueError(request["name"])
+
+    offered["one"] = Webhook("/one", fail)
+    request = {"uid": "u-1", "name": "x" * 100_000, "operation": "CREATE"}
+    assert await post(client, "/one", review(request=request)) == (500, "webhook one failed\n")
+    [record] = caplog.records
+    assert len(record.getMessage()) < 500
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+async def test_a_body_that_does_not_come_takes_no_room_for_long(client, monkeypatch):
+    monkeypatch.setattr(webhooks, "BODY_DEADLINE", 0.1)
+    head = "POST /one HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 8000000\r\n\r\n{"
+    opened = [await asyncio.open_connection(client.host, client.port) for _ in range(2)]
+    for _, writer in opened:
+        writer.write(head.encode())
+    for reader, _ in opened:
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+    request = {"uid": "u", "name": "x" * 4_000_000, "operation": "CREATE"}
+    assert (await post(client, "/one", review(request=request)))[0] == 200
+    for _, writer in opened:
+        writer.close()

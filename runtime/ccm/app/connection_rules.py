@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which connections to a port are kept: how many, for how long, and which one is closed when there are too many.
+
+Everybody on the nodes' network may connect, and a connection costs memory before anything was said on it. A newcomer is
+admitted and the connection that waits longest is closed, so that silent connections cannot keep a probe out. The peer
+with the most connections loses one first: whoever floods the port displaces their own connections.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Caps are numbers of connections to one port, times are seconds."""
+
+    total: int = 256
+    per_peer: int = 64
+    #: For the TLS handshake.
+    handshake: float = 10.0
+    #: For the headers of a request, and between two requests (net/http in Kubernetes: 32 and 90).
+    idle: float = 30.0
+    #: For the body of a request and the handler together. The API server waits 30 s for a webhook at most.
+    request: float = 35.0
+    #: For a client that does not read its answer.
+    unread: float = 10.0
+
+
+class Held(Protocol):
+    """A connection, as far as the rules look at it."""
+
+    @property
+    def peer(self) -> str: ...
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered on it."""
+        ...
+
+    @property
+    def since(self) -> float:
+        """When it was accepted or last became idle, on a monotonic clock."""
+        ...
+
+
+H = TypeVar("H", bound=Held)
+
+
+def peer_of(address: str) -> str:
+    """Who an address belongs to: an IPv4 address, or the /64 of an IPv6 one, since a host may use all of its /64."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((int(found), 64), strict=False))
+    return str(found)
+
+
+def make_room(held: Collection[H], peer: str, limits: Limits) -> tuple[bool, H | None]:
+    """Whether a newcomer from `peer` is admitted, and which connection is closed for it, if any."""
+    of_peer = [each for each in held if each.peer == peer]
+    if len(of_peer) >= limits.per_peer:
+        loser = _longest_waiting(of_peer)
+        return loser is not None, loser
+    if len(held) < limits.total:
+        return True, None
+    number = Counter(each.peer for each in held)
+    idle = [each for each in held if not each.busy]
+    if not idle:
+        return False, None
+    most = max(number[each.peer] for each in idle)
+    loser = _longest_waiting([each for each in idle if number[each.peer] == most])
+    return True, loser
+
+
+def _longest_waiting(held: Collection[H]) -> H | None:
+    return min((each for each in held if not each.busy), key=lambda each: each.since, default=None)
