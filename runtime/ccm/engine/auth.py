@@ -2,7 +2,7 @@
 """Where the API server is and how to prove who we are: Pod ServiceAccount or kubeconfig.
 
 Whatever may be rotated while we run (token files, certificates, exec credentials) is looked at again before each
-request; that costs a `stat`. Secrets stay in memory: no temporary files, no log lines.
+request; that costs a `stat`. Secrets stay in memory: no temporary files, no log lines, no representations.
 """
 
 from __future__ import annotations
@@ -11,24 +11,21 @@ import asyncio
 import base64
 import contextlib
 import datetime
-import ipaddress
 import json
 import logging
 import os
 import shutil
 import ssl
 import tempfile
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from yarl import URL
 
 from .clock import SYSTEM_CLOCK, Clock
+from .endpoints import Proxy, environment_proxy, proxy_of, server_url
 from .errors import KubeConfigError, UnavailableError
 from .objects import parse_time
 
@@ -77,7 +74,7 @@ def fingerprint(path: Path) -> tuple[int, int, int]:
 class Pem:
     """A PEM, either given as data or in a file that may be rotated."""
 
-    data: bytes = b""
+    data: bytes = field(default=b"", repr=False)
     file: Path | None = None
 
     def read(self) -> bytes:
@@ -89,13 +86,14 @@ class ExecPlugin:
     """A credential plugin (client.authentication.k8s.io v1 or v1beta1), run when its last answer has expired."""
 
     command: str
-    args: list[str]
-    env: Mapping[str, str]
+    args: list[str] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
     api_version: str
     install_hint: str = ""
-    cluster: dict[str, Any] | None = None
+    #: May hold a proxy's credentials.
+    cluster: dict[str, Any] | None = field(default=None, repr=False)
     clock: Clock = SYSTEM_CLOCK
-    _status: dict[str, Any] = field(default_factory=dict)
+    _status: dict[str, Any] = field(default_factory=dict, repr=False)
     _expires: datetime.datetime | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -176,15 +174,15 @@ class Access:
     ca: Pem | None = None
     insecure: bool = False
     server_name: str | None = None
-    proxy: str | None = None
+    proxy: Proxy | None = None
     cert: Pem | None = None
     key: Pem | None = None
-    token: str = ""
+    token: str = field(default="", repr=False)
     token_file: FileText | None = None
     exec: ExecPlugin | None = None
     impersonate: list[tuple[str, str]] = field(default_factory=list)
     _ssl: ssl.SSLContext | None = None
-    _ssl_seen: object = None
+    _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
         """Authorization and impersonation headers. Raises UnavailableError when a credential cannot be obtained."""
@@ -283,12 +281,12 @@ def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK)
     if kubeconfig:
         access = from_kubeconfig(Path(kubeconfig), clock=clock)
         if master:
-            access.server = _checked_server(master, "--master")
+            access.server = server_url(master, "--master")
     elif master:
-        access = Access(_checked_server(master, "--master"))
+        access = Access(server_url(master, "--master"))
     else:
         access = in_cluster(clock=clock)
-    access.proxy = access.proxy or environment_proxy(access.server)
+    access.proxy = access.proxy or proxy_of(environment_proxy(access.server), "the environment's proxy")
     return access
 
 
@@ -409,11 +407,11 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     if ca and insecure:
         raise cluster.error("insecure-skip-tls-verify", "and certificate-authority exclude each other: keep the latter")
     access = Access(
-        _checked_server(cluster.text("server"), f"kubeconfig {path}: {cluster.where}.server"),
+        server_url(cluster.text("server"), f"kubeconfig {path}: {cluster.where}.server"),
         ca=ca,
         insecure=insecure,
         server_name=cluster.text("tls-server-name") or None,
-        proxy=_checked_proxy(cluster),
+        proxy=proxy_of(cluster.text("proxy-url"), f"kubeconfig {path}: {cluster.where}.proxy-url"),
         cert=user.pem("client-certificate"),
         key=user.pem("client-key"),
         token=user.text("token").strip(),
@@ -441,34 +439,9 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     return access
 
 
-def _checked_server(url: str, where: str) -> str:
-    parts = _url(url if "://" in url else f"http://{url}" if url else "")
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        raise KubeConfigError(f"{where}: {url!r} is not the URL of an API server, such as https://10.0.0.1:6443")
-    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-
-
-def _url(text: str) -> urllib.parse.SplitResult | None:
-    """The parts of a URL whose host and port could be connected to; None when it is no such URL."""
-    try:
-        URL(text)  # as aiohttp will read it
-        parts = urllib.parse.urlsplit(text)
-        return parts if parts.port != 0 else None
-    except ValueError:
-        return None
-
-
 def _is_header(text: str) -> bool:
     """Whether it may be in an HTTP header: without control characters and lone surrogates."""
     return not any(character < " " or character == "\x7f" or "\ud800" <= character < "\ue000" for character in text)
-
-
-def _checked_proxy(cluster: _Fields) -> str | None:
-    url = cluster.text("proxy-url")
-    parts = _url(url)
-    if url and (parts is None or parts.scheme not in ("http", "https") or not parts.hostname):
-        raise cluster.error("proxy-url", f"is {url!r}: only http:// and https:// proxies are supported")
-    return url or None
 
 
 def _impersonation(user: _Fields) -> list[tuple[str, str]]:
@@ -521,35 +494,6 @@ def _exec_cluster(cluster: _Fields) -> dict[str, Any]:
     if cluster.flag("insecure-skip-tls-verify"):
         info["insecure-skip-tls-verify"] = True
     return info
-
-
-def environment_proxy(server: str, getproxies: Callable[[], dict[str, str]] = urllib.request.getproxies) -> str | None:
-    """The proxy that HTTPS_PROXY/HTTP_PROXY give for this server, None when NO_PROXY or loopback exempts it.
-
-    NO_PROXY entries may be host names, domain suffixes, addresses and CIDRs, as in Go (Python knows no CIDRs there).
-    """
-    proxies = getproxies()
-    parts = urllib.parse.urlsplit(server)
-    host = (parts.hostname or "").lower()
-    proxy = proxies.get(parts.scheme)
-    if not proxy or host == "localhost":
-        return None
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is not None and address.is_loopback:
-        return None
-    for entry in (part.strip().lower() for part in proxies.get("no", "").split(",")):
-        if entry == "*":
-            return None
-        if address is not None:
-            with contextlib.suppress(ValueError):
-                if address in ipaddress.ip_network(entry, strict=False):
-                    return None
-        elif entry and (host == entry.lstrip(".") or host.endswith("." + entry.lstrip("."))):
-            return None
-    return proxy
 
 
 __all__ = ["Access", "ExecPlugin", "FileText", "Pem", "environment_proxy", "from_kubeconfig", "in_cluster", "load"]

@@ -320,7 +320,7 @@ class KubeClient:
         headers = [("Accept", accept), *await self.access.headers()]
         if data is not None:
             headers.append(("Content-Type", content_type))
-        url = URL(self.server + path)
+        url, proxy = URL(self.server + path), self.access.proxy
         started, code = self._clock.monotonic(), "<error>"
         try:
             response = await self._session.request(
@@ -331,7 +331,8 @@ class KubeClient:
                 timeout=limits,
                 ssl=await self.access.tls(),
                 server_hostname=self.access.server_name,
-                proxy=self.access.proxy,
+                proxy=proxy.url if proxy else None,
+                proxy_auth=proxy.auth if proxy else None,
                 allow_redirects=False,
             )
             code = str(response.status)

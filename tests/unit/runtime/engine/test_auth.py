@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from ccm.engine import auth
 from ccm.engine.clock import FakeClock
+from ccm.engine.endpoints import Proxy
 from ccm.engine.errors import KubeConfigError, UnavailableError
 
 
@@ -362,5 +363,5 @@ def test_proxy_of_the_environment(server, no_proxy, expected):
 
 def test_proxy_url_of_the_kubeconfig_wins(write, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://env:1")
-    assert auth.load(str(write())).proxy == "http://env:1"
-    assert auth.load(str(write({"proxy-url": "http://own:2"}))).proxy == "http://own:2"
+    assert auth.load(str(write())).proxy == Proxy("http://env:1")
+    assert auth.load(str(write({"proxy-url": "http://own:2"}))).proxy == Proxy("http://own:2")

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""URLs of API servers and proxies, checked; credentials in them are kept out of messages and representations."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import aiohttp
+from yarl import URL
+
+from .errors import KubeConfigError
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy, and the credentials that its URL held."""
+
+    url: str
+    auth: aiohttp.BasicAuth | None = field(default=None, repr=False)
+
+
+def server_url(text: str, where: str) -> str:
+    """The URL of an API server. `where`: for messages. Raises KubeConfigError."""
+    parts = _url(text if "://" in text else f"http://{text}" if text else "")
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise KubeConfigError(
+            f"{where}: {without_credentials(text)!r} is not the URL of an API server, such as https://10.0.0.1:6443"
+        )
+    if "@" in parts.netloc:
+        raise KubeConfigError(
+            f"{where}: {without_credentials(text)!r} holds credentials: give the user a token or a client certificate"
+        )
+    return urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+
+
+def proxy_of(text: str | None, where: str) -> Proxy | None:
+    """The proxy of a URL, None for an empty one. Without a scheme it is http, as in Go. Raises KubeConfigError."""
+    if not text:
+        return None
+    parts = _url(text if "://" in text else f"http://{text}")
+    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        raise KubeConfigError(
+            f"{where} is {without_credentials(text)!r}: only http:// and https:// proxies are supported"
+        )
+    url = urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
+    if parts.username is None:
+        return Proxy(url)
+    user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+    try:
+        return Proxy(url, aiohttp.BasicAuth(user, password, "utf-8"))
+    except ValueError:  # a colon in the name
+        raise KubeConfigError(
+            f"{where} is {without_credentials(text)!r}, whose user name cannot be sent to a proxy"
+        ) from None
+
+
+def without_credentials(text: str) -> str:
+    """A URL, even a broken one, for messages."""
+    credentials, at, rest = text.rpartition("@")
+    scheme, separator, _ = credentials.partition("://")
+    return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else text
+
+
+def _url(text: str) -> urllib.parse.SplitResult | None:
+    """The parts of a URL whose host and port could be connected to; None when it is no such URL."""
+    try:
+        URL(text)  # as aiohttp will read it
+        parts = urllib.parse.urlsplit(text)
+        return parts if parts.port != 0 else None
+    except ValueError:
+        return None
+
+
+def environment_proxy(server: str, getproxies: Callable[[], dict[str, str]] = urllib.request.getproxies) -> str | None:
+    """The proxy that HTTPS_PROXY/HTTP_PROXY give for this server, None when NO_PROXY or loopback exempts it.
+
+    NO_PROXY entries may be host names, domain suffixes, addresses and CIDRs, as in Go (Python knows no CIDRs there).
+    """
+    proxies = getproxies()
+    parts = urllib.parse.urlsplit(server)
+    host = (parts.hostname or "").lower()
+    proxy = proxies.get(parts.scheme)
+    if not proxy or host == "localhost":
+        return None
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        address = None
+    if address is not None and address.is_loopback:
+        return None
+    for entry in (part.strip().lower() for part in proxies.get("no", "").split(",")):
+        if entry == "*":
+            return None
+        if address is not None:
+            with contextlib.suppress(ValueError):
+                if address in ipaddress.ip_network(entry, strict=False):
+                    return None
+        elif entry and (host == entry.lstrip(".") or host.endswith("." + entry.lstrip("."))):
+            return None
+    return proxy
