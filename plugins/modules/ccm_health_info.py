@@ -74,6 +74,8 @@ options:
   probe:
     description:
       - Ask each Pod's C(/readyz) as well, through the API server's proxy. Says in the controller's own words what is wrong.
+      - The API server connects to the address of the Pod's host. The controller must serve that address, which it does not by default
+        (variable C(ccm_runtime_bind_address) of the role C(ccm_runtime)).
     type: bool
     default: false
   port:

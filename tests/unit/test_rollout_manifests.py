@@ -135,3 +135,15 @@ def test_the_secret_has_the_configuration_also_when_that_is_empty(content: str):
     """A key without a value would be left out by the API server, and be there to add in every run."""
     (secret,) = rendered("secret.yaml.j2", ccm_runtime_cloud_config=content)
     assert base64.b64decode(secret["data"]["cloud.conf"]).decode() == content
+
+
+@pytest.mark.threat("peer-reads-no-metrics")
+def test_health_and_metrics_are_served_on_loopback_unless_asked_for():
+    """The Pods are in their hosts' network, and the kubelet probes them on loopback."""
+    (daemonset,) = rendered("daemonset.yaml.j2")
+    pod = daemonset["spec"]["template"]["spec"]
+    assert pod["hostNetwork"] is True
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert pod["containers"][0][probe]["httpGet"]["host"] == "127.0.0.1"
+    assert parse([*arguments(), "--kubeconfig=/nowhere"]).bind_address == "127.0.0.1"
+    assert "--bind-address=0.0.0.0" in arguments(ccm_runtime_bind_address="0.0.0.0")

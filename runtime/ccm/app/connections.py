@@ -166,8 +166,13 @@ class Port:
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("port %s: %s: %s", self._name, type(error).__name__, error)
 
     async def _accept(
         self, listening: socket.socket, factory: Callable[[], web.RequestHandler], tls: ssl.SSLContext
@@ -224,7 +229,8 @@ def _listen(family: int, where: Any, share_port: bool) -> socket.socket:
         if share_port:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # "::" is every address, IPv4's too, as in Go.
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(where[0] != "::"))
         listening.bind(where)
         listening.listen(BACKLOG)
     except OSError as error:

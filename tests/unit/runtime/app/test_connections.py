@@ -169,6 +169,13 @@ async def test_heads_that_are_too_large_or_no_http(request_head, caplog):
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
+@pytest.mark.parametrize("address", ["::", "0.0.0.0", "localhost"])
+async def test_addresses(address):
+    """The kubelet probes 127.0.0.1, whatever else is served."""
+    async with served(LONG, address=address) as port:
+        assert await probe(port) == 200
+
+
 async def test_a_compressed_body_is_not_decompressed():
     async def reads(request):
         return web.Response(text=str(len(await request.read())))
