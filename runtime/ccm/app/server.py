@@ -138,6 +138,7 @@ async def serve(
         access_log=None,
         logger=_http_log,
         keepalive_timeout=limits.idle,
+        max_headers=MAX_HEADERS,
         # Nobody sends us a compressed body; one that is small may be huge when it is decompressed.
         auto_decompress=False,
         # A body that no handler wanted is not read.
@@ -152,6 +153,8 @@ async def serve(
     return Server(guarded, runner)
 
 
+#: Headers of a request. Each may have 8 KiB (aiohttp), so that a connection holds half a MiB before it is known.
+MAX_HEADERS = 64
 #: How long requests may take that are being answered at the end, in seconds.
 SHUTDOWN = 2.0
 _http_log = logging.getLogger(f"{__name__}.http")

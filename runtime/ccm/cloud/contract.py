@@ -307,7 +307,11 @@ class Volumes(Protocol):
 @dataclass(frozen=True, slots=True)
 class Webhook:
     """An admission webhook. `handle` gets an AdmissionRequest and gives an AdmissionResponse, both as plain data; the
-    framework fills in its uid."""
+    framework fills in its uid.
+
+    Whoever reaches the port may ask, unless `--webhook-client-ca-file` is given: an answer must hold no secret, and
+    `handle` must change nothing. It is cancelled after 30 s, and when the API server stops waiting.
+    """
 
     path: str
     handle: Callable[[Mapping[str, Any]], Awaitable[Mapping[str, Any]]]

@@ -320,7 +320,12 @@ class KubeClient:
         headers = [("Accept", accept), *await self.access.headers()]
         if data is not None:
             headers.append(("Content-Type", content_type))
-        url, proxy = URL(self.server + path), self.access.proxy
+        url, proxy, proxy_headers = URL(self.server + path), self.access.proxy, None
+        if proxy and proxy.authorization:
+            if url.scheme == "https":  # for CONNECT; without TLS the proxy reads the request's own headers
+                proxy_headers = {"Proxy-Authorization": proxy.authorization}
+            else:
+                headers.append(("Proxy-Authorization", proxy.authorization))
         started, code = self._clock.monotonic(), "<error>"
         try:
             response = await self._session.request(
@@ -332,7 +337,7 @@ class KubeClient:
                 ssl=await self.access.tls(),
                 server_hostname=self.access.server_name,
                 proxy=proxy.url if proxy else None,
-                proxy_auth=proxy.auth if proxy else None,
+                proxy_headers=proxy_headers,
                 allow_redirects=False,
             )
             code = str(response.status)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import ipaddress
 import urllib.parse
@@ -10,7 +11,6 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import aiohttp
 from yarl import URL
 
 from .errors import KubeConfigError
@@ -18,10 +18,10 @@ from .errors import KubeConfigError
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy, and the credentials that its URL held."""
+    """A proxy, and the value of Proxy-Authorization for the credentials that its URL held, "" without any."""
 
     url: str
-    auth: aiohttp.BasicAuth | None = field(default=None, repr=False)
+    authorization: str = field(default="", repr=False)
 
 
 def server_url(text: str, where: str) -> str:
@@ -50,13 +50,8 @@ def proxy_of(text: str | None, where: str) -> Proxy | None:
     url = urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query, ""))
     if parts.username is None:
         return Proxy(url)
-    user, password = (urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
-    try:
-        return Proxy(url, aiohttp.BasicAuth(user, password, "utf-8"))
-    except ValueError:  # a colon in the name
-        raise KubeConfigError(
-            f"{where} is {without_credentials(text)!r}, whose user name cannot be sent to a proxy"
-        ) from None
+    pair = ":".join(urllib.parse.unquote(part or "") for part in (parts.username, parts.password))
+    return Proxy(url, f"Basic {base64.b64encode(pair.encode()).decode()}")
 
 
 def without_credentials(text: str) -> str:
