@@ -30,7 +30,7 @@ NOT_INITIALISED = (
     "ForeignProviderID",
 )
 #: Reasons of Events that say why a Node that is not Ready still exists.
-NOT_DELETED = ("DeletionHeld", "DeletingNodeFailed")
+NOT_DELETED = ("DeletionHeld", "DeletionWaits", "DeletingNodeFailed")
 #: How many of the latest Events are shown.
 SHOWN = 8
 
@@ -154,7 +154,9 @@ def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list
             "It is not Ready. It would be deleted if the cloud said, for long enough, that its instance is gone."
         )
         lines.append(
-            _why(told, NOT_DELETED, now) or "  It is not held: the instance exists, or it was not asked about yet."
+            _why(told, NOT_DELETED, now)
+            or "  It is not held: the instance exists, or the controller has not confirmed yet that it is gone, or the "
+            "Node is younger than --node-deletion-min-age."
         )
     if node_rules.is_ready(node):
         lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud says.")

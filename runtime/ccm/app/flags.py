@@ -174,9 +174,20 @@ FLAGS: tuple[Flag, ...] = (
     Flag(_SAFE, "node-deletion-min-age", DURATION, 300.0, "younger Nodes are never deleted"),
     Flag(_SAFE, "node-deletion-confirmations", WHOLE, 2, "fresh reads that must report the instance gone"),
     Flag(
-        _SAFE, "node-deletion-cap", TEXT, "10%", "Nodes that may go within the window: a share (2 at least) or a number"
+        _SAFE,
+        "node-deletion-cap",
+        TEXT,
+        "10%",
+        "delete at most so many Nodes within the window, others wait for their turn: a share of the Nodes whose "
+        "instances are known (2 at least), or a number; 0 turns deletion off",
     ),
-    Flag(_SAFE, "node-deletion-window", DURATION, 600.0, "the window of the cap"),
+    Flag(
+        _SAFE,
+        "node-deletion-window",
+        DURATION,
+        180.0,
+        "count the deletions of so long for the cap; with the defaults 10 missing Nodes of 30 go within 15 minutes",
+    ),
     Flag(
         _KUBE, "kubeconfig", TEXT, "", "kubeconfig file; without it and --master: in-cluster", f"{_CLIENT}.kubeconfig"
     ),

@@ -147,7 +147,7 @@ class Options:
 
 
 def parse_cap(text: str) -> tuple[float, int]:
-    """`--node-deletion-cap`: "10%" is a share of all Nodes (but 2 at least), "5" is a number."""
+    """`--node-deletion-cap`: "10%" is a share of the Nodes (but 2 at least), "5" is a number."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
             return float(match[1]) / 100, Safety.cap_min

@@ -196,6 +196,11 @@ class InstanceDirectory:
         assert self._snapshot is not None
         return self._snapshot
 
+    @property
+    def latest(self) -> Snapshot | None:
+        """The latest listing that anybody asked for; costs nothing. None before the first one of this cloud."""
+        return self._snapshot
+
     async def close(self) -> None:
         """End the reads that are under way."""
         for task in list(self._reads):

@@ -4,7 +4,7 @@
 It asks only about Nodes that are not Ready, all of them in one read, and about each less often while nothing changes.
 What it may delete is decided in `node_lifecycle_rules`. Before a Node is deleted, a complete listing and a question
 about its very instance must agree: credentials of another project answer "not found" to every question, and a listing
-with a wrong filter hides what is there.
+with a wrong filter hides what is there. Missing Nodes go a few at a time, those that nobody could have invented first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from . import node_rules
 from .context import Context
 from .event_budget import EventBudget
 from .node import JITTER, PATCHES, age_seconds
-from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, decide
+from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, decide, turn
+from .node_witness import Witnesses
+from .node_witness_rules import Evidence, doubt
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +37,20 @@ DELETED = Counter("ccm_node_deletions", "Nodes deleted because their instance is
 FAILED = Counter("ccm_node_deletion_failures", "Deletions of Nodes that the API server did not carry out.")
 HELD = Counter(
     "ccm_node_deletions_held",
-    "Looks at a NotReady Node after which it was not deleted, by reason: Unconfirmed, TooYoung, TooManyMissing, "
-    "NoProviderID, CloudUnknown (the cloud could not say whether the instance exists).",
+    "Looks at a NotReady Node after which it was not deleted, by reason: Unconfirmed, TooYoung, RateLimited (others go "
+    "first), ListingDoubted (Ready Nodes contradict the cloud's listing), TurnedOff, NoProviderID, CloudUnknown (the "
+    "cloud could not say whether the instance exists).",
     ["reason"],
 )
-for _reason in ("Unconfirmed", "TooYoung", "TooManyMissing", "NoProviderID", "CloudUnknown"):
+for _reason in (
+    "Unconfirmed",
+    "TooYoung",
+    "RateLimited",
+    "ListingDoubted",
+    "TurnedOff",
+    "NoProviderID",
+    "CloudUnknown",
+):
     HELD.labels(_reason)
 MISSING = Gauge("ccm_nodes_missing", "NotReady Nodes whose instance the cloud reports gone and that still exist.")
 
@@ -75,15 +86,6 @@ class _Patience:
 _Fact = TypeVar("_Fact", Missing, _Patience)
 
 
-@dataclass(frozen=True)
-class _Situation:
-    """What counts for the cap: Nodes of ours, those whose instance is missing, those deleted within the window."""
-
-    nodes: int
-    candidates: int
-    recently: int
-
-
 class NodeLifecycleController:
     name: ClassVar[str] = "cloud-node-lifecycle-controller"
 
@@ -97,6 +99,7 @@ class NodeLifecycleController:
         self._warnings = EventBudget(self._events, context.monotonic)
         self._missing: dict[str, Missing] = {}
         self._patience: dict[str, _Patience] = {}
+        self._witnesses = Witnesses()
         self._window = Window(options.safety.window)
         self._recalled = False
         #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
@@ -128,6 +131,9 @@ class NodeLifecycleController:
         now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
         self._forget(nodes)
+        latest = self._directory.latest  # the node controller's refresh, most of the time
+        if latest is not None and not self._witnesses.knows(latest):
+            self._witnesses.hear(self._identified(nodes.values()), latest)
         asked, well = [], []
         for node in nodes.values():
             if node_rules.is_ready(node):
@@ -138,7 +144,7 @@ class NodeLifecycleController:
         # Without a cloud call, and first: a Node that is back must not wait for a slow cloud.
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if asked:
-            answers, absent = await self._ask(asked, list(nodes.values()), now)
+            answers, told = await self._ask(asked, nodes.values(), now)
             gone, there = [], []
             for node, answer in zip(asked, answers, strict=True):
                 if isinstance(answer, NotFound):
@@ -149,13 +155,11 @@ class NodeLifecycleController:
                 else:
                     self._missing.pop(node.metadata.name, None)
                     self._be_patient(node)
+                    self._witnesses.saw(node, answer.name, now)
                     if answer.state is InstanceState.SHUTDOWN:
                         there.append(node)
             await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))
-            situation = self._situation(nodes, absent, now)
-            condemned: list[Node] = []
-            await self._in_parallel(gone, lambda node: self._settle(node, situation, condemned))
-            await self._delete_all(condemned)
+            await self._settle(gone, told)
         MISSING.set(len(self._missing))
 
     async def _recall(self) -> None:
@@ -172,6 +176,7 @@ class NodeLifecycleController:
         """Nothing that was learnt about a Node holds for its successor, or once it is Ready or on its way out."""
         self._missing = _still_true(self._missing, nodes)
         self._patience = _still_true(self._patience, nodes)
+        self._witnesses.keep_only(nodes.values())
 
     def _is_ours(self, node: Node) -> bool:
         """A Node of another cloud is never looked at; one that waits for its initialisation is the node controller's.
@@ -182,28 +187,27 @@ class NodeLifecycleController:
             return not node_rules.is_uninitialized(node)
         return self._directory.owns(node.spec.provider_id)
 
+    def _identified(self, nodes: Iterable[Node]) -> list[Node]:
+        return [node for node in nodes if node.spec.provider_id and self._is_ours(node)]
+
     def _is_due(self, node: Node, now: float) -> bool:
         patience = self._patience.get(node.metadata.name)
         return patience is None or now >= patience.due
 
-    async def _ask(self, asked: Sequence[Node], nodes: Sequence[Node], now: float) -> tuple[list[Answer], set[str]]:
-        """What the cloud says about each of `asked`, in a read that began now.
-
-        With a listing, also the UIDs of all Nodes, Ready ones too, whose instance is not in it: when the cloud shows
-        us something else than our project, that shows. A Ready Node whose name is listed with another instance is not
-        counted: its machine was replaced.
-        """
+    async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
+        """What the cloud says about each of `asked`, in a read that began now; and, of a listing, what all Nodes say
+        about it: when it is not of our project, that shows."""
         if not any(self._may_be_the_last_look(node) for node in asked):
             # Not a request each: the directory makes one read of them all.
             found = await asyncio.gather(
                 *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
                 return_exceptions=True,
             )
-            return [_answer(each) for each in found], set()
+            return [_answer(each) for each in found], Evidence()
         try:
             snapshot = await self._directory.list(not_before=now)
         except CloudError as error:
-            return [error] * len(asked), set()
+            return [error] * len(asked), Evidence()
 
         def find(node: Node) -> Answer:
             try:
@@ -211,14 +215,7 @@ class NodeLifecycleController:
             except CloudError as error:
                 return error
 
-        absent = {
-            node.metadata.uid
-            for node in nodes
-            if self._directory.owns(node.spec.provider_id)
-            and isinstance(find(node), NotFound)
-            and not (node_rules.is_ready(node) and node.metadata.name in snapshot.by_name)
-        }
-        return [find(node) for node in asked], absent
+        return [find(node) for node in asked], self._witnesses.hear(self._identified(nodes), snapshot)
 
     def _may_be_the_last_look(self, node: Node) -> bool:
         missing = self._missing.get(node.metadata.name)
@@ -252,34 +249,53 @@ class NodeLifecycleController:
         due = self._context.monotonic() + interval
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
 
-    def _situation(self, nodes: dict[str, Node], absent: set[str], now: float) -> _Situation:
-        candidates = absent | {missing.uid for missing in self._missing.values() if missing.provider_id}
-        return _Situation(
-            nodes=sum(1 for node in nodes.values() if self._is_ours(node)),
-            candidates=len(candidates),
-            recently=self._window.count(now, without=candidates),
-        )
+    async def _settle(self, gone: Iterable[Node], told: Evidence) -> None:
+        """Delete or hold the Nodes whose instances the read just made reported gone. The slots of the cap go to them in
+        their turn; each is taken once, also when the deletion then fails."""
+        now = self._context.monotonic()
+        taken = self._window.within(now)
+        nodes = told.known + len(taken)
+        cap = self._options.safety.cap(nodes)
+        chosen: list[Node] = []
+        condemned: list[Node] = []
 
-    async def _settle(self, node: Node, situation: _Situation, condemned: list[Node]) -> None:
-        """Condemn or hold one Node whose instance the read just made reported gone, as it is in the cache now."""
-        name, missing = node.metadata.name, self._missing[node.metadata.name]
-        current = self._context.nodes.get(name)
-        if current is None or current.metadata.uid != missing.uid or not _is_candidate(current):
-            self._missing.pop(name)
-            return
-        age = self._age(current)
-        decision = decide(
-            missing,
-            age=age,
-            candidates=situation.candidates,
-            recently=situation.recently,
-            nodes=situation.nodes,
-            safety=self._options.safety,
-        )
-        if decision.verdict is not Verdict.DELETE:
-            self._hold(current, decision, age)
-        elif await self._is_gone_for_sure(current):
-            condemned.append(current)
+        async def choose(node: Node) -> None:
+            uid, missing, age = node.metadata.uid, self._missing[node.metadata.name], self._age(node)
+            last_seen = self._witnesses.last_seen(uid, missing.provider_id)
+            decision = decide(
+                missing,
+                age=age,
+                doubt=doubt(told, last_seen=last_seen, cap=cap, now=now),
+                used=len(taken - {uid}),
+                nodes=nodes,
+                cap=cap,
+                safety=self._options.safety,
+            )
+            if decision.verdict is Verdict.DELETE:
+                taken.add(uid)
+                chosen.append(node)
+            else:
+                self._hold(node, decision, age)
+
+        async def look(node: Node) -> None:
+            if await self._is_gone_for_sure(node):
+                condemned.append(node)
+
+        await self._in_parallel(self._in_turn(gone), choose)  # one after the other: it waits for nothing
+        await self._in_parallel(chosen, look)
+        await self._delete_all(condemned)
+
+    def _in_turn(self, nodes: Iterable[Node]) -> list[Node]:
+        """Those that are still candidates, as they are in the cache now, by who goes first."""
+        turns = []
+        for name in (node.metadata.name for node in nodes):
+            missing, node = self._missing[name], self._context.nodes.get(name)
+            if node is None or node.metadata.uid != missing.uid or not _is_candidate(node):
+                self._missing.pop(name)
+                continue
+            seen = self._witnesses.last_seen(missing.uid, missing.provider_id) is not None
+            turns.append((turn(missing, seen=seen, created=node.metadata.creation_timestamp, name=name), node))
+        return [node for _, node in sorted(turns, key=lambda each: each[0])]
 
     async def _is_gone_for_sure(self, node: Node) -> bool:
         """The last look, at this instance alone. A listing said before that it is gone."""
@@ -304,8 +320,18 @@ class NodeLifecycleController:
             return
         log.info("node %s: instance %s is missing; waiting: %s", name, node.spec.provider_id, decision.message)
         self._patience.pop(name, None)
+        if decision.reason == "RateLimited":
+            message = f"its instance {node.spec.provider_id} is gone; the Node goes in its turn: {decision.message}"
+            self._warnings.event(node, "Normal", "DeletionWaits", message)
+            self._wait_for_turn(node)
         if decision.reason == "TooYoung":
             self._be_patient(node, at_least=self._options.safety.min_age - age)
+
+    def _wait_for_turn(self, node: Node) -> None:
+        """Until the next deletion may be sent there is no need to ask."""
+        now = self._context.monotonic()
+        due = now + min(ASK_AGAIN_MAX, self._window.frees(now))
+        self._patience[node.metadata.name] = _Patience(node.metadata.uid, self._options.period, due)
 
     def _age(self, node: Node) -> float:
         arrived = self._arrived.get(node.metadata.uid)
@@ -342,12 +368,16 @@ class NodeLifecycleController:
             await self._context.client.delete(
                 f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version
             )
-        except (NotFoundError, ConflictError) as error:
+        except NotFoundError as error:  # it may be this very request that deleted it, sent again: it counts
+            log.info("node %s is gone already: %s", name, error)
+        except ConflictError as error:
             self._window.remove(uid)
+            self._is_refused(name)
             log.info("node %s is not deleted, it is another one or changed just now: %s", name, error)
         except ApiError as error:
             if not isinstance(error, UnavailableError):
                 self._window.remove(uid)
+            self._is_refused(name)
             FAILED.inc()
             self._warnings.event(node, "Warning", "DeletingNodeFailed", f"Node {name} could not be deleted: {error}")
             log.warning("node %s could not be deleted, it is tried again: %s", name, error)
@@ -355,6 +385,11 @@ class NodeLifecycleController:
             self._missing.pop(name, None)
             DELETED.inc()
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
+
+    def _is_refused(self, name: str) -> None:
+        """Others go first from now on: a Node whose kubelet changes it all the time would take a slot in each pass."""
+        if missing := self._missing.get(name):
+            missing.refused += 1
 
     async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
         """Add or remove the shutdown taint, decided from the cache; a lost race is settled in the next pass."""

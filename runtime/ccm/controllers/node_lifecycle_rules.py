@@ -3,6 +3,7 @@
 
 Upstream deletes at the first "not found" of a NotReady Node, without grace, confirmation, cap or precondition
 (reference W4, W5). Here a Node goes only when every rule below says so; otherwise it is held, and the reason is told.
+Whether the listing that lacks its instance can be believed is decided in `node_witness_rules`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import enum
 import json
 import math
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass, field
+
+from .node_witness_rules import Doubt
 
 
 class Verdict(enum.Enum):
     DELETE = "delete"
-    #: Not yet, and nothing is unusual: more confirmations or age are needed.
+    #: Not yet, and nothing is unusual: it needs more confirmations or age, or it is not its turn.
     WAIT = "wait"
     #: Not by us as things stand; a person is told why.
     HOLD = "hold"
@@ -31,8 +33,10 @@ class Safety:
     `min_age`: a younger Node is never deleted, since clouds list new instances late (kubernetes issue 58334).
     `confirmations`: fresh reads that must report the instance gone, at least `interval` apart.
     `cap_share`, `cap_min`: Nodes that may go within `window`: the larger of the share of all Nodes and the minimum.
-    When more are missing than that, something else is wrong and none goes. A share of 0 and a minimum of 0 turn
-    deletion off.
+    More missing Nodes wait for their turn. A share of 0 and a minimum of 0 turn deletion off.
+
+    The defaults delete ten missing Nodes of a cluster of any size, or a third of a large one, in at most five batches
+    within 12 minutes. The first batch goes about 75 s after the machines, of which kube-controller-manager takes 50.
     """
 
     min_age: float = 300.0
@@ -40,7 +44,7 @@ class Safety:
     interval: float = 5.0
     cap_share: float = 0.10
     cap_min: int = 2
-    window: float = 600.0
+    window: float = 180.0
 
     def cap(self, nodes: int) -> int:
         """How many of `nodes` may go within the window."""
@@ -49,12 +53,16 @@ class Safety:
 
 @dataclass
 class Missing:
-    """What is known about an instance that was reported gone. Times are monotonic seconds."""
+    """What is known about an instance that was reported gone. Times are monotonic seconds.
+
+    `refused`: how often the API server did not delete the Node.
+    """
 
     uid: str
     provider_id: str
     confirmed: int = 0
     last_confirmed: float = -math.inf
+    refused: int = 0
 
     def confirm(self, now: float, interval: float) -> None:
         """Another read said "gone"; counts only when the last one that counted is `interval` past."""
@@ -84,10 +92,14 @@ class Window:
         """It was not deleted after all."""
         self.times.pop(uid, None)
 
-    def count(self, now: float, *, without: Collection[str] = ()) -> int:
-        """How many there were; those in `without` are not counted."""
+    def within(self, now: float) -> set[str]:
+        """The UIDs of those that count."""
         self.times = {uid: time for uid, time in self.times.items() if now - time < self.length}
-        return sum(1 for uid in self.times if uid not in without)
+        return set(self.times)
+
+    def frees(self, now: float) -> float:
+        """Seconds until the first of those that count no longer does; 0 when there is none."""
+        return max(0.0, min(self.times.values(), default=-math.inf) + self.length - now)
 
     def told(self, now: float, wall: datetime.datetime) -> str:
         """What the next leader has to know, as JSON: how many deletions at which second (RFC 3339, UTC).
@@ -130,11 +142,23 @@ def certain_age(by_creation: float, watched_for: float | None) -> float:
     return by_creation if watched_for is None else min(by_creation, watched_for)
 
 
-def decide(missing: Missing, *, age: float, candidates: int, recently: int, nodes: int, safety: Safety) -> Decision:
+def turn(missing: Missing, *, seen: bool, created: str | None, name: str) -> tuple[int, bool, str, str]:
+    """Sorts missing Nodes by who goes first.
+
+    A Node that the API server refused to delete lets others go first. Then come Nodes whose instances this process saw:
+    whoever invents Nodes cannot be one of them. Then the oldest by `created` (creationTimestamp, which the API server
+    sets), so that invented Nodes never overtake those that were there before.
+    """
+    return missing.refused, not seen, created or "", name
+
+
+def decide(
+    missing: Missing, *, age: float, doubt: Doubt | None, used: int, nodes: int, cap: int, safety: Safety
+) -> Decision:
     """May this Node be deleted now?
 
-    `age`: of the Node in seconds; `candidates`: Nodes whose instance is missing at this moment, Ready ones and this one
-    included; `recently`: deletions within the window; `nodes`: all Nodes of ours, those deleted recently not counted.
+    `age`: of the Node in seconds; `doubt`: what speaks against the listing that lacks its instance; `used`: other Nodes
+    that were deleted within the window or go first; `cap`: how many of `nodes` may.
     """
     if not missing.provider_id:
         return Decision(
@@ -151,13 +175,19 @@ def decide(missing: Missing, *, age: float, candidates: int, recently: int, node
         return Decision(
             Verdict.WAIT, "TooYoung", f"the Node is {age:.0f} s old; Nodes under {safety.min_age:.0f} s stay"
         )
-    cap = safety.cap(nodes + recently)
-    if candidates + recently > cap:
+    if cap == 0:
         return Decision(
             Verdict.HOLD,
-            "TooManyMissing",
-            f"the cloud reports the instances of {candidates} Nodes gone and {recently} went within the last "
-            f"{safety.window:.0f} s; at most {cap} of {nodes + recently} may (--node-deletion-cap), so none goes. "
-            "If they are really gone, delete the Nodes by hand",
+            "TurnedOff",
+            "its instance is gone, but --node-deletion-cap=0 turns deletion off: delete the Node by hand",
+        )
+    if doubt:
+        return Decision(Verdict.HOLD if doubt.lasting else Verdict.WAIT, "ListingDoubted", doubt.message)
+    if used >= cap:
+        return Decision(
+            Verdict.WAIT,
+            "RateLimited",
+            f"{used} other Nodes were deleted or go first; at most {cap} of {nodes} Nodes are deleted within "
+            f"{safety.window:.0f} s (--node-deletion-cap, --node-deletion-window)",
         )
     return Decision(Verdict.DELETE)

@@ -97,6 +97,17 @@ def test_a_node_that_is_held():
 LIFECYCLE = "cloud-node-lifecycle-controller"
 
 
+def test_a_node_that_waits_for_its_turn():
+    """That is no alarm, but it is why the Node still exists; what was told last counts."""
+    message = "its instance sim://north/1 is gone; the Node goes in its turn: 3 other Nodes were deleted or go first"
+    events = [
+        event("DeletionWaits", message, component=LIFECYCLE),
+        event("DeletionHeld", "the listing is not believed", 700, component=LIFECYCLE),
+    ]
+    found = text(node(ready="Unknown"), lease(), *events).partition("It would be deleted")[2].splitlines()[1]
+    assert found == f"  DeletionWaits (12 s ago): {message}"
+
+
 def test_a_node_that_is_not_held():
     assert "It is not held: the instance exists" in text(node(ready="Unknown"), lease())
 

@@ -84,7 +84,7 @@ DEFAULTS = Options(
     node_deletion_min_age=300.0,
     node_deletion_confirmations=2,
     node_deletion_cap="10%",
-    node_deletion_window=600.0,
+    node_deletion_window=180.0,
     logging_format="text",
     v=0,
 )

@@ -327,7 +327,7 @@ async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_tha
             "short": "29 of 30",
             "empty": "no instance at all",
             "junk": "NoneType",
-            "other-project": "the instances of 30 Nodes",
+            "other-project": "the instances of 0 Ready Nodes and lacks those of 29 others",
         }
         assert expected[what] in message
 
@@ -428,6 +428,7 @@ async def test_a_node_that_was_ready_in_between_starts_anew():
 async def test_what_was_found_out_by_name_does_not_count_for_a_provider_id():
     async with Cluster(machine("n1")) as c:
         c.api.add("n0", tainted=False, ready="False")
+        c.api.add("n1", tainted=False, ready="True", providerID="fake://n1")
         c.watch_over_nodes()
         await until(lambda: c.api.told("DeletionHeld", "n0"))
         await asyncio.sleep(300)
@@ -596,14 +597,16 @@ async def test_a_tainted_node_whose_instance_is_gone_goes_too():
 async def test_the_cap_counts_what_went_within_the_window():
     async with Cluster() as c:
         fleet(c, 60, ready="False")
-        c.watch_over_nodes()
+        c.watch_over_nodes(window=600)
         await asyncio.sleep(1)
         deleted_at = []
         c.api.after = lambda verb, path: deleted_at.append(now()) if verb == "DELETE" else None
         for number in range(12):  # one at a time, so that at no moment many are missing
             c.cloud.remove(f"n{number}")
             await asyncio.sleep(70)
-        assert len(deleted_at) == 6
+        await until(lambda: len(deleted_at) == 12, 600)
+        for first in deleted_at:
+            assert sum(1 for other in deleted_at if first <= other < first + 600) <= 6
 
 
 @in_virtual_time
@@ -613,7 +616,7 @@ async def test_the_cap_counts_what_former_leaders_deleted():
     async with Cluster() as c:
         fleet(c, 20, ready="False")
         for number in range(8):
-            leader = c.watch_over_nodes()
+            leader = c.watch_over_nodes(window=600)
             await asyncio.sleep(1)
             c.cloud.remove(f"n{number}")
             await asyncio.sleep(40)
@@ -655,13 +658,15 @@ async def test_a_note_that_cannot_be_read_does_not_stop_the_work():
 
 @in_virtual_time
 async def test_a_mass_disappearance_deletes_none_and_ends_by_itself():
+    """While no Node is Ready. With Ready Nodes that are listed, see test_node_lifecycle_brake.py."""
     async with Cluster() as c:
         fleet(c, 40, ready="False")
         c.watch_over_nodes()
+        await asyncio.sleep(10)  # the cap is a share of the instances that were seen
         for number in range(5):
             c.cloud.remove(f"n{number}")
         await kept(c, [f"n{number}" for number in range(40)])
-        assert "the instances of 5 Nodes gone" in c.api.told("DeletionHeld", "n0")[0]
+        assert "the instances of 5 of 40 Nodes" in c.api.told("DeletionHeld", "n0")[0]
         c.cloud.put(machine("n4"))
         await until(lambda: len(c.api.nodes) == 36, 300)
         assert "n4" in c.api.nodes
@@ -673,7 +678,7 @@ async def test_a_delete_whose_answer_was_lost_counts_for_the_cap():
         fleet(c, 10)
         lost = UnavailableError(0, "Timeout", "no answer in time")
         c.api.after = lambda verb, path: lost if verb == "DELETE" else None
-        c.watch_over_nodes()
+        c.watch_over_nodes(window=600)
         for number in range(4):
             c.api.set_ready(f"n{number}", "False")
             c.cloud.remove(f"n{number}")

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is a listing of the cloud about this cluster? The Ready Nodes are the witnesses. Pure decisions, no I/O.
+
+A Ready Node reports every few seconds, so its machine runs. A listing that lacks the machine contradicts the Node.
+Either the listing is wrong (another project, a filter, half of the pages) or the Node lies: a kubelet may claim any
+instance when it registers, and its credentials outlive its machine. So the rules count instances, and trust neither a
+single Node nor an instance that nobody ever listed:
+
+1. The listing shows more instances of Ready Nodes than it lacks. An attacker has to invent as many Ready Nodes as
+   there are real ones.
+2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs at the time when the
+   missing Node lost its own. One kubelet has one Node, so a single one stops nobody.
+3. Without any Ready Node all Nodes are witnesses, and not more of them are missing than may be deleted at once.
+
+A Ready Node whose machine was replaced by another one of its name says nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: Ready Nodes that may contradict a listing (rule 2).
+TOLERATED = 1
+#: Two instances vanished independently when one was still listed this long after the other was missing (seconds).
+RELATED = 600.0
+#: How long the Node of a deleted machine may be Ready before that is unusual (seconds): kube-controller-manager's
+#: `--node-monitor-grace-period` is 50, and kubelets fall silent one after the other.
+SETTLED = 120.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one Node of ours says, and what one listing says about it.
+
+    `listed_as`: the name of the instance that has the Node's providerID, None when the listing lacks it. `replaced`:
+    the listing lacks it, and has another instance of the Node's name.
+    """
+
+    uid: str
+    name: str
+    provider_id: str
+    ready: bool
+    listed_as: str | None
+    replaced: bool = False
+
+
+@dataclass
+class Sighting:
+    """`last`: when the instance was last seen; `absent_since`: the first listing after that without it. Both are
+    monotonic seconds, of the beginning of the read."""
+
+    provider_id: str
+    last: float
+    absent_since: float | None = None
+
+
+class Sightings:
+    """The instances that this process saw, by the UIDs of their Nodes."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Sighting] = {}
+
+    def learn(self, claims: Sequence[Claim], began: float) -> None:
+        """From one listing that began at `began`.
+
+        An instance belongs to the Node of its name, or to the only Node that claims it. So a Node that claims another
+        Node's instance never counts as one whose instance was seen.
+        """
+        claimants = Counter(claim.provider_id for claim in claims)
+        for claim in claims:
+            if claim.listed_as is None:
+                known = self.of(claim.uid, claim.provider_id)
+                if known and known.absent_since is None:
+                    known.absent_since = began
+            elif claim.listed_as == claim.name or claimants[claim.provider_id] == 1:
+                self._by_uid[claim.uid] = Sighting(claim.provider_id, began)
+            else:
+                self._by_uid.pop(claim.uid, None)
+
+    def saw(self, claim: Claim, when: float) -> None:
+        """The cloud answered for this very instance. That shows no other claimants, so only the name counts."""
+        if claim.listed_as == claim.name or self.of(claim.uid, claim.provider_id):
+            self._by_uid[claim.uid] = Sighting(claim.provider_id, when)
+
+    def of(self, uid: str, provider_id: str) -> Sighting | None:
+        known = self._by_uid.get(uid)
+        return known if known and known.provider_id == provider_id else None
+
+    def keep_only(self, uids: Collection[str]) -> None:
+        """Forget the Nodes that no longer exist."""
+        self._by_uid = {uid: sighting for uid, sighting in self._by_uid.items() if uid in uids}
+
+
+@dataclass(frozen=True)
+class Absence:
+    """A witness whose instance the listing lacks; `since`: Sighting.absent_since, None when it was never seen."""
+
+    node: str
+    since: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the witnesses say about one listing; without a listing it is empty, and believed by nobody.
+
+    `ready`: whether the witnesses are Ready. `listed`: how many of their instances are listed; `absent`: those that are
+    not, by providerID. `known`: instances of all Nodes of ours that are listed, or were. Each instance counts once,
+    however many Nodes claim it.
+    """
+
+    ready: bool = True
+    listed: int = 0
+    absent: Mapping[str, Absence] = field(default_factory=dict)
+    known: int = 0
+
+
+def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
+    known = {
+        claim.provider_id
+        for claim in claims
+        if claim.listed_as is not None or sightings.of(claim.uid, claim.provider_id)
+    }
+    telling = [claim for claim in claims if not (claim.ready and claim.replaced)]
+    ready = [claim for claim in telling if claim.ready]
+    witnesses = ready or telling
+    absent: dict[str, Absence] = {}
+    for claim in witnesses:
+        if claim.listed_as is None:
+            sighting = sightings.of(claim.uid, claim.provider_id)
+            if sighting or claim.provider_id not in absent:
+                absent[claim.provider_id] = Absence(claim.name, sighting.absent_since if sighting else None)
+    listed = len({claim.provider_id for claim in witnesses if claim.listed_as is not None})
+    return Evidence(bool(ready), listed, absent, len(known))
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Why no Node is deleted on account of a listing. `lasting`: not only because of Nodes whose machines may have been
+    deleted a moment ago; these are NotReady soon."""
+
+    message: str
+    lasting: bool
+
+
+def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
+    """May a Node whose instance is missing from the listing be deleted? None when nothing speaks against it.
+
+    `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many may go at once; `now`:
+    monotonic seconds.
+    """
+    message = _contradiction(told, last_seen, cap)
+    if not message:
+        return None
+    old = {id_: each for id_, each in told.absent.items() if each.since is None or now - each.since >= SETTLED}
+    settled = dataclasses.replace(told, absent=old)
+    return Doubt(message, lasting=not told.ready or bool(_contradiction(settled, last_seen, cap)))
+
+
+def _contradiction(told: Evidence, last_seen: float | None, cap: int) -> str:
+    """What the witnesses say against the listing, "" for nothing."""
+    absent = told.absent.values()
+    if not told.ready and len(absent) > min(cap, told.listed - 1):
+        return (
+            f"none of the Nodes is Ready, and the cloud does not list the instances of {len(absent)} of "
+            f"{told.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node at most {cap} missing Nodes "
+            "are deleted (--node-deletion-cap), and only while more are listed than missing. Check that --cloud-config "
+            "names this cluster's project; if the machines are really gone, delete the Nodes by hand"
+        )
+    if told.ready and len(absent) >= told.listed:
+        return (
+            f"the cloud lists the instances of {told.listed} Ready Nodes and lacks those of {len(absent)} others "
+            f"({_names(absent)}), so its listing is not believed and no Node is deleted. Check that --cloud-config "
+            "names this cluster's project"
+        )
+    related = [
+        each for each in absent if each.since is not None and (last_seen is None or last_seen < each.since + RELATED)
+    ]
+    if told.ready and len(related) > TOLERATED:
+        return (
+            f"the cloud no longer lists the instances of {len(related)} Ready Nodes ({_names(related)}). This Node's "
+            "instance may be missing for the same wrong reason, so the Node is kept until those are listed again or "
+            "NotReady. Check --cloud-config and these machines; if the machines of NotReady Nodes are really gone, "
+            "delete the Nodes by hand"
+        )
+    return ""
+
+
+def _names(absent: Iterable[Absence], shown: int = 3) -> str:
+    names = sorted(each.node for each in absent)
+    return ", ".join(names[:shown]) + (", ..." if len(names) > shown else "")

@@ -1,0 +1,431 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cap is a brake: what attackers and autoscalers do to it, in virtual time, with the default flags.
+
+Missing Nodes go a few at a time. Only Ready Nodes whose instances the cloud does not list stop everything.
+"""
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccm.cloud import Page
+from ccm.engine.errors import ForbiddenError, NotFoundError
+
+from ..cloud.virtual import in_virtual_time, now
+from .nodes_harness import Cluster, machine, until
+
+#: Seconds from the end of a kubelet until kube-controller-manager calls its Node Unknown (1.32 and later).
+GRACE = 50.0
+#: Within these many seconds of the end of the instances a cluster autoscaler's scale-down is done.
+PROMISED = 15 * 60.0
+
+
+def fleet(c, count, *, ready="True", prefix="n"):
+    """Initialised Nodes and their instances."""
+    names = [f"{prefix}{number}" for number in range(count)]
+    for name in names:
+        c.api.add(name, tainted=False, ready=ready, providerID=f"fake://{name}")
+        c.cloud.put(machine(name))
+    return names
+
+
+def invent(c, *names, ready="False", age=3600.0, claims=None):
+    """Nodes that a kubelet made up; `claims` is the instance that they say they are."""
+    for name in names:
+        c.api.add(name, tainted=False, ready=ready, age=age, providerID=f"fake://{claims or name}")
+
+
+async def end_instances(c, names):
+    """As a cloud does it: the instances go, and their Nodes are Unknown some time later."""
+    for name in names:
+        c.cloud.remove(name)
+    await asyncio.sleep(GRACE)
+    for name in names:
+        if name in c.api.nodes:
+            c.api.set_ready(name, "Unknown")
+
+
+def deletions(c):
+    """(seconds, name) of all Nodes that are deleted from now on."""
+    found = []
+
+    def note(verb, path):
+        if verb == "DELETE":
+            found.append((now(), path.rpartition("/")[2]))
+
+    c.api.after = note
+    return found
+
+
+async def observe(c):
+    """Both node controllers, until the first listing was made: from then on it is known which instances there are."""
+    c.initialise_nodes()
+    task = c.watch_over_nodes()
+    await until(lambda: "list" in c.cloud.calls, 400)
+    await asyncio.sleep(10)
+    return task
+
+
+# --- attackers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_two_invented_not_ready_nodes_keep_no_other_from_going():
+    async with Cluster() as c:
+        names = fleet(c, 10)
+        c.watch_over_nodes()
+        await asyncio.sleep(10)
+        invent(c, "invented-1", "invented-2", age=0)
+        await end_instances(c, ["n0"])
+        await until(lambda: "n0" not in c.api.nodes, 60)
+        await asyncio.sleep(3600)
+        assert set(c.api.nodes) == set(names[1:])
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_invented_ready_nodes_keep_no_other_from_going():
+    """Nine of them beside ten real Nodes. They are reported, and they stay."""
+    async with Cluster() as c:
+        fleet(c, 11)
+        invented = [f"invented-{number}" for number in range(9)]
+        invent(c, *invented, ready="True")
+        c.watch_over_nodes()
+        await end_instances(c, ["n0"])
+        await until(lambda: "n0" not in c.api.nodes, 60)
+        assert set(invented) <= set(c.api.nodes)
+        assert not c.api.told("DeletionHeld")
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_the_kubelet_of_a_deleted_machine_that_stays_ready_keeps_no_other_from_going():
+    """Its credentials live on elsewhere, and its Node stays Ready, while the machines that went with it are missing."""
+    async with Cluster() as c:
+        names = fleet(c, 10)
+        await observe(c)
+        for name in names[:3]:
+            c.cloud.remove(name)
+        await asyncio.sleep(GRACE)
+        for name in names[:2]:
+            c.api.set_ready(name, "Unknown")
+        await until(lambda: not {"n0", "n1"} & set(c.api.nodes), 300)
+        await asyncio.sleep(3600)
+        assert set(c.api.nodes) == set(names[2:])
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_nodes_that_claim_others_instances_keep_no_other_from_going():
+    """When these are deleted, the liars are Ready and their instances were listed before: they were never theirs."""
+    async with Cluster() as c:
+        names = fleet(c, 10)
+        await observe(c)
+        for name in names[:3]:
+            invent(c, f"liar-{name}", ready="True", claims=name)
+        await asyncio.sleep(700)  # listings that show the instances which they claim
+        await end_instances(c, names[:3])
+        await until(lambda: not set(names[:3]) & set(c.api.nodes), PROMISED)
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_a_stream_of_invented_nodes_delays_others_by_one_window_at_most():
+    async with Cluster() as c:
+        names = fleet(c, 10)
+        await observe(c)
+
+        async def stream():
+            number = 0
+            while True:
+                invent(c, *(f"invented-{number + more}" for more in range(10)), age=7 * 86400.0)
+                number += 10
+                await asyncio.sleep(60)
+
+        attack = asyncio.create_task(stream())
+        await asyncio.sleep(2000)  # they are old enough by now, and take every slot
+        gone = deletions(c)
+        await end_instances(c, names[:2])
+        await until(lambda: not set(names[:2]) & set(c.api.nodes), 180 + 90)
+        attack.cancel()
+        await asyncio.sleep(900)
+        assert len([name for _, name in gone if name.startswith("invented")]) > 2, "the others take their turn, too"
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@in_virtual_time
+async def test_invented_nodes_do_not_release_the_brake():
+    """The share is of the Nodes whose instances the cloud knows, not of all that anybody registered."""
+    async with Cluster() as c:
+        names = fleet(c, 12)
+        await observe(c)
+        gone = deletions(c)
+        invent(c, *(f"invented-{number}" for number in range(200)), age=0)
+        await end_instances(c, names[:5])
+        await asyncio.sleep(120)
+        assert len(gone) == 2
+
+
+# --- autoscalers ----------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+@pytest.mark.parametrize(
+    ("nodes", "gone"),
+    [
+        pytest.param(30, 10, id="10-of-30"),
+        pytest.param(11, 10, id="10-of-11"),
+        pytest.param(5, 3, id="3-of-5"),
+        pytest.param(30, 4, id="4-of-30"),
+        pytest.param(200, 25, id="25-of-200"),
+        pytest.param(300, 100, id="a-third-of-300"),
+    ],
+)
+async def test_a_scale_down_is_done_within_15_minutes(nodes, gone):
+    """From the end of the instances, with the time until their Nodes are called NotReady. Without any alarm."""
+    async with Cluster() as c:
+        names = fleet(c, nodes)
+        await observe(c)
+        began, went = now(), deletions(c)
+        await end_instances(c, names[:gone])
+        calls = len(c.cloud.calls)
+        await until(lambda: not set(names[:gone]) & set(c.api.nodes), PROMISED)
+        assert now() - began < PROMISED
+        assert set(c.api.nodes) == set(names[gone:])
+        assert not c.api.told("DeletionHeld")
+        cap = max(2, nodes // 10)
+        for time, _ in went:
+            assert sum(1 for other, _ in went if time <= other < time + 180) <= cap
+        # Those that wait for their turn are not asked about in every pass.
+        assert sum(call == "list" for call in c.cloud.calls[calls:]) < 40
+
+
+@in_virtual_time
+async def test_those_that_wait_for_their_turn_are_told_so_and_the_oldest_goes_first():
+    async with Cluster() as c:
+        fleet(c, 10)
+        for number in range(5):
+            c.api.add(
+                f"x{number}", tainted=False, ready="True", age=86400.0 * (1 + number), providerID=f"fake://x{number}"
+            )
+            c.cloud.put(machine(f"x{number}"))
+        await observe(c)
+        went = deletions(c)
+        await end_instances(c, [f"x{number}" for number in range(5)])
+        await asyncio.sleep(60)
+        message = c.api.told("DeletionWaits", "x0")[0]
+        for part in ("fake://x0", "at most 2 of 15", "within 180 s", "--node-deletion-cap"):
+            assert part in message
+        await until(lambda: len(went) == 5, PROMISED)
+        assert [{name for _, name in went[first : first + 2]} for first in (0, 2, 4)] == [
+            {"x4", "x3"},
+            {"x2", "x1"},
+            {"x0"},
+        ]
+        assert not c.api.told("DeletionHeld")
+
+
+@in_virtual_time
+async def test_deletions_that_are_refused_do_not_use_up_the_turns_of_others():
+    async with Cluster() as c:
+        for name in ("a", "b"):
+            c.api.add(name, tainted=False, ready="True", age=1e6, providerID=f"fake://{name}")
+            c.cloud.put(machine(name))
+        fleet(c, 10)
+        await observe(c)
+        refused = ForbiddenError(403, "Forbidden", "a webhook says no")
+        c.api.fault = lambda verb, path: refused if verb == "DELETE" and path[-2:] in ("/a", "/b") else None
+        await end_instances(c, ["a", "b", "n0"])
+        await until(lambda: "n0" not in c.api.nodes, 300)
+        assert {"a", "b"} <= set(c.api.nodes)
+
+
+@in_virtual_time
+async def test_a_deletion_that_found_the_node_gone_keeps_its_turn():
+    """A request whose answer was lost is sent again and finds nothing: the first one may have deleted the Node."""
+    async with Cluster() as c:
+        names = fleet(c, 10)
+        await observe(c)
+        sent = []
+
+        def resent(verb, path):
+            if verb != "DELETE":
+                return None
+            sent.append(path)
+            return NotFoundError(404, "NotFound", "nodes not found")
+
+        c.api.after = resent
+        await end_instances(c, names[:4])
+        await asyncio.sleep(100)
+        assert len(sent) == 2
+
+
+# --- mistakes -------------------------------------------------------------------------------------------------------
+
+
+def hide(c, hidden):
+    """From now on the cloud answers, in listings and single reads alike, as if `hidden` did not exist."""
+    everything = list(c.cloud.all)
+    c.cloud.all = [each for each in everything if each.name not in hidden]
+    return everything
+
+
+@in_virtual_time
+@pytest.mark.parametrize("observed", [True, False], ids=["a-running-process", "after-a-restart"])
+@pytest.mark.parametrize("mistake", ["wrong-project", "the-same-names-elsewhere", "half"])
+async def test_a_wrong_view_of_the_cloud_deletes_none(mistake, observed):
+    async with Cluster() as c:
+        names = fleet(c, 30)
+        if observed:
+            await observe(c)
+        for name in names[:4]:
+            c.api.set_ready(name, "Unknown")
+        if mistake == "half":
+            hide(c, names[:17])
+        elif mistake == "wrong-project":
+            c.cloud.all = [machine(f"theirs-{number}") for number in range(30)]
+        else:
+            c.cloud.all = [machine(name, provider_id=f"fake://theirs-{name}") for name in names]
+        if not observed:
+            c.watch_over_nodes()
+        await asyncio.sleep(3600)
+        assert set(c.api.nodes) == set(names)
+        assert "--cloud-config" in c.api.told("DeletionHeld", "n0")[0]
+
+
+@in_virtual_time
+async def test_ready_nodes_that_vanish_from_the_listing_stop_those_that_vanished_with_them_and_no_others():
+    """Machines that their hypervisor still runs although the cloud forgot them, say. A person must look; but what a
+    listing showed long after that was not hidden by it."""
+    async with Cluster() as c:
+        names = fleet(c, 30)
+        await observe(c)
+        hide(c, names[:4])
+        for name in names[:2]:
+            c.api.set_ready(name, "Unknown")
+        await asyncio.sleep(2 * 3600)
+        assert set(c.api.nodes) == set(names)
+        message = c.api.told("DeletionHeld", "n0")[0]
+        assert "n2" in message and "n3" in message
+        await end_instances(c, names[20:25])
+        await until(lambda: not set(names[20:25]) & set(c.api.nodes), PROMISED)
+        assert set(c.api.nodes) == set(names[:20] + names[25:])
+        for name in names[2:4]:  # their hypervisor is switched off
+            c.api.set_ready(name, "Unknown")
+        await until(lambda: len(c.api.nodes) == 21, PROMISED)
+
+
+@in_virtual_time
+async def test_nodes_that_are_still_ready_in_a_scale_down_are_no_alarm():
+    """Kubelets fall silent one after the other, and kube-controller-manager notices later still."""
+    async with Cluster() as c:
+        names = fleet(c, 30)
+        await observe(c)
+        for name in names[:6]:
+            c.cloud.remove(name)
+            await asyncio.sleep(5)
+        await asyncio.sleep(30)
+        for name in names[:6]:
+            c.api.set_ready(name, "Unknown")
+            await asyncio.sleep(15)
+        await until(lambda: len(c.api.nodes) == 24, PROMISED)
+        assert not c.api.told("DeletionHeld")
+
+
+@in_virtual_time
+async def test_without_any_ready_node_more_missing_than_the_cap_stops_everything():
+    """Nobody vouches for the listing then."""
+    async with Cluster() as c:
+        names = fleet(c, 40, ready="Unknown")
+        hide(c, names[:5])
+        c.watch_over_nodes()
+        await asyncio.sleep(3600)
+        assert set(c.api.nodes) == set(names)
+        assert "none of the Nodes is Ready" in c.api.told("DeletionHeld", "n0")[0]
+        c.api.set_ready("n30", "True")
+        await until(lambda: len(c.api.nodes) == 35, PROMISED)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(4, 40), st.sampled_from(["project", "half", "list-only", "some"]))
+def test_random_mistakes_delete_no_node_whose_instance_exists(random_, nodes, mistake):
+    """Random clusters, some Nodes NotReady and some really gone, and a mistake that begins while the process runs or
+    is there when it starts. `some`: at least two Ready Nodes are hidden, from single reads, too."""
+    scenario(random_, nodes, mistake)
+
+
+@in_virtual_time
+async def scenario(random_: random.Random, nodes: int, mistake: str):
+    async with Cluster() as c:
+        names = fleet(c, nodes)
+        silent = set(random_.sample(names, random_.randint(1, nodes - 3)))
+        observed = mistake == "some" or random_.random() < 0.5
+        if observed:
+            await observe(c)
+        ready = [name for name in names if name not in silent]
+        gone = set(random_.sample(sorted(silent), random_.randint(0, len(silent))))
+        alive = set(names) - gone
+        for name in gone:
+            c.cloud.remove(name)
+        if mistake == "project":
+            c.cloud.all = [machine(f"theirs-{number}") for number in range(nodes)]
+        elif mistake == "half":
+            hide(c, {*random_.sample(ready, (len(ready) + 1) // 2), *silent})
+        elif mistake == "some":
+            hide(c, {*random_.sample(ready, random_.randint(2, len(ready))), *silent})
+        else:
+            hidden = set(random_.sample(names, random_.randint(1, nodes)))
+
+            async def listing(token):
+                c.cloud.calls.append("list")
+                return Page([each for each in c.cloud.all if each.name not in hidden])
+
+            c.cloud.list_page = listing
+        for name in silent:
+            c.api.set_ready(name, random_.choice(["Unknown", "False"]))
+        if not observed:
+            c.watch_over_nodes()
+        for _ in range(4):
+            await asyncio.sleep(600)
+            for name in random_.sample(sorted(silent), min(2, len(silent))):  # reboots
+                if name in c.api.nodes:
+                    c.api.set_ready(name, random_.choice(["True", "Unknown"]))
+        assert alive <= set(c.api.nodes)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(2, 60))
+def test_random_scale_downs_are_done_within_15_minutes(random_, nodes):
+    scale_down(random_, nodes)
+
+
+@in_virtual_time
+async def scale_down(random_: random.Random, nodes: int):
+    """Up to ten at once, or a third of all, in a process that has run for a while or has just started, with a few
+    inventions beside."""
+    async with Cluster() as c:
+        names = fleet(c, nodes)
+        ready = random_.random() < 0.5
+        invent(c, *(f"r{number}" for number in range(random_.randint(0, 2))), ready="True" if ready else "False")
+        if random_.random() < 0.7:
+            await observe(c)
+        else:
+            c.watch_over_nodes()
+        limit = min(nodes - (4 if ready else 1), max(10, nodes // 3))
+        gone = set(random_.sample(names, max(0, random_.randint(0, max(0, limit)))))
+        await asyncio.sleep(random_.uniform(600, 900))
+        began = now()
+        for name in gone:
+            c.cloud.remove(name)
+            if random_.random() < 0.3:
+                c.api.set_ready(name, "False")  # its kubelet was told before it was stopped
+        await asyncio.sleep(GRACE)
+        for name in gone & set(c.api.nodes):
+            c.api.set_ready(name, "Unknown")
+        await until(lambda: not gone & set(c.api.nodes), PROMISED)
+        assert now() - began < PROMISED
+        assert set(names) - gone <= set(c.api.nodes)
