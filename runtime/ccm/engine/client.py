@@ -24,7 +24,7 @@ import msgspec
 from yarl import URL
 
 from .. import __version__
-from . import auth, metrics
+from . import auth, metrics, nesting
 from .auth import Access
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import (
@@ -128,7 +128,7 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> T:
-        return self._decode(decoder(type), await self._request("GET", path, params=params, timeout=timeout), path)
+        return await self._decode(decoder(type), await self._request("GET", path, params=params, timeout=timeout), path)
 
     async def list(
         self,
@@ -167,13 +167,13 @@ class KubeClient:
         while True:
             body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
             try:
-                answer = self._decode(list_decoder(type_), body, path)
+                answer = await self._decode(list_decoder(type_), body, path)
                 items += answer.items or []
                 metadata = answer.metadata
             except UnavailableError:
                 if unreadable is None:
                     raise
-                pieces = self._decode(list_decoder(msgspec.Raw), body, path)
+                pieces = await self._decode(list_decoder(msgspec.Raw), body, path)
                 items += _readable(pieces.items or [], type_, unreadable)
                 metadata = pieces.metadata
             if not metadata.continue_:
@@ -188,21 +188,23 @@ class KubeClient:
         For a precondition put `metadata.resourceVersion` or `metadata.uid` into the patch: ConflictError when it fails.
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
-        return self._metadata(await self._request("PATCH", path, body=patch, content_type=kind, timeout=timeout), path)
+        return await self._metadata(
+            await self._request("PATCH", path, body=patch, content_type=kind, timeout=timeout), path
+        )
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """POST to a collection; the new metadata. After UnavailableError the object may exist all the same."""
-        return self._metadata(await self._request("POST", path, body=body, timeout=timeout), path)
+        return await self._metadata(await self._request("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
         """POST of a question that is not stored (a TokenReview, an access review); the answer, with its status."""
-        return self._decode(
+        return await self._decode(
             decoder(type), await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path
         )
 
     async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """PUT of a whole object, for objects that are wholly ours (a Lease); never of anything decoded by us."""
-        return self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
+        return await self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
 
     async def delete(
         self, path: str, *, uid: str | None = None, resource_version: str | None = None, timeout: float | None = None
@@ -363,16 +365,16 @@ class KubeClient:
             context,
         )
 
-    def _decode(self, with_decoder: msgspec.json.Decoder[T], body: bytes, path: str) -> T:
+    async def _decode(self, with_decoder: msgspec.json.Decoder[T], body: bytes, path: str) -> T:
         try:
-            return with_decoder.decode(body)
+            return await nesting.decode(with_decoder, body)
         except UNREADABLE as error:
             raise UnavailableError(
                 200, "NotUnderstood", f"{path}: the answer is not what was expected: {error}"
             ) from None
 
-    def _metadata(self, body: bytes, path: str) -> ObjectMeta:
-        return self._decode(decoder(PartialObject), body, path).metadata
+    async def _metadata(self, body: bytes, path: str) -> ObjectMeta:
+        return (await self._decode(decoder(PartialObject), body, path)).metadata
 
 
 def _readable(items: list[msgspec.Raw], type_: type[T], unreadable: Callable[[bytes], None]) -> list[T]:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from . import metrics
+from . import metrics, nesting
 from .client import KubeClient
 from .clock import SYSTEM_CLOCK, Clock
 from .errors import ApiError, GoneError, from_status
@@ -204,10 +204,10 @@ class Informer(Generic[T]):
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
-        decode = decoder(WatchEvent).decode
+        events = decoder(WatchEvent)
         async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
             async for line in lines:
-                self._apply(decode(line))
+                self._apply(await nesting.decode(events, line))
                 self._in_touch()
 
     def _apply(self, event: WatchEvent) -> None:
