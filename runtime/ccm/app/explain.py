@@ -19,6 +19,7 @@ import msgspec
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, NotFoundError
 from ccm.engine.objects import Lease, Node, parse_time
+from ccm.text import printable, shorten
 
 #: Whose Events explain something.
 COMPONENTS = ("cloud-node-controller", "cloud-node-lifecycle-controller")
@@ -33,6 +34,8 @@ NOT_INITIALISED = (
 NOT_DELETED = ("DeletionHeld", "DeletionWaits", "DeletingNodeFailed")
 #: How many of the latest Events are shown.
 SHOWN = 8
+#: The longest line, in characters: kubelets write reasons and taints of any length.
+LONGEST_LINE = 2000
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -98,7 +101,8 @@ async def _explain(client: KubeClient, node_name: str, namespace: str, lease_nam
     try:
         node = await client.get(f"/api/v1/nodes/{node_name}", Node)
         selector = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={node_name}"}
-        events = await client.get("/api/v1/events", Events, params=selector)
+        # Where Events about Nodes are. Elsewhere, users may write what they like about any Node.
+        events = await client.get("/api/v1/namespaces/default/events", Events, params=selector)
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease_name}"
         try:
             lease: Lease | None = await client.get(path, Lease)
@@ -112,7 +116,7 @@ async def _explain(client: KubeClient, node_name: str, namespace: str, lease_nam
 def explain(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> list[str]:
-    """Lines of text. Pure."""
+    """Lines of text, fit for a terminal. Pure."""
     told = sorted(
         (e for e in events if e.source.component in COMPONENTS and e.involved_object.uid == node.metadata.uid),
         key=lambda event: event.last_timestamp or "",
@@ -130,7 +134,7 @@ def explain(
     if told:
         lines += ["", "What was told about it, the latest last:"]
         lines += [f"  {_line(event, now)}" for event in told[-SHOWN:]]
-    return lines
+    return [printable(shorten(line, LONGEST_LINE)) for line in lines]
 
 
 def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list[str]:

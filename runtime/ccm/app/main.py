@@ -19,6 +19,7 @@ import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
+from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.volume import VolumeController
 from ccm.engine.client import KubeClient
@@ -86,8 +87,8 @@ async def _live(options: Options) -> None:
         cleanup.push_async_callback(gateway.close)
         await wait_for_api_server(client, options.kube_api_wait)
         await check_permissions(client, options, (*parts.own, *parts.migrated))
-        nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
-        services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
+        nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
+        services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services", keep=kept_service)
         volumes = _volumes(client, (*parts.own, *parts.migrated))
         informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
         recorders = Recorders(client)

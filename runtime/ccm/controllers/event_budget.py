@@ -29,8 +29,8 @@ class EventBudget:
     get their turn. "What" is the reason and, where one reason has several causes, the `topic`.
     """
 
-    #: How many different facts are remembered.
-    REMEMBERED = 20_000
+    #: How many different facts are remembered, and the characters of a topic: kubelets write what topics quote.
+    REMEMBERED, TOPIC = 20_000, 200
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class EventBudget:
     def event(self, node: Node, type: str, reason: str, message: str, *, topic: str = "") -> bool:
         """Tell it, unless it was told already or too much is being told; whether it was. Never blocks or raises."""
         now = self._monotonic()
-        key = (node.metadata.uid, reason, topic)
+        key = (node.metadata.uid, reason, topic[: self.TOPIC])
         told = self._told.get(key)
         if told is not None and now - told < self._repeat:
             return False

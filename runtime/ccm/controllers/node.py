@@ -25,7 +25,7 @@ from ccm.cloud import CloudError, Instance, NotFound
 from ccm.cloud.directory import InstanceDirectory, Snapshot
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.events import reference
-from ccm.engine.objects import Node, ObjectRef
+from ccm.engine.objects import Node, ObjectRef, parse_time
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import node_rules as rules
@@ -301,6 +301,9 @@ class NodeController:
             except CloudError as error:
                 wait = min(wait, max(REFRESH_RETRY, error.retry_after or 0.0))
                 log.warning("Nodes are not compared with the cloud, again in %.0f s: %s", wait, error)
+            except Exception:  # a bug; but Nodes that join, and the other controllers, must not suffer from it
+                wait = min(wait, REFRESH_RETRY)
+                log.exception("Nodes are not compared with the cloud, again in %.0f s", wait)
             REFRESH.labels(result).observe(self._context.monotonic() - started)
             await asyncio.sleep(wait * random.uniform(1.0, 1.0 + JITTER))
 
@@ -358,8 +361,8 @@ class NodeController:
 
 
 def age_seconds(node: Node, now: datetime.datetime) -> float:
-    """Seconds since the API server created the Node, by our wall clock; 0 when it does not say."""
-    if not node.metadata.creation_timestamp:
+    """Seconds since the API server created the Node, by our wall clock; 0 when it does not say, or not as RFC 3339."""
+    try:
+        return max(0.0, (now - parse_time(node.metadata.creation_timestamp or "")).total_seconds())
+    except (ValueError, TypeError):  # TypeError: a time without its zone
         return 0.0
-    created = datetime.datetime.fromisoformat(node.metadata.creation_timestamp)
-    return max(0.0, (now - created).total_seconds())

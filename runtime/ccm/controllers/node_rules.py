@@ -15,8 +15,10 @@ from typing import Any
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.engine.objects import Node, NodeAddress, Taint
+from ccm.text import quoted, shorten
 
 from .errors import RuleError
+from .limits import LISTED, NODE_ADDRESSES
 
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
@@ -76,7 +78,8 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     """
     wanted = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
     if wanted and not any(address.type == AddressType.HOSTNAME for address in wanted):
-        wanted += [address for address in node.status.addresses if address.type == AddressType.HOSTNAME]
+        named = [address for address in node.status.addresses if address.type == AddressType.HOSTNAME]
+        wanted += named[:NODE_ADDRESSES]
     wanted = list(dict.fromkeys(wanted))
     provided = node.metadata.annotations.get(PROVIDED_NODE_IP)
     if provided is None:
@@ -85,7 +88,7 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     for ip in parse_provided_ips(provided):
         matches = [address for address in wanted if _same_ip(address.address, ip)]
         if not matches:
-            known = ", ".join(address.address for address in wanted) or "none"
+            known = shorten(", ".join(address.address for address in wanted), LISTED) or "none"
             raise NodeRuleError(
                 f"the kubelet's --node-ip {ip} is not among the addresses that the cloud knows ({known}): "
                 "correct --node-ip or the instance's network"
@@ -111,14 +114,16 @@ def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance])
 
 def parse_provided_ips(value: str) -> list[str]:
     """The annotation: one IP, or an IPv4 and an IPv6 with a comma between; leading zeros in IPv4 are accepted."""
-    parts = value.split(",")
+    parts = value.split(",", 2)
     try:
         ips = [_parse_ip(part) for part in parts]
     except ValueError:
-        raise NodeRuleError(f"annotation {PROVIDED_NODE_IP}={value!r} is not an IP or a dual-stack pair") from None
+        raise NodeRuleError(
+            f"annotation {PROVIDED_NODE_IP}={quoted(value)} is not an IP or a dual-stack pair"
+        ) from None
     is_pair = {ip.version for ip in ips} == {4, 6} and not any(ip.is_unspecified for ip in ips)
     if len(ips) > 2 or (len(ips) == 2 and not is_pair):
-        raise NodeRuleError(f"annotation {PROVIDED_NODE_IP}={value!r} is not one IPv4 and one IPv6 address")
+        raise NodeRuleError(f"annotation {PROVIDED_NODE_IP}={quoted(value)} is not one IPv4 and one IPv6 address")
     return [str(ip) for ip in ips]
 
 

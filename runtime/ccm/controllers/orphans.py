@@ -62,6 +62,8 @@ class OrphanAudit:
                 return
             except (CloudError, ApiError) as error:
                 log.warning("orphaned load balancers are looked for later, now that is not possible: %s", error)
+            except Exception:  # a bug; but the Services must not suffer from it
+                log.exception("the look for orphaned load balancers failed; the next one comes in time")
 
     def saw(self, listed: Iterable[LoadBalancer]) -> None:
         """The first look, at what was listed at start; the cache of Services was filled just before."""

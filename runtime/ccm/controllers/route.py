@@ -84,6 +84,9 @@ class RouteController:
             failed = await self._reconcile()
         except CloudError as error:
             failed = [error]
+        except Exception as error:  # a bug; but the other controllers must not suffer from it
+            log.exception("the routes are not compared with the Nodes")
+            failed = [error]
         if not failed:
             self._failures = 0
             return self._options.period

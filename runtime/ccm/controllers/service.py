@@ -239,7 +239,11 @@ class ServiceController:
                     break
                 await asyncio.sleep(due - now)
             self._nodes_changed.clear()
-            self._refresh_backends()
+            try:
+                self._refresh_backends()
+            except Exception:  # a bug; but what is known goes on to be served
+                self._backends_stale = True
+                log.exception("the backends stay as they are")
             NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:

@@ -12,8 +12,10 @@ from typing import Any
 
 from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
+from ccm.text import quoted
 
 from .errors import RuleError
+from .limits import PORTS, SOURCE_RANGES
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -64,7 +66,7 @@ def _watched(service: Service) -> tuple[Any, ...]:
         spec.type,
         spec.load_balancer_class,
         spec.load_balancer_source_ranges,
-        [(p.name, p.protocol, p.port, p.node_port, p.target_port, p.app_protocol) for p in spec.ports],
+        spec.ports,
         spec.session_affinity,
         spec.session_affinity_config,
         spec.load_balancer_ip,
@@ -90,6 +92,10 @@ def health_check(service: Service) -> tuple[str, int]:
 def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
     """The Service's wish in the contract's terms. Raises ServiceRuleError."""
     spec = service.spec
+    if len(spec.ports) > PORTS:
+        raise ServiceRuleError(
+            f"spec.ports: more than {PORTS} ports, the most that one load balancer gets: create several Services"
+        )
     affinity = (spec.session_affinity_config or {}).get("clientIP") or {}
     return LoadBalancerSpec(
         cluster=cluster,
@@ -109,7 +115,7 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
         annotations=dict(service.metadata.annotations),
         ip_families=tuple(spec.ip_families) or ("IPv4",),
         source_ranges=source_ranges(service),
-        load_balancer_ip=spec.load_balancer_ip,
+        load_balancer_ip=load_balancer_ip(service),
         session_affinity=spec.session_affinity or "None",
         session_affinity_timeout=affinity.get("timeoutSeconds"),
         external_traffic_policy=spec.external_traffic_policy or "Cluster",
@@ -124,7 +130,7 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
 def source_ranges(service: Service) -> tuple[str, ...]:
     """CIDRs that may connect, normalised and without doubles; () for everybody (S132-S136).
 
-    The spec's field wins over the annotation.
+    The spec's field wins over the annotation. Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
     """
     if service.spec.load_balancer_source_ranges:
         texts, where = list(service.spec.load_balancer_source_ranges), "spec.loadBalancerSourceRanges"
@@ -132,15 +138,52 @@ def source_ranges(service: Service) -> tuple[str, ...]:
         where = f"annotation {SOURCE_RANGES_ANNOTATION}"
         annotation = service.metadata.annotations.get(SOURCE_RANGES_ANNOTATION, "").strip()
         texts = annotation.split(",") if annotation else []
+    if len(texts) > SOURCE_RANGES:
+        raise ServiceRuleError(
+            f"{where}: more than {SOURCE_RANGES} CIDRs, the most that one Service may name: combine them to larger ones"
+        )
     networks: dict[str, None] = {}
     for text in texts:
         try:
-            if "/" not in text:
-                raise ValueError("no prefix length")
-            networks[str(ipaddress.ip_network(text.strip(), strict=False))] = None
+            networks[str(_network(text.strip()))] = None
         except ValueError as error:
-            raise ServiceRuleError(f"{where}: {text!r} is not a CIDR such as 10.0.0.0/8 ({error})") from None
+            raise ServiceRuleError(f"{where}: {quoted(text)} is not a CIDR such as 10.0.0.0/8 ({error})") from None
     return () if set(networks) == {"0.0.0.0/0"} else tuple(networks)
+
+
+#: The longest CIDR in any spelling: 39 characters, a slash and 3 digits; IPv4 with a mask is shorter.
+_LONGEST = 43
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """Raises ValueError, also for an address alone and for one with a zone, which means something on one machine."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"{len(text)} characters")
+    if "/" not in text:
+        raise ValueError("no prefix length")
+    if "%" in text:
+        raise ValueError("a zone")
+    return ipaddress.ip_network(text, strict=False)
+
+
+def load_balancer_ip(service: Service) -> str:
+    """The address that the Service asks for, "" for any, in the spelling that clouds use (RFC 5952).
+
+    The API server takes any text of any length there. Raises ServiceRuleError for what is no address, and for an IPv4
+    address that is written as an IPv6 one: providers compare addresses, and such a one is equal to none.
+    """
+    text = service.spec.load_balancer_ip
+    if not text:
+        return ""
+    try:
+        if len(text) > _LONGEST or "%" in text:
+            raise ValueError
+        address = ipaddress.ip_address(text)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            raise ValueError
+    except ValueError:
+        raise ServiceRuleError(f"spec.loadBalancerIP: {quoted(text)} is not an IP address such as 192.0.2.1") from None
+    return str(address)
 
 
 def is_backend(node: Node, owns: Callable[[str], bool]) -> bool:

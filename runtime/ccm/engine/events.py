@@ -19,6 +19,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.text import printable, shorten
+
 from . import metrics
 from .client import KubeClient
 from .clock import SYSTEM_CLOCK, Clock
@@ -96,7 +98,8 @@ class EventRecorder:
     def event(self, obj: Node | Service | ObjectRef, type: str, reason: str, message: str) -> None:
         """Tell that something happened to `obj`. `type` is "Normal" or "Warning", `reason` one CamelCase word.
 
-        Never blocks, never raises. Longer messages are cut to 1,024 bytes, as the API server demands.
+        Never blocks, never raises. The message becomes one printable line (`ccm.text`) of 1,024 bytes at most, as the
+        API server demands.
         """
         try:
             self._record(reference(obj), type, reason, _cut(message))
@@ -245,6 +248,8 @@ def _event_name(ref: ObjectRef) -> str:
 
 
 def _cut(message: str) -> str:
+    """Shortened twice: at first, so that escaping a mebibyte takes no time."""
+    message = printable(shorten(message, MESSAGE_LIMIT))
     data = message.encode()
     return message if len(data) <= MESSAGE_LIMIT else data[: MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."
 

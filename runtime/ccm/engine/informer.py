@@ -48,6 +48,9 @@ class Informer(Generic[T]):
     An object that cannot be decoded stays as it was last known, so that it never looks deleted; it is logged and
     counted (`ccm_objects_not_understood`), and all others go on.
 
+    `keep` gives what the cache keeps of an object, which handlers get, too; it keeps name, namespace, UID and
+    resourceVersion.
+
     `params` narrow the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says in words why it is
     not in touch with the API server, "" when it is.
     """
@@ -60,6 +63,7 @@ class Informer(Generic[T]):
         *,
         name: str,
         key: Callable[[KubeObject], str] = object_key,
+        keep: Callable[[T], T] = lambda obj: obj,
         clock: Clock = SYSTEM_CLOCK,
         params: Mapping[str, str] | None = None,
         read_timeout: float = READ_TIMEOUT,
@@ -70,6 +74,7 @@ class Informer(Generic[T]):
         self.last_contact = -math.inf
         self.last_error = ""
         self._client, self._path, self._type, self._key, self._clock = client, path, type, key, clock
+        self._keep = keep
         self._params = dict(params or {})
         self._read_timeout, self._page = read_timeout, page
         self._store: dict[str, T] = {}
@@ -152,7 +157,7 @@ class Informer(Generic[T]):
         for data in unreadable:
             self._skip(data, known)
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
-        self._replace(items)
+        self._replace([self._keep(item) for item in items])
         self._resource_version = version
         self._in_touch()
         if not self.synced:
@@ -214,7 +219,7 @@ class Informer(Generic[T]):
         match event.type:
             case "ADDED" | "MODIFIED":
                 try:
-                    obj = decoder(self._type).decode(event.object)
+                    obj = self._keep(decoder(self._type).decode(event.object))
                 except UNREADABLE:
                     self._skip(event.object, self._unreadable)
                     return
@@ -241,7 +246,7 @@ class Informer(Generic[T]):
 
     def _last_state(self, data: msgspec.Raw, known: T) -> T:
         try:
-            return decoder(self._type).decode(data)
+            return self._keep(decoder(self._type).decode(data))
         except UNREADABLE:
             return known
 

@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 #: Levels that are kept. Fields of Kubernetes objects that this program reads are at most ten levels deep in a list.
 DEEPEST = 64
+#: Bytes that are cut at once, in some 10 ms.
+AT_ONCE = 64 * 1024
 
 #: Up to and including the next bracket outside of a string, or all the rest. Nothing is tried twice (`*+`), so the time
 #: is linear in the text.
@@ -28,11 +30,13 @@ _TO_BRACKET = re.compile(rb'[^][{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^][{}"]*+)*
 async def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
     """As `decoder.decode`, however deeply `data` is nested. Raises `objects.UNREADABLE`.
 
-    Cutting off what is too deep takes about 100 ms for an object of the largest size, so a thread does it.
+    Cutting off what is too deep takes some 200 ms for an object of the largest size, so a thread does it.
     """
     try:
         return decoder.decode(data)
     except RecursionError:
+        if len(data) <= AT_ONCE:
+            return decoder.decode(shallow(data))
         return decoder.decode(await asyncio.to_thread(shallow, data))
 
 

@@ -155,3 +155,15 @@ def test_mistakes_get_one_line(arguments, status, message, capsys):
     assert cli.main(arguments) == status
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error and error.count("\n") == 1
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+def test_what_kubelets_write_directs_no_terminal():
+    hostile = "\x1b[2Jall is well\u202e\nproviderID: forged" + "a" * 10**6
+    found = msgspec.structs.replace(
+        node(WAITS, ready="False"),
+        spec=msgspec.convert({"providerID": hostile, "taints": [WAITS]}, type(node().spec)),
+    )
+    lines = explain(found, None, [event("InstanceNotFound", hostile)], "kube-system/ccm", NOW)
+    assert all(line.isprintable() and len(line) < 2100 for line in lines)
+    assert not any(line.startswith("providerID: forged") for line in lines)

@@ -19,6 +19,7 @@ import msgspec
 
 from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
 from ccm.cloud.gateway import Gateway
+from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.node import NodeController, NodeOptions
 from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
@@ -334,8 +335,8 @@ class Cluster:
 
     async def __aenter__(self) -> Cluster:
         self.gateway = Gateway(FakeCloud(self.cloud), clock=now)
-        self.nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", clock=self.clock)
-        services: Informer[Service] = Informer(self.api, "/api/v1/services", Service, name="services")
+        self.nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock)
+        services: Informer[Service] = Informer(self.api, "/api/v1/services", Service, name="services", keep=kept_service)
         self._tasks = [asyncio.create_task(self.nodes.run())]
         self._recorders: dict[str, EventRecorder] = {}
         self.context = Context(

@@ -32,6 +32,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.cloud.gateway import Gateway
+from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.route import RouteController, RouteOptions
 from ccm.controllers.route_rules import parse_cluster_cidrs
@@ -378,12 +379,13 @@ class Cluster:
                 self._tasks.append(asyncio.create_task(recorders[component].run()))
             return recorders[component]
 
-        nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", clock=self.clock)  # type: ignore[arg-type]
+        nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock)  # type: ignore[arg-type]
         services: Informer[Service] = Informer(
             self.api,  # type: ignore[arg-type]
             "/api/v1/services",
             Service,
             name="services",
+            keep=kept_service,
             clock=self.clock,
         )
         self._tasks += [asyncio.create_task(nodes.run()), asyncio.create_task(services.run())]

@@ -62,3 +62,12 @@ def test_and_never_more_than_a_bounded_number(told, clock, monkeypatch):
     for number in range(500):
         budget.event(node(number), "Warning", "InstanceNotFound", "gone")
     assert len(budget._told) == 100
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+def test_a_topic_of_any_length_takes_little_memory(told, clock):
+    """A kubelet that changes a long annotation again and again must not fill our memory."""
+    budget = EventBudget(told, lambda: clock[0], rate=1000.0, burst=1000)
+    for number in range(500):
+        assert budget.event(node(1), "Warning", "InitializationFailed", "m", topic=f"{number}" + "a" * 250_000)
+    assert sum(len(topic) for _, _, topic in budget._told) <= 500 * EventBudget.TOPIC

@@ -298,3 +298,12 @@ async def test_long_messages_are_cut_to_what_the_server_takes(recorder, api):
     await recorder.flush(1)
     message = api.only["message"]
     assert len(message.encode()) <= 1024 and message.endswith("ü...")
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("message", ["a\nb\x1b[2J\u202e", "\ud800", "\x00" * 1_400_000, "ü\n" * 700_000])
+async def test_text_of_tenants_is_one_printable_line(recorder, api, message):
+    recorder.event(NODE, "Warning", "R", f"the value {message}")
+    await recorder.flush(1)
+    told = api.only["message"]
+    assert told.startswith("the value ") and told.isprintable() and len(told.encode()) <= 1024
