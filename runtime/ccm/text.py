@@ -17,7 +17,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def printable(text: str) -> str:
-    """On one line; what cannot be seen or directs a terminal becomes an escape sequence such as `\\x1b` or `\\u202e`."""
+    """On one line; what cannot be seen or directs a terminal becomes an escape sequence such as `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -275,7 +275,8 @@ class Gateway:
         elif isinstance(error, (Transient, Unauthorized)):
             self.last_error = str(error)
             self.failing_since = self._clock() if self.failing_since is None else self.failing_since
-            breaker.failed(error, self._clock(), probe=probe)
+            if not isinstance(error, ProviderBug):
+                breaker.failed(error, self._clock(), probe=probe)
         else:
             self._answered(breaker)
 
@@ -301,7 +302,8 @@ class Gateway:
             what = (
                 "cancelled its own call" if isinstance(error, _Cancelled) else f"raised {type(error).__name__}: {error}"
             )
-            raise Transient(f"{operation}: provider {connection.cloud.name!r} {what}") from error
+            kind = Transient if isinstance(error, OSError) else ProviderBug
+            raise kind(f"{operation}: provider {connection.cloud.name!r} {what}") from error
         finally:
             REQUESTS.labels(operation, outcome).inc()
             DURATION.labels(operation).observe(self._clock() - started)
@@ -336,6 +338,14 @@ class Gateway:
         self.failing_since = None
         self.last_success = datetime.datetime.now(datetime.UTC)
         LAST_SUCCESS.set(self.last_success.timestamp())
+
+
+class ProviderBug(Transient):
+    """The provider raised something that is no CloudError, or gave an answer that is none.
+
+    It holds back no other call: one object that brings out the bug must not keep the others from the cloud. An OSError
+    that a provider lets through is no such bug: the cloud cannot be reached.
+    """
 
 
 class _Cancelled(Exception):

@@ -308,6 +308,26 @@ async def test_breaker_opens_after_five_failures_and_holds_back_without_calling(
 
 
 @in_virtual_time
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("bug", [ValueError("x"), RecursionError(), asyncio.CancelledError(), KeyError("annotation")])
+async def test_a_bug_that_some_objects_bring_out_holds_back_no_other_call(bug):
+    """Else whoever finds one would stop the load balancers of all Services with five of their own."""
+    gate = gateway()
+    for _ in range(20):
+        assert issubclass(await outcome(gate.call("a.x", answer(bug))), Transient)
+    assert await gate.call("a.x", answer("healthy")) == "healthy"
+
+
+@in_virtual_time
+async def test_a_connection_error_that_a_provider_lets_through_opens_the_breaker():
+    gate = gateway()
+    for _ in range(5):
+        await outcome(gate.call("a.x", answer(ConnectionRefusedError("down"))))
+    with pytest.raises(Transient, match="not asked"):
+        await gate.call("a.x", answer(1))
+
+
+@in_virtual_time
 async def test_a_refusal_comes_at_once_and_costs_no_token():
     gate = gateway(calls_per_second=0.1, burst=6)
     await fail(gate, 5)
