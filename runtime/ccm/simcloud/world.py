@@ -271,7 +271,7 @@ class Project:
     # Load balancers
 
     def create_load_balancer(self, body: LoadBalancerBody, *, fails: bool = False) -> LoadBalancer:
-        """Raises Refusal: name or address taken (409, naming the owner), outside the pool (422), quota (403)."""
+        """Raises Refusal: name (its owner is named) or address taken (409), outside the pool (422), quota (403)."""
         for other in self.load_balancers.rows.values():
             if other.name == body.name:
                 ours = bool(body.tags) and _owner(other.tags) == _owner(body.tags)
@@ -343,15 +343,13 @@ class Project:
             raise Refusal(409, "busy", f"load balancer {row.id} is {row.state}: it takes no change until that is done")
 
     def _pick_address(self, wanted: str) -> str:
-        used = {row.ip: row for row in self.load_balancers.rows.values()}
+        used = {row.ip for row in self.load_balancers.rows.values()}
         if wanted:
             if wanted not in self._pool:
                 raise Refusal(422, "invalid", f"address {wanted} is not one of this project's load balancer addresses")
             if wanted in used:
-                owner = used[wanted]
-                raise Refusal(
-                    409, "address_in_use", f"address {wanted} belongs to {owner.id}, {_owner_text(owner.tags)}"
-                )
+                # Whose it is may be none of the asker's business: the message ends in an Event of another tenant.
+                raise Refusal(409, "address_in_use", f"address {wanted} is in use")
             return wanted
         for address in self._pool:
             if address not in used:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -471,7 +472,9 @@ async def test_what_belongs_to_others_is_never_touched() -> None:
         with pytest.raises(NotFound):
             await balancers.delete(SPEC)
         taken = replace(SPEC, uid="3333", load_balancer_ip="10.89.77.200")
-        with pytest.raises(Conflict, match=r"address_in_use.*'c2'"):
+        with pytest.raises(
+            Conflict, match=r"address_in_use: address 10\.89\.77\.200 is in use$"
+        ):  # by nobody who is named
             await balancers.ensure(taken, [])
         assert simulator.project().load_balancers.rows == before
 
@@ -505,6 +508,40 @@ async def test_what_the_cloud_cannot_do() -> None:
         assert (await balancers.ensure(SPEC, [])).ready
         (again,) = simulator.project().load_balancers.rows
         assert again != row, "what failed can only be replaced"
+
+
+@pytest.mark.threat("tenant-own-load-balancers-only")
+@pytest.mark.parametrize("seed", range(8))
+async def test_services_that_ask_at_a_time_have_an_address_each_and_keep_it(seed: int) -> None:
+    """Tenants ask for each other's addresses, delete, create again under the same name, and restart the process."""
+    chance = random.Random(seed)
+    pool = [f"10.89.77.{number}" for number in range(200, 203)]
+    async with running() as (simulator, provider):
+        clouds = [provider, SimCloud(provider.config)]
+        await clouds[1].start()
+        try:
+            wishes = {f"uid-{number}": chance.choice([*pool, ""]) for number in range(6)}
+            held: dict[str, str] = {}
+
+            async def act(uid: str) -> None:
+                balancers = chance.choice(clouds).load_balancers
+                spec = replace(SPEC, uid=uid, load_balancer_ip=wishes[uid])
+                if chance.random() < 0.3:
+                    held.pop(uid, None)
+                    with contextlib.suppress(NotFound, RetryAfter):
+                        await balancers.delete(spec)
+                    return
+                with contextlib.suppress(Conflict, QuotaExceeded, RetryAfter):
+                    (ingress,) = (await balancers.ensure(spec, [])).ingress
+                    assert held.setdefault(uid, ingress.ip) == ingress.ip, "nobody loses an address"
+
+            for _ in range(15):
+                await asyncio.gather(*map(act, chance.sample(sorted(wishes), 3)))
+                assert len(set(held.values())) == len(held), held
+                there = {row.tags["service_uid"]: row.ip for row in simulator.project().load_balancers.rows.values()}
+                assert there == held
+        finally:
+            await clouds[1].close()
 
 
 async def test_no_address_left_is_a_quota() -> None:
