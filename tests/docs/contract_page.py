@@ -38,6 +38,8 @@ PARTS: dict[str, tuple[Any, ...]] = {
         cloud.LoadBalancer,
         cloud.Ingress,
         cloud.IngressPort,
+        cloud.AllocatesAddresses,
+        cloud.Allocations,
     ),
     "Routes": (cloud.Routes, cloud.Route),
     "Volumes": (cloud.Volumes, cloud.VolumeRef),

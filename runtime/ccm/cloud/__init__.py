@@ -5,6 +5,8 @@ from .blocking import BlockingCalls
 from .contract import (
     Address,
     AddressType,
+    AllocatesAddresses,
+    Allocations,
     Backend,
     CanonicalIds,
     Cloud,
@@ -45,6 +47,8 @@ from .errors import (
 __all__ = [
     "Address",
     "AddressType",
+    "AllocatesAddresses",
+    "Allocations",
     "Backend",
     "BlockingCalls",
     "CanonicalIds",

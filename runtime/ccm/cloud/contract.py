@@ -155,7 +155,8 @@ class LoadBalancerSpec:
     `uid` identifies the Service for ever, `cluster` the cluster (`--cluster-name`); both belong in ownership tags.
     `source_ranges`: CIDRs that may connect; empty means everybody.
     `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on it tells which backends have Pods.
-    `ingress`: what the Service's status says now; no part of the wish. For clouds that remember nothing themselves.
+    `ingress`: what the Service's status says now; no part of the wish. For providers that choose addresses themselves
+    (`AllocatesAddresses`).
     """
 
     cluster: str
@@ -253,6 +254,34 @@ class LoadBalancers(Protocol):
         answer would leave a load balancer behind that nobody looks for. Success is taken for a removal. Of
         `spec` only `cluster` and `uid` can be relied upon: the Service may be gone.
         """
+        ...
+
+
+class Allocations(Protocol):
+    """Which Service of this cluster has which IP address.
+
+    It is up to date at every moment: it covers the status of all Services, and what `ensure` answered since.
+    """
+
+    def holder(self, address: str) -> str | None:
+        """The UID of the Service that has this address, None if no Service has it. No I/O.
+
+        If the status of several Services names the address, the oldest of them holds it.
+        """
+        ...
+
+
+@runtime_checkable
+class AllocatesAddresses(Protocol):
+    """What `LoadBalancers` has in addition when the provider chooses addresses itself and no cloud records them.
+
+    The Services' status is the record then: only the controller may write it. Such a provider gives an address to a
+    Service only when `Allocations.holder` is None or this Service, and `ensure` does not suspend between that question
+    and its answer.
+    """
+
+    def use_allocations(self, allocations: Allocations) -> None:
+        """Called before all other methods, once for each object. Before it, `ensure` gives no address. No I/O."""
         ...
 
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from ccm.cloud import (
+    AllocatesAddresses,
     Backend,
     Cloud,
     CloudError,
     ImplementedElsewhere,
+    Ingress,
     Instance,
     Instances,
     LoadBalancer,
@@ -128,6 +130,7 @@ async def check(case: Case, subject: Subject) -> Result:
     except Exception as error:
         return result(Outcome.FAILED, f"the provider cannot be made: {described(error)}")
     trial = Trial(subject, cloud)
+    trial.introduce(cloud)
     detail, outcome = "", Outcome.PASSED
     try:
         if case.needs and getattr(cloud, case.needs) is None:
@@ -153,20 +156,46 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
+class Published:
+    """`ccm.cloud.Allocations`: the addresses of the kit's load balancers, as the status of their Services has them."""
+
+    def __init__(self) -> None:
+        self._ingress: dict[tuple[str, str], tuple[Ingress, ...]] = {}
+
+    def holder(self, address: str) -> str | None:
+        for (_, uid), ingress in self._ingress.items():
+            if any(each.ip == address for each in ingress):
+                return uid
+        return None
+
+    def publish(self, spec: LoadBalancerSpec, ingress: tuple[Ingress, ...]) -> None:
+        self._ingress[spec.cluster, spec.uid] = ingress
+
+    def withdraw(self, spec: LoadBalancerSpec) -> None:
+        self._ingress.pop((spec.cluster, spec.uid), None)
+
+
 class Trial:
     """One run of one case: the cloud, and ways to ask it."""
 
     def __init__(self, subject: Subject, cloud: Cloud) -> None:
         self.subject, self.cloud, self.world = subject, cloud, subject.world
         self.cluster = f"ccm-conformance-{secrets.token_hex(4)}"
+        self.published = Published()
         limits = cloud.limits
         self._bucket = TokenBucket(limits.calls_per_second, limits.burst)
         self._clean_ups: list[tuple[str, Callable[[], Awaitable[None]]]] = []
+
+    def introduce(self, cloud: Cloud) -> None:
+        """Say which Service has which address, where the provider asks for it."""
+        if isinstance(cloud.load_balancers, AllocatesAddresses):
+            cloud.load_balancers.use_allocations(self.published)
 
     @contextlib.asynccontextmanager
     async def another(self) -> AsyncIterator[Cloud]:
         """A second cloud of the same configuration, not started. How it closes is another case's matter."""
         cloud = self.subject.create(self.subject.config)
+        self.introduce(cloud)
         try:
             yield cloud
         finally:
@@ -316,7 +345,9 @@ class Trial:
         """Ensure, however often the cloud asks to come back, and wait until it is ready. Removed at the end."""
         self.remove_at_end(spec)
         await self.patiently(self.load_balancers.ensure, spec, backends)
-        return await self.ready(spec)
+        found = await self.ready(spec)
+        self.published.publish(spec, found.ingress)
+        return found
 
     async def ready(self, spec: LoadBalancerSpec) -> LoadBalancer:
         deadline = time.monotonic() + self.subject.patience
@@ -329,6 +360,7 @@ class Trial:
     async def delete(self, spec: LoadBalancerSpec) -> None:
         with contextlib.suppress(NotFound):  # it says that there is nothing, or nothing any more
             await self.patiently(self.load_balancers.delete, spec)
+        self.published.withdraw(spec)
 
     def remove_at_end(self, spec: LoadBalancerSpec) -> None:
         async def remove() -> None:

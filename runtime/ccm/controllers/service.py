@@ -20,6 +20,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.cloud import (
+    AllocatesAddresses,
     Backend,
     CloudError,
     Conflict,
@@ -37,6 +38,7 @@ from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import service_rules as rules
+from .allocations import ServiceAllocations
 from .context import Context, log_failure
 from .orphans import OrphanAudit
 
@@ -149,6 +151,8 @@ class ServiceController:
         self._events = context.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
         self._known: dict[str, _Known] = {}
+        self._allocations = ServiceAllocations()
+        self._introduced: LoadBalancers | None = None
         self._listed: dict[str, LoadBalancer] = {}
         self._waiting: set[str] = set()
         self._listing: _Listing | None = None
@@ -163,11 +167,16 @@ class ServiceController:
         """The present cloud's: it is replaced when credentials are reloaded."""
         found = self._context.gateway.cloud.load_balancers
         assert found is not None
+        if found is not self._introduced:
+            self._introduced = found
+            if isinstance(found, AllocatesAddresses):
+                found.use_allocations(self._allocations)
         return found
 
     async def run(self) -> None:
         context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
+        context.services.add_handler(self._allocations.on_service)  # all Services, before the first one is served
         self._listed = await self._list_for_sure()
         audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period, in_hand=self._in_hand)
         audit.saw(self._listed.values())
@@ -313,7 +322,8 @@ class ServiceController:
             self._events.event(service, "Warning", "SyncLoadBalancerFailed", f"Error syncing load balancer: {what}")
 
     def _forget(self, key: str) -> None:
-        self._known.pop(key, None)
+        if (known := self._known.pop(key, None)) is not None:
+            self._allocations.released(known.service)
         self._wait_for(key, False)
 
     def _wait_for(self, key: str, waiting: bool) -> None:
@@ -440,7 +450,14 @@ class ServiceController:
             self._tell_of_no_backends(service)
         known.mark, known.spec = None, spec  # until it is answered, nobody knows
         known.tried_at, known.met, known.again_at = self._context.monotonic(), False, -math.inf
-        balancer = await self._call("ensure", lambda: self._cloud.ensure(spec, wanted))
+
+        async def ensure() -> LoadBalancer:
+            answer = await self._cloud.ensure(spec, wanted)
+            if isinstance(answer, LoadBalancer):  # the gateway reports everything else
+                self._allocations.answered(service, (each.ip for each in answer.ingress))
+            return answer
+
+        balancer = await self._call("ensure", ensure)
         known.wrote(self._mark(spec, wanted), spec, wanted, self._context.monotonic())
         SYNCS.inc()
         return balancer

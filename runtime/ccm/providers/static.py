@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from ccm import cloud
 from ccm.cloud import (
+    Allocations,
     Backend,
     BlockingCalls,
     ConfigError,
@@ -34,14 +34,17 @@ from ccm.cloud import (
     Page,
     ProviderConfig,
     QuotaExceeded,
-    RetryAfter,
     Transient,
 )
 
-from .static_config import IP, Settings
+from .static_config import Settings
 
 #: Seconds for reading the file; one on a server that is away may take for ever.
 PATIENCE = 5.0
+
+
+#: A Service: its cluster and its UID.
+_Owner = tuple[str, str]
 
 
 class StaticCloud(cloud.Cloud):
@@ -120,42 +123,25 @@ class StaticInstances:
         return self._id.fullmatch(provider_id) is not None
 
 
-@dataclass
-class Given:
-    """Which addresses are given to whom, in this process. The Services' status is what remembers it."""
-
-    #: (cluster, Service UID) -> what it has.
-    balancers: dict[tuple[str, str], LoadBalancer] = field(default_factory=dict)
-    #: When the first Service was asked for, monotonic seconds.
-    since: float | None = None
-
-    def taken(self, key: tuple[str, str]) -> dict[str, str]:
-        """Addresses of others, and whose they are."""
-        return {
-            ingress.ip: balancer.name
-            for other, balancer in self.balancers.items()
-            if other != key
-            for ingress in balancer.ingress
-        }
-
-
-#: Outlives a change of the configuration, which makes a new StaticCloud.
-GIVEN = Given()
-
-
 class StaticLoadBalancers:
     """An address of the pool for each Service; that it leads to the nodes is somebody else's work.
 
-    There is no cloud that would remember, so that is left to the Services themselves: after a restart each tells which
-    address it has (`LoadBalancerSpec.ingress`). Until they had time for it, nobody gets a new one.
+    No cloud records which Service has which address: the Services' status does (`AllocatesAddresses`). What this
+    object knows in addition is what it gave, until it is replaced by one with a changed configuration.
     """
 
-    def __init__(self, settings: Settings, given: Given = GIVEN, clock: Callable[[], float] = time.monotonic) -> None:
-        self._settings, self._given, self._clock = settings, given, clock
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._allocations: Allocations | None = None
+        self._given: dict[_Owner, LoadBalancer] = {}
+        self._owners: dict[str, _Owner] = {}
+
+    def use_allocations(self, allocations: Allocations) -> None:
+        self._allocations = allocations
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """Those of this process; after a restart none, so that each Service is asked for once."""
-        return [balancer for (owner, _), balancer in self._given.balancers.items() if owner == cluster]
+        """Those that this object gave; after a restart none, so that each Service is asked for once."""
+        return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Ports and nodes are kube-proxy's matter, but a change of them shall be seen to have come through."""
@@ -164,71 +150,83 @@ class StaticLoadBalancers:
         return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        found = self._given.balancers.get((spec.cluster, spec.uid))
+        found = self._given.get((spec.cluster, spec.uid))
         if found is None:
             raise NotFound(f"Service {spec.namespace}/{spec.name} was given no address")
         return found
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Raises RetryAfter while others may still tell which addresses they have."""
-        now = self._clock()
-        if self._given.since is None:
-            self._given.since = now
-        key = (spec.cluster, spec.uid)
-        taken = self._given.taken(key)
-        addresses = [
-            found for family in spec.ip_families if (found := self._address(spec, family, taken, now)) is not None
-        ]
+        """Waits for nothing: between the choice of an address and the answer, nobody else is asked.
+
+        Raises Transient while it is not known which addresses Services have.
+        """
+        addresses = [found for family in spec.ip_families if (found := self._address(spec, family)) is not None]
         if not addresses:
             families = " or ".join(spec.ip_families)
             raise NotImplementedByCloud(f"load_balancer_addresses of {self._settings.source} has no {families} address")
         balancer = LoadBalancer(
             service_uid=spec.uid,
             name=f"{spec.namespace}/{spec.name}",
-            ingress=tuple(Ingress(ip=str(address), ip_mode="VIP") for address in addresses),
+            ingress=tuple(Ingress(ip=address, ip_mode="VIP") for address in addresses),
             fingerprint=self.fingerprint(spec, backends),
+            warnings=tuple(
+                f"the address {each.ip} in the status of this Service is in use by an older one: "
+                f"it gets {', '.join(addresses)} instead"
+                for each in spec.ingress
+                if each.ip and self._is_taken(each.ip, spec)
+            ),
         )
-        self._given.balancers[key] = balancer
+        self._release(spec)
+        self._given[spec.cluster, spec.uid] = balancer
+        self._owners |= dict.fromkeys(addresses, (spec.cluster, spec.uid))
         return balancer
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         found = replace(await self.get(spec), fingerprint=self.fingerprint(spec, backends))
-        self._given.balancers[spec.cluster, spec.uid] = found
+        self._given[spec.cluster, spec.uid] = found
         return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        self._given.balancers.pop((spec.cluster, spec.uid), None)
+        self._release(spec)
 
-    def _address(self, spec: LoadBalancerSpec, family: str, taken: dict[str, str], now: float) -> IP | None:
-        """The address for one family, None when the pool has none of it."""
-        pool = [address for address in self._settings.pool if f"IPv{address.version}" == family]
+    def _release(self, spec: LoadBalancerSpec) -> None:
+        if (found := self._given.pop((spec.cluster, spec.uid), None)) is not None:
+            for ingress in found.ingress:
+                del self._owners[ingress.ip]
+
+    def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:
+        """The address for one family, None if the pool has none of it."""
+        pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
         if not pool:
             return None
         if wanted := spec.load_balancer_ip:
-            return _wished(pool, wanted, taken, self._settings.source) if _family(wanted) == family else None
-        mine = self._given.balancers.get((spec.cluster, spec.uid))
-        for ingress in (*(mine.ingress if mine else ()), *spec.ingress):
-            for address in pool:
-                if str(address) == ingress.ip and ingress.ip not in taken:
-                    return address
-        assert self._given.since is not None
-        if (wait := self._given.since + self._settings.settle - now) > 0:
-            raise RetryAfter("just started: first the Services that have an address tell which", wait)
-        # The same name begins its search at the same place, so that a Service made anew mostly gets what it had.
+            return self._requested(wanted, pool, spec) if _family(wanted) == family else None
+        given = self._given.get((spec.cluster, spec.uid))
+        for ingress in (*(given.ingress if given else ()), *spec.ingress):
+            if ingress.ip in pool and not self._is_taken(ingress.ip, spec):
+                return ingress.ip
+        # The same name starts its search at the same place, so that a Service that is created again mostly gets the
+        # address that it had.
         start = int(hashlib.sha256(f"{spec.namespace}/{spec.name}".encode()).hexdigest(), 16) % len(pool)
         for address in pool[start:] + pool[:start]:
-            if str(address) not in taken:
+            if not self._is_taken(address, spec):
                 return address
-        raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are given away")
+        raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
 
+    def _requested(self, wanted: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
+        """`spec.loadBalancerIP`. The message names nobody: the other Service may be another tenant's."""
+        if wanted not in pool:
+            raise Invalid(f"the address {wanted} is not one of load_balancer_addresses of {self._settings.source}")
+        if self._is_taken(wanted, spec):
+            raise Conflict(f"the address {wanted} is in use")
+        return wanted
 
-def _wished(pool: Sequence[IP], wanted: str, taken: dict[str, str], source: str) -> IP:
-    for address in pool:
-        if str(address) == wanted:
-            if wanted in taken:
-                raise Conflict(f"the address {wanted} is Service {taken[wanted]}'s")
-            return address
-    raise Invalid(f"the address {wanted} is not one of load_balancer_addresses of {source}")
+    def _is_taken(self, address: str, spec: LoadBalancerSpec) -> bool:
+        """Whether another Service has it."""
+        if self._allocations is None:
+            raise Transient("no address is given before it is known which addresses Services have")
+        owner = (spec.cluster, spec.uid)
+        return self._owners.get(address, owner) != owner or self._allocations.holder(address) not in (None, spec.uid)
 
 
 def _family(address: str) -> str:

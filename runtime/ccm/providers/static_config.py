@@ -22,9 +22,8 @@ ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,125}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 IP_TYPES = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
-#: More addresses, and a longer `settle` in seconds, are a slip of the pen.
+#: More addresses are a slip of the pen.
 LARGEST_POOL = 65536
-LONGEST_SETTLE = 86400
 
 SOURCES = ("machines", "machines_file", "inventory_file")
 #: Key -> whether it is needed or what it is without, and what it means: docs/providers/static.md is made of these.
@@ -44,7 +43,6 @@ KEYS = {
         "a list of addresses, ranges `A-B` and networks, of both families, none of them a machine's; without it "
         "Services are somebody else's",
     ),
-    "settle": ("`10`", "seconds after a start in which no Service gets a new address"),
 }
 MACHINE_KEYS = {
     "name": ("required", "the Node's name, exactly"),
@@ -72,11 +70,7 @@ IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf. `machines` are those that stand in it, None when they are in `file`.
-
-    `settle`: seconds after the start in which no address of the pool is given to a Service that has none: first those
-    who have one must have told so.
-    """
+    """cloud.conf. `machines` are those that stand in it, None when they are in `file`."""
 
     source: str
     cluster: str
@@ -87,7 +81,6 @@ class Settings:
     is_inventory: bool = False
     inventory_group: str = "all"
     pool: tuple[IP, ...] = ()
-    settle: float = 10.0
 
     @classmethod
     def parse(cls, text: str, source: str) -> Settings:
@@ -120,7 +113,6 @@ class Settings:
             is_inventory="inventory_file" in given,
             inventory_group=take.text("inventory_group") or "all",
             pool=_pool(given.get("load_balancer_addresses"), problems),
-            settle=_settle(given.get("settle"), problems),
         )
         machines = None
         if "machines" in given:
@@ -386,16 +378,6 @@ def _entries(found: Located, problems: Problems) -> list[Located]:
         return found.value
     problems.add(found, f"machines: expected a list of machines, not {_shown(found)}")
     return []
-
-
-def _settle(found: Located | None, problems: Problems) -> float:
-    if found is None:
-        return Settings.settle
-    number = isinstance(found.value, int | float) and not isinstance(found.value, bool)
-    if not number or not 0 <= found.value <= LONGEST_SETTLE:
-        problems.add(found, f"settle: expected seconds, from 0 to {LONGEST_SETTLE}, not {_shown(found)}")
-        return Settings.settle
-    return float(found.value)
 
 
 def _pool(found: Located | None, problems: Problems) -> tuple[IP, ...]:

@@ -544,7 +544,11 @@ class AddressesThatAreNone(SimLoadBalancers):
         return replace(await super().get(spec), ingress=(cloud.Ingress(ip="pending"),))
 
 
-@mutant("load_balancers.ensuring_again_changes_nothing", "load_balancers.a_change_is_written_in_place")
+@mutant(
+    "load_balancers.ensuring_again_changes_nothing",
+    "load_balancers.a_change_is_written_in_place",
+    "load_balancers.an_address_of_another_service_is_refused",
+)
 class MakesItAnewEachTime(SimLoadBalancers):
     addresses = itertools.count(50)
 
@@ -577,6 +581,43 @@ class DeletesTheWholeCluster(SimLoadBalancers):
     async def delete(self, spec: LoadBalancerSpec) -> None:
         for row in await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"cluster:{spec.cluster}")]):
             await super().delete(replace(spec, uid=row.tags["service_uid"]))
+
+
+class GivesWhatIsAskedFor(SimLoadBalancers):
+    """Chooses addresses itself, whatever others have: what it gave a Service is what it was asked for."""
+
+    def __init__(self, api: Api) -> None:
+        super().__init__(api)
+        self.given: set[str] = set()
+
+    def may_have(self, address: str) -> bool:
+        raise NotImplementedError
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        wanted = spec.load_balancer_ip
+        if wanted and not self.may_have(wanted):
+            raise Conflict(f"the address {wanted} is in use")
+        made = self._given(await super().ensure(replace(spec, load_balancer_ip=""), backends), wanted)
+        self.given |= {each.ip for each in made.ingress}
+        return made
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        return self._given(await super().get(spec), spec.load_balancer_ip)
+
+    def _given(self, balancer: cloud.LoadBalancer, wanted: str) -> cloud.LoadBalancer:
+        return replace(balancer, ingress=(cloud.Ingress(ip=wanted),)) if wanted and balancer.ingress else balancer
+
+
+@mutant("load_balancers.an_address_of_another_service_is_refused")
+class GivesAnAddressTwice(GivesWhatIsAskedFor):
+    def may_have(self, address: str) -> bool:
+        return True
+
+
+@mutant("load_balancers.an_address_of_another_service_is_refused")
+class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
+    def may_have(self, address: str) -> bool:
+        return address not in self.given
 
 
 @mutant("load_balancers.a_lost_answer_makes_no_second_one", "load_balancers.a_half_made_one_is_completed")

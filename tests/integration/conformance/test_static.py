@@ -97,7 +97,7 @@ class FileWorld(World):
 async def test_static_passes(case: Case, tmp_path: Path) -> None:
     file = tmp_path / "machines.yaml"
     file.write_text(yaml.safe_dump([{"name": f"worker-{n}", "addresses": [f"10.0.0.{n}"]} for n in range(1, 5)]))
-    conf = f"cluster: cellar\nmachines_file: {file}\nload_balancer_addresses: [192.0.2.0/28]\nsettle: 0\n"
+    conf = f"cluster: cellar\nmachines_file: {file}\nload_balancer_addresses: [192.0.2.0/28]\n"
     config = ProviderConfig(conf, "cloud.conf")
     result = await check(case, Subject("static", StaticCloud, config, allow_writes=True, world=FileWorld(file)))
     if case.name in NOT_FOR_A_FILE:

@@ -88,7 +88,7 @@ async def test_services_keep_their_addresses_over_a_restart(
     kube: KubeClient, machines: Machines, start_ccm: StartCcm
 ) -> None:
     machines.write("pool-0")
-    pool = "load_balancer_addresses: [192.0.2.10-192.0.2.13]\nsettle: 1\n"
+    pool = "load_balancer_addresses: [192.0.2.10-192.0.2.13]\n"
     ccm = start(start_ccm, machines, pool)
     await ccm.leading()
     await kube.create(NODES, node_body("pool-0"))

@@ -7,13 +7,18 @@ import contextlib
 import dataclasses
 import ipaddress
 import time
+from collections.abc import Sequence
 
 from ccm.cloud import (
+    Backend,
     CloudError,
     Conflict,
+    Invalid,
     LoadBalancer,
+    LoadBalancers,
     LoadBalancerSpec,
     NotFound,
+    NotImplementedByCloud,
     RateLimited,
     RetryAfter,
     Transient,
@@ -160,6 +165,27 @@ async def another_clusters_is_never_touched(trial: Trial) -> None:
 
 
 @case(writes=True)
+async def an_address_of_another_service_is_refused(trial: Trial) -> None:
+    """A Service asks (`spec.loadBalancerIP`) for the address that another one has: it is refused, or gets another
+    address. After a restart, too, even if it is the first to ask. The other Service keeps its address."""
+    owner, backends = trial.spec(), await trial.backends()
+    before = await trial.ensure(owner, backends)
+    wanted = next((each.ip for each in before.ingress if each.ip), "")
+    if not wanted:
+        raise NotRun("needs a load balancer that has an IP address")
+    await _refused(trial, trial.load_balancers, wanted, backends, "at once")
+    _same(before, await _one(trial, owner), "asking for its address")
+    async with trial.another() as restarted:
+        await trial.ask(restarted.start)
+        assert restarted.load_balancers is not None
+        await _refused(trial, restarted.load_balancers, wanted, backends, "after a restart")
+        as_published = dataclasses.replace(owner, ingress=before.ingress)
+        kept = await trial.patiently(restarted.load_balancers.ensure, as_published, backends)
+    if kept.ready and kept.ingress != before.ingress:
+        raise Failed(f"after a restart its address changed from {before.ingress} to {kept.ingress}")
+
+
+@case(writes=True)
 async def a_lost_answer_makes_no_second_one(trial: Trial) -> None:
     """The load balancer was made and the answer got lost: the next `ensure` finds it."""
     spec, backends = trial.spec(), await trial.backends()
@@ -280,6 +306,20 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError], *me
     errors = await errors_in(trial, trouble, kind, expected, [calls[method] for method in methods])
     _same(before, await _one(trial, spec), f"asking while {kind.value}")
     return errors
+
+
+async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends: Sequence[Backend], when: str) -> None:
+    """A new Service does not get the address `wanted`."""
+    spec = dataclasses.replace(trial.spec(), load_balancer_ip=wanted)
+    trial.remove_at_end(spec)
+    try:
+        found = await trial.patiently(balancers.ensure, spec, backends)
+    except (Conflict, Invalid, NotImplementedByCloud):
+        return
+    if not found.ready:
+        found = await trial.ready(spec)
+    if any(each.ip == wanted for each in found.ingress):
+        raise Failed(f"asked for {wanted} {when}, a Service gets that address, which another Service has")
 
 
 async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -28,10 +29,9 @@ from ccm.cloud import (
     Port,
     ProviderConfig,
     QuotaExceeded,
-    RetryAfter,
     Transient,
 )
-from ccm.providers.static import Given, StaticCloud, StaticLoadBalancers
+from ccm.providers.static import StaticCloud, StaticLoadBalancers
 from ccm.providers.static_config import KEYS, MACHINE_KEYS, Settings, expanded
 
 CONF = """\
@@ -189,13 +189,11 @@ def test_owns_the_ids_of_its_cluster() -> None:
             id="addresses-taken",
         ),
         pytest.param(
-            "cluster: c\nmachines_file: /x\nsettle: soon\n"
-            "load_balancer_addresses: [10.0.0.9-10.0.0.1, nowhere, 10.0.0.0/8]\n",
+            "cluster: c\nmachines_file: /x\nload_balancer_addresses: [10.0.0.9-10.0.0.1, nowhere, 10.0.0.0/8]\n",
             [
-                "line 3: settle: expected seconds, from 0 to 86400, not 'soon'",
-                "line 4: load_balancer_addresses: '10.0.0.0/8': more than 65536 addresses",
-                "line 4: load_balancer_addresses: '10.0.0.9-10.0.0.1': a range goes from a lower to a higher address",
-                "line 4: load_balancer_addresses: 'nowhere': 'nowhere' does not appear to be an IPv4 or IPv6 network",
+                "line 3: load_balancer_addresses: '10.0.0.0/8': more than 65536 addresses",
+                "line 3: load_balancer_addresses: '10.0.0.9-10.0.0.1': a range goes from a lower to a higher address",
+                "line 3: load_balancer_addresses: 'nowhere': 'nowhere' does not appear to be an IPv4 or IPv6 network",
             ],
             id="pool",
         ),
@@ -308,14 +306,6 @@ async def test_a_machine_of_the_file_cannot_have_an_address_of_the_pool(file: Pa
     assert caught.value.problems == [f"{file}: line 2: {told}"]
 
 
-@pytest.mark.parametrize("settle", ["-5", "-0.1", ".nan", ".inf", "yes", f"1{'0' * 400}"])
-def test_a_time_to_settle_that_no_clock_has(settle: str) -> None:
-    told = problems_of(f"cluster: c\nmachines_file: /x\nsettle: {settle}\n")
-    assert [problem.partition(", not")[0] for problem in told] == [
-        "cloud.conf: line 3: settle: expected seconds, from 0 to 86400"
-    ]
-
-
 async def test_at_the_start_an_unusable_file_is_a_problem_of_the_configuration(file: Path) -> None:
     write(file, "- {name: a}\n- {name: b}\n")
     with pytest.raises(ConfigError) as caught:
@@ -407,27 +397,26 @@ def test_ranges_of_hosts(pattern: str, hosts: list[str]) -> None:
 SPEC = LoadBalancerSpec("c", "uid-1", "shop", "web", (Port("http", "TCP", 80, 30080),))
 
 
-class Clock:
-    now = 1000.0
+class Statuses(dict[str, str]):
+    """Address -> UID of the Service whose status has it: what the framework knows."""
 
-    def __call__(self) -> float:
-        return self.now
+    def holder(self, address: str) -> str | None:
+        return self.get(address)
 
 
 class Process:
-    """One life of the process, whose memory ends with it."""
+    """One life of the process, whose memory ends with it. The status of all Services outlives it."""
 
-    def __init__(self, pool: str = "192.0.2.1-192.0.2.3", *, settled: bool = True) -> None:
+    def __init__(self, pool: str = "192.0.2.1-192.0.2.3", statuses: Statuses | None = None) -> None:
         settings = Settings.parse(f"cluster: c\nmachines_file: /x\nload_balancer_addresses: [{pool}]\n", "cloud.conf")
-        self.clock = Clock()
-        given = Given(since=self.clock.now - 3600 if settled else None)
-        self.balancers = StaticLoadBalancers(settings, given, self.clock)
+        self.balancers = StaticLoadBalancers(settings)
+        self.balancers.use_allocations(Statuses() if statuses is None else statuses)
 
     async def ensure(self, spec: LoadBalancerSpec) -> list[str]:
         return [ingress.ip for ingress in (await self.balancers.ensure(spec, [])).ingress]
 
 
-def service(number: int, *has: str, **more: object) -> LoadBalancerSpec:
+def service(number: int, *has: str, **more: Any) -> LoadBalancerSpec:
     ingress = tuple(Ingress(ip=each) for each in has)
     return replace(SPEC, uid=f"uid-{number}", name=f"web-{number}", ingress=ingress, **more)
 
@@ -441,28 +430,48 @@ async def test_everybody_gets_an_address_of_its_own_until_there_is_none() -> Non
     given = [await process.ensure(service(number)) for number in range(3)]
     assert sorted(given) == [["192.0.2.1"], ["192.0.2.2"], ["192.0.2.3"]]
     assert [await process.ensure(service(number)) for number in range(3)] == given
-    with pytest.raises(QuotaExceeded, match="all 3 IPv4 addresses of load_balancer_addresses are given away"):
+    with pytest.raises(QuotaExceeded, match="all 3 IPv4 addresses of load_balancer_addresses are in use"):
         await process.ensure(service(3))
     await process.balancers.delete(service(1))
     assert await process.ensure(service(3)) == given[1]
 
 
-async def test_after_a_restart_each_service_keeps_what_its_status_says() -> None:
-    process = Process(settled=False)
-    with pytest.raises(RetryAfter) as caught:  # a new one is not served before the others had their turn
-        await process.ensure(service(9))
-    assert caught.value.retry_after == 10.0
+@pytest.mark.threat("tenant-own-load-balancers-only")
+async def test_after_a_restart_the_first_to_ask_gets_no_address_of_another_service() -> None:
+    process = Process(statuses=Statuses({"192.0.2.3": "uid-1", "192.0.2.1": "uid-2"}))
+    for wanted in ("192.0.2.3", "192.0.2.1"):
+        with pytest.raises(Conflict, match=f"^the address {wanted} is in use$"):
+            await process.ensure(service(9, load_balancer_ip=wanted))
+    assert await process.ensure(service(9)) == ["192.0.2.2"]
+    with pytest.raises(QuotaExceeded):
+        await process.ensure(service(8))
     assert await process.ensure(service(1, "192.0.2.3")) == ["192.0.2.3"]
     assert await process.ensure(service(2, "192.0.2.1")) == ["192.0.2.1"]
-    process.clock.now += 10
-    assert await process.ensure(service(9)) == ["192.0.2.2"]
 
 
-async def test_an_address_that_left_the_pool_or_is_anothers_is_not_kept() -> None:
+@pytest.mark.threat("tenant-own-load-balancers-only")
+async def test_no_address_is_given_before_it_is_known_who_has_which() -> None:
+    settings = Settings.parse("cluster: c\nmachines_file: /x\nload_balancer_addresses: [192.0.2.1]\n", "cloud.conf")
+    for spec in (SPEC, replace(SPEC, load_balancer_ip="192.0.2.1"), service(1, "192.0.2.1")):
+        with pytest.raises(Transient, match="before it is known which addresses Services have"):
+            await StaticLoadBalancers(settings).ensure(spec, [])
+
+
+async def test_an_address_that_left_the_pool_is_not_kept() -> None:
     process = Process()
-    assert await process.ensure(service(1, "192.0.2.3")) == ["192.0.2.3"]
-    assert await process.ensure(service(2, "192.0.2.3")) != ["192.0.2.3"]
-    assert await process.ensure(service(3, "198.51.100.1")) in (["192.0.2.1"], ["192.0.2.2"])
+    assert await process.ensure(service(3, "198.51.100.1")) in (["192.0.2.1"], ["192.0.2.2"], ["192.0.2.3"])
+
+
+async def test_of_two_services_with_one_address_in_their_status_the_younger_gets_another_and_a_warning() -> None:
+    process = Process(statuses=Statuses({"192.0.2.3": "uid-1"}))
+    made = await process.balancers.ensure(service(2, "192.0.2.3"), [])
+    (new,) = made.ingress
+    assert new.ip != "192.0.2.3"
+    assert made.warnings == (
+        f"the address 192.0.2.3 in the status of this Service is in use by an older one: it gets {new.ip} instead",
+    )
+    kept = await process.balancers.ensure(service(1, "192.0.2.3"), [])
+    assert ([each.ip for each in kept.ingress], kept.warnings) == (["192.0.2.3"], ())
 
 
 async def test_a_service_made_anew_finds_the_address_that_it_had() -> None:
@@ -475,7 +484,7 @@ async def test_a_service_made_anew_finds_the_address_that_it_had() -> None:
 async def test_a_wished_address() -> None:
     process = Process()
     assert await process.ensure(service(1, load_balancer_ip="192.0.2.2")) == ["192.0.2.2"]
-    with pytest.raises(Conflict, match=r"192\.0\.2\.2 is Service shop/web-1's"):
+    with pytest.raises(Conflict, match=r"^the address 192\.0\.2\.2 is in use$"):
         await process.ensure(service(2, load_balancer_ip="192.0.2.2"))
     with pytest.raises(Invalid, match="not one of load_balancer_addresses"):
         await process.ensure(service(2, load_balancer_ip="10.0.0.1"))
@@ -488,12 +497,15 @@ async def test_both_families_where_the_pool_has_them() -> None:
         await Process().ensure(service(1, ip_families=("IPv6",)))
 
 
-async def test_a_changed_configuration_forgets_nothing() -> None:
-    conf = CONF + "load_balancer_addresses: [192.0.2.77]\nsettle: 0\n"
-    before, after = static(conf), static(conf.replace("rack-1", "rack-9"))
-    assert before.load_balancers is not None and after.load_balancers is not None
-    made = await before.load_balancers.ensure(SPEC, [])
-    try:
-        assert await after.load_balancers.get(SPEC) == made
-    finally:
-        await after.load_balancers.delete(SPEC)
+async def test_a_changed_configuration_gives_no_address_of_another_service() -> None:
+    """Each change makes a new object. It may ask for whatever the old one gave, before any status shows it."""
+    statuses = Statuses()
+    before = Process("192.0.2.1-192.0.2.2", statuses)
+    statuses["192.0.2.1"] = SPEC.uid  # as the framework does, at once
+    assert await before.ensure(replace(SPEC, load_balancer_ip="192.0.2.1")) == ["192.0.2.1"]
+    after = Process("192.0.2.1-192.0.2.9", statuses)
+    with pytest.raises(NotFound):  # the framework then ensures it again
+        await after.balancers.update_backends(SPEC, [])
+    with pytest.raises(Conflict):
+        await after.ensure(service(2, load_balancer_ip="192.0.2.1"))
+    assert await after.ensure(replace(SPEC, load_balancer_ip="192.0.2.1")) == ["192.0.2.1"]
