@@ -153,6 +153,13 @@ class Site:
         parts = [*balancers, *network.ips(project_id=self.project), *groups]
         return frozenset(f"{type(each).__name__} {each.id}" for each in parts)
 
+    def member_addresses(self, name: str) -> frozenset[str]:
+        """Where the load balancer of this name sends to."""
+        service = self.cloud.load_balancer
+        (found,) = [each for each in self.balancers() if each.name == name]
+        pools = service.pools(loadbalancer_id=found.id)
+        return frozenset(member.address for pool in pools for member in service.members(pool))
+
     def break_balancer(self, name: str) -> None:
         """Let it go to ERROR, by a failover that fails."""
         balancer = self.cloud.load_balancer.find_load_balancer(name, ignore_missing=False)

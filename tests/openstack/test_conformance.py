@@ -94,6 +94,9 @@ class RigWorld(World):
     async def load_balancer_parts(self) -> frozenset[str]:
         return await asyncio.to_thread(self._site.balancer_parts)
 
+    async def load_balancer_members(self, name: str) -> frozenset[str]:
+        return await asyncio.to_thread(self._site.member_addresses, name)
+
     async def create_volume(self) -> VolumeRef:
         return VolumeRef(DRIVERS[0], await asyncio.to_thread(self._site.make_volume, "zone-b"))
 

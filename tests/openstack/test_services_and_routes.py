@@ -8,8 +8,8 @@ import time
 from collections import Counter
 from typing import Any
 
-from ccm.cloud import ProviderConfig
-from ccm.controllers import service_rules
+from ccm.cloud import Instance, ProviderConfig
+from ccm.controllers import service_rules, vouching_rules
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud
@@ -157,7 +157,13 @@ async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
     cloud = OpenStackCloud(ProviderConfig(site.conf(), "cloud.conf"))
     assert cloud.load_balancers is not None
     nodes, _ = await kube.list(NODES, Node)
-    backends = service_rules.backends(nodes, cloud.instances.owns)
+
+    def honest(node: Node) -> vouching_rules.Verdict | None:
+        if not cloud.instances.owns(node.spec.provider_id):
+            return None
+        return vouching_rules.judge(node, Instance(node.spec.provider_id, node.metadata.name), (), ())
+
+    backends = service_rules.backends(nodes, honest)
 
     async def mark(name: str) -> Mark:
         spec = service_rules.load_balancer_spec(await get_service(kube, name), site.name)

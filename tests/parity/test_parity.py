@@ -38,7 +38,7 @@ def test_the_behaviours_are_complete_and_in_order(made):
         "services": [f"S{n}" for n in range(1, 160)],
         "routes": [f"R{n}" for n in range(1, 43)],
         "application": [f"C{n}" for n in range(1, 21)],
-        "weaknesses": [f"W{n}" for n in range(1, 33)],
+        "weaknesses": [f"W{n}" for n in range(1, 34)],
     }
     assert {name: list(behaviours) for name, behaviours in sections.items()} == expected
     for name, behaviours in sections.items():

@@ -14,6 +14,7 @@ from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleContro
 from ccm.controllers.route import RouteController, RouteOptions
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.volume import VolumeController
+from ccm.controllers.vouching import Vouching
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PersistentVolume
 
@@ -22,6 +23,9 @@ from .names import CONTROLLERS
 from .options import Options
 
 log = logging.getLogger(__name__)
+
+#: Those that write to the cloud what Nodes say of themselves.
+WRITERS = (ServiceController, RouteController)
 
 
 def not_offered(options: Options, cloud: Cloud) -> dict[str, str]:
@@ -49,26 +53,33 @@ def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
             usable.append(name)
     if "node-route-controller" in usable:
         try:
-            options.cluster_networks()
+            options.pod_network()
         except ValueError as error:
             raise StartError(str(error)) from None
     return usable
 
 
 def make(
-    name: str, context: Context, options: Options, volumes: Informer[PersistentVolume] | None = None
+    name: str,
+    context: Context,
+    options: Options,
+    vouching: Vouching | None,
+    volumes: Informer[PersistentVolume] | None = None,
 ) -> Controller:
-    """Construct one controller from the options; `volumes` for the one that needs them."""
+    """Construct one controller from the options; `vouching` and `volumes` for those that need them."""
     if name == "cloud-node-controller":
+        assert vouching is not None
         return NodeController(
             context,
             NodeOptions(
                 options.concurrent_node_syncs, options.node_status_update_frequency, options.legacy_node_labels
             ),
+            vouching,
         )
     if name == "cloud-node-lifecycle-controller":
         return NodeLifecycleController(context, LifecycleOptions(options.node_monitor_period, options.safety()))
     if name == "service-lb-controller":
+        assert vouching is not None
         return ServiceController(
             context,
             ServiceOptions(
@@ -77,18 +88,23 @@ def make(
                 audit_period=options.orphan_audit_period,
                 delete_orphans=options.delete_orphaned_load_balancers,
             ),
+            vouching,
         )
     if name == "persistentvolume-label-controller":
         assert volumes is not None
         return VolumeController(context, volumes)
-    return RouteController(context, RouteOptions(options.cluster_networks(), options.route_reconciliation_period))
+    assert vouching is not None
+    route_options = RouteOptions(options.pod_network(), options.route_reconciliation_period)
+    return RouteController(context, route_options, vouching)
 
 
-async def run(controllers: Iterable[Controller]) -> None:
+async def run(controllers: Iterable[Controller], vouching: Vouching | None = None) -> None:
     """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
     running = list(controllers)
     try:
         async with asyncio.TaskGroup() as tasks:
+            if vouching is not None and any(isinstance(each, WRITERS) for each in running):
+                tasks.create_task(vouching.run(), name="vouching")
             for controller in running:
                 RUNNING.labels(CONTROLLERS[controller.name], "cloud-controller-manager").set(1)
                 tasks.create_task(controller.run(), name=controller.name)

@@ -79,6 +79,27 @@ FLAGS: tuple[Flag, ...] = (
         f"{_SHARED}.ClusterCIDR",
     ),
     Flag(
+        _CLOUD,
+        "node-cidr-mask-size",
+        WHOLE,
+        0,
+        "prefix length of a Node's pod CIDR, as kube-controller-manager has it; for a --cluster-cidr of one family",
+    ),
+    Flag(
+        _CLOUD,
+        "node-cidr-mask-size-ipv4",
+        WHOLE,
+        0,
+        "prefix length of a Node's IPv4 pod CIDR: no route is created to a wider one (0: --node-cidr-mask-size, or 24)",
+    ),
+    Flag(
+        _CLOUD,
+        "node-cidr-mask-size-ipv6",
+        WHOLE,
+        0,
+        "prefix length of a Node's IPv6 pod CIDR: no route is created to a wider one (0: --node-cidr-mask-size, or 64)",
+    ),
+    Flag(
         _CLOUD, "configure-cloud-routes", BOOLEAN, True, "run the route controller", f"{_SHARED}.ConfigureCloudRoutes"
     ),
     Flag(

@@ -22,6 +22,7 @@ from ccm import __version__
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.volume import VolumeController
+from ccm.controllers.vouching import Vouching
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
 from ccm.engine.informer import Informer
@@ -101,8 +102,11 @@ async def _live(options: Options) -> None:
         await keeper.start()
         context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
 
+        vouching = Vouching(context) if gateway.instances is not None else None
+
         async def work(names: tuple[str, ...]) -> None:
-            await assembly.run([assembly.make(name, context, options, volumes) for name in names])
+            made = [assembly.make(name, context, options, vouching, volumes) for name in names]
+            await assembly.run(made, vouching)
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
         lost: LeadershipLost | None = None

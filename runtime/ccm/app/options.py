@@ -44,6 +44,9 @@ class Options:
     cloud_config: str
     cluster_name: str
     cluster_cidr: str
+    node_cidr_mask_size: int
+    node_cidr_mask_size_ipv4: int
+    node_cidr_mask_size_ipv6: int
     configure_cloud_routes: bool
     allow_untagged_cloud: bool
     controllers: tuple[str, ...]
@@ -119,8 +122,11 @@ class Options:
             window=self.node_deletion_window,
         )
 
-    def cluster_networks(self) -> list[route_rules.Network]:
-        return route_rules.parse_cluster_cidrs(self.cluster_cidr)
+    def pod_network(self) -> route_rules.PodNetwork:
+        """Where pod CIDRs may lie. Raises ValueError."""
+        cluster = route_rules.parse_cluster_cidrs(self.cluster_cidr)
+        sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
+        return route_rules.PodNetwork(cluster, route_rules.parse_node_prefixes(cluster, *sizes))
 
     def migration(self) -> Migration | None:
         """None when no controllers are migrated."""
@@ -314,7 +320,7 @@ def _problems(o: Options) -> list[str]:
         found.append(f"--node-deletion-cap: {error}")
     if o.configure_cloud_routes and o.cluster_cidr:
         try:
-            o.cluster_networks()
+            o.pod_network()
         except ValueError as error:
             found.append(str(error))
     return found + _serving_problems(o) + _election_problems(o)

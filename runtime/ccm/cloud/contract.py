@@ -56,7 +56,8 @@ class Instance:
 
     `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; the same for the life of the machine.
     `name`: what a Node without a providerID is matched by (exactly, case-sensitively).
-    `addresses`: in the order in which they shall appear on the Node.
+    `addresses`: in the order in which they shall appear on the Node. Name all that the machine has: load balancers and
+    routes use no others.
     `labels`: additional Node labels; keys in `kubernetes.io`/`k8s.io` domains are ignored.
     """
 
@@ -133,8 +134,11 @@ class Port:
 class Backend:
     """A node that a load balancer sends to.
 
-    `labels`: the Node's, for clouds where a Service chooses nodes by them. As upstream, a change of labels alone does
-    not make the framework write; it is taken into account with the next change of nodes or of the Service.
+    `addresses`: those of the Node that its instance has, as `Instances` names them; () while there are none. Send to
+    these alone: what a Node claims beyond them is left out.
+    `labels`: the Node's, with the instance's values of all that `Instances` names, for clouds where a Service chooses
+    nodes by them. As upstream, a change of labels alone does not make the framework write; it is taken into account
+    with the next change of nodes or of the Service.
     """
 
     node_name: str
@@ -289,8 +293,9 @@ class AllocatesAddresses(Protocol):
 class Route:
     """`destination` (a pod CIDR) is reached through the instance. `id`: the cloud's handle, empty before creation.
     `provider_id` is empty for a blackhole or a target that is no instance. `owner`: the cluster that made it, "" where
-    the cloud does not tell; another cluster's is never touched. `target_addresses`: to create, all addresses of the
-    Node; in a listing, those that the route leads to where the cloud keeps them with it, otherwise None."""
+    the cloud does not tell; another cluster's is never touched. `target_addresses`: to create, the addresses of the
+    Node that are its instance's; in a listing, those that the route leads to where the cloud keeps them with it,
+    otherwise None."""
 
     destination: str
     provider_id: str

@@ -7,6 +7,8 @@ one listing, or by single reads where these cost fewer calls.
 
 Truth: "gone" (`NotFound`) is only ever the cloud's own answer in a complete read. A listing that fails, ends early or
 is suspiciously empty is `Transient`: unknown, never gone.
+
+What was learnt last is remembered (`known`, `named`), for decisions that cannot wait for a read.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ IDLE, MAX = 0.1, 1.0
 #: Listings begin at least this many seconds apart for each page they have, so that a long burst of new nodes costs
 #: a listing a second in a small project and proportionally fewer in a large one.
 SPACING_PER_PAGE = 1.0
+#: How many providerIDs are remembered with their canonical spelling.
+REMEMBERED_SPELLINGS = 100_000
 
 
 class Call(Protocol):
@@ -138,9 +142,14 @@ class InstanceDirectory:
         self._clock = clock
         self._snapshot: Snapshot | None = None
         self._batch: _Batch | None = None
-        self._reads: set[asyncio.Task[None]] = set()
+        self._reads: set[asyncio.Task[Any]] = set()
+        self._listing: asyncio.Task[Snapshot] | None = None
         self._last_listing = -math.inf
         self._expected_at = -math.inf
+        #: What single reads found after the last listing began: canonical providerID -> when the read began, instance.
+        self._singles: dict[str, tuple[float, Instance]] = {}
+        self._canonical_ids: dict[str, str | None] = {}
+        self._news: list[Callable[[Instance | None], None]] = []
 
     def owns(self, provider_id: str) -> bool:
         """Whether the providerID is one of this provider's. A provider that fails over it does not own it."""
@@ -154,6 +163,65 @@ class InstanceDirectory:
         """From now on ask these; what the former ones told is forgotten, since it may be about another project."""
         self._instances = instances
         self._snapshot = None
+        self._singles.clear()
+        self._canonical_ids.clear()
+        self._tell_news()
+
+    # What is known without asking.
+
+    def on_news(self, handler: Callable[[Instance | None], None]) -> None:
+        """Call `handler` whenever `known` or `named` may answer otherwise than before: with the instance that a single
+        read found, or with None when any may differ. It must not block or raise."""
+        self._news.append(handler)
+
+    @property
+    def listed_at(self) -> float:
+        """When the last listing that can prove absence began (monotonic seconds), -inf without one."""
+        found = self._snapshot
+        return found.began if found is not None and found.by_id and not found.unusable else -math.inf
+
+    def known(self, provider_id: str) -> Instance | None:
+        """The instance as of the newest read that found it: the last listing, or a single read after it. No I/O.
+
+        `provider_id` may have any spelling that the provider owns. None proves nothing.
+        """
+        wanted = self._canonical(provider_id)
+        if wanted is None:
+            return None
+        if (single := self._singles.get(wanted)) is not None:
+            return single[1]
+        return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
+
+    def named(self, name: str) -> list[Instance]:
+        """The instances that are known to have this name. No I/O."""
+        found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
+        for provider_id, (_, instance) in self._singles.items():
+            if instance.name == name:
+                found[provider_id] = instance
+            else:
+                found.pop(provider_id, None)
+        return list(found.values())
+
+    def same_as(self, provider_id: str) -> str:
+        """A text that two providerIDs share when they are spellings of one. No I/O."""
+        return self._canonical(provider_id) or provider_id
+
+    def _note(self, instance: Instance, began: float) -> None:
+        """A single read found it."""
+        provider_id = instance.provider_id
+        before = self._singles.get(provider_id)
+        if (self._snapshot is not None and self._snapshot.began > began) or (before is not None and before[0] > began):
+            return
+        known = self.known(provider_id)
+        self._singles[provider_id] = (began, instance)
+        if known != instance:
+            self._tell_news(instance)
+
+    def _tell_news(self, instance: Instance | None = None) -> None:
+        for handler in self._news:
+            handler(instance)
+
+    # Questions.
 
     def expect(self) -> None:
         """More questions are on their way (a new node was just seen): let the batch wait for them."""
@@ -192,8 +260,7 @@ class InstanceDirectory:
     async def list(self, *, not_before: float) -> Snapshot:
         """A whole listing that began at or after `not_before`; for passes over all nodes."""
         if self._snapshot is None or self._snapshot.began < not_before:
-            await self._list()
-        assert self._snapshot is not None
+            return await self._list_since(not_before)
         return self._snapshot
 
     @property
@@ -221,7 +288,7 @@ class InstanceDirectory:
                 await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
                 return
             if snapshot is None or not fresh:
-                snapshot = await self._list()
+                snapshot = await self._list_since(batch.not_before)
             for ref, future in questions.items():
                 ANSWERS.labels("snapshot" if fresh else "listing").inc()
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
@@ -256,11 +323,16 @@ class InstanceDirectory:
         """As the provider lists it (`contract.CanonicalIds`)."""
         if not hasattr(self._instances, "canonical"):
             return provider_id
-        try:
-            return cast(CanonicalIds, self._instances).canonical(provider_id)
-        except Exception as error:
-            log.error("provider failed to spell providerID %r as it lists it: %r", provider_id, error)
-            return None
+        if provider_id not in self._canonical_ids:
+            if len(self._canonical_ids) >= REMEMBERED_SPELLINGS:
+                self._canonical_ids.clear()
+            try:
+                spelt = cast(CanonicalIds, self._instances).canonical(provider_id)
+            except Exception as error:
+                log.error("provider failed to spell providerID %r as it lists it: %r", provider_id, error)
+                spelt = None
+            self._canonical_ids[provider_id] = spelt
+        return self._canonical_ids[provider_id]
 
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
         try:
@@ -272,10 +344,23 @@ class InstanceDirectory:
             if not future.done():
                 future.set_result(instance)
 
-    async def _list(self) -> Snapshot:
+    async def _list_since(self, not_before: float) -> Snapshot:
+        """A listing that began at or after `not_before`: the one under way if it did, otherwise a new one."""
+        if self._listing is None or self._listing.done() or self._last_listing < not_before:
+            self._last_listing = self._clock()
+            self._listing = asyncio.create_task(self._list(self._last_listing), name="instances: list")
+            self._reads.add(self._listing)
+            self._listing.add_done_callback(self._listed)
+        return await asyncio.shield(self._listing)
+
+    def _listed(self, task: asyncio.Task[Any]) -> None:
+        self._reads.discard(task)
+        if not task.cancelled():
+            task.exception()  # every asker may have been cancelled: not an unretrieved exception
+
+    async def _list(self, began: float) -> Snapshot:
         """Read all pages; each is one call through the gateway."""
         source = self._instances
-        began = self._last_listing = self._clock()
         found: list[Instance] = []
         unusable: list[str] = []
         asked: list[str | None] = []
@@ -302,13 +387,18 @@ class InstanceDirectory:
             log.error("the provider made %d unusable instances, the first: %s", len(unusable), unusable[0])
         if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
             self._snapshot = snapshot
+            self._singles = {key: single for key, single in self._singles.items() if single[0] > began}
+            self._tell_news()
         return snapshot
 
     async def _read(self, ref: InstanceRef) -> Instance:
         asked = canonical_ref(ref, self._canonical)
-        instance = await self._instances.get(asked)
+        source, began = self._instances, self._clock()
+        instance = await source.get(asked)
         if problem := instance_problem(instance):
             raise TypeError(problem)  # a provider's bug: the gateway makes it Transient
+        if self._instances is source:
+            self._note(instance, began)
         return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:

@@ -64,6 +64,10 @@ class World:
         left of one. What the cloud is deleting does not count."""
         raise NotRun("needs to see what load balancers consist of")
 
+    async def load_balancer_members(self, name: str) -> frozenset[str]:
+        """The addresses that the load balancer of this name sends to."""
+        raise NotRun("needs to see where a load balancer sends to")
+
     async def create_volume(self) -> VolumeRef:
         """A volume, as a PersistentVolume would name it."""
         raise NotRun("needs a volume to be created")

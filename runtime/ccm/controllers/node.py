@@ -31,6 +31,8 @@ from ccm.engine.queue import Requeue, WorkQueue
 from . import node_rules as rules
 from .context import Context, log_failure
 from .event_budget import EventBudget
+from .vouching import Vouching
+from .vouching_rules import Refused, judge
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +50,15 @@ SYNC_DELAY = Histogram(
 NOT_INITIALISED = Counter(
     "ccm_node_initialization_failures",
     "Attempts that left a Node tainted, by reason: InstanceNotFound, CloudNotAvailable, InitializationFailed (the Node "
-    "and its instance contradict each other), ForeignProviderID, ApiServerRefused.",
+    "and its instance contradict each other), OtherMachine and SameProviderID (its providerID is another machine's, or "
+    "another Node's), ForeignProviderID, ApiServerRefused.",
     ["reason"],
 )
 NOT_UPDATED = Counter(
     "ccm_node_update_failures",
     "Initialised Nodes that could not be brought in line with their instance, by reason: AddressesNotUpdated (the "
-    "kubelet's --node-ip is not among the cloud's addresses), OtherMachine (its providerID is another machine's), "
-    "ApiServerRefused.",
+    "kubelet's --node-ip is not among the cloud's addresses), OtherMachine and SameProviderID (its providerID is "
+    "another machine's, or another Node's), ApiServerRefused.",
     ["reason"],
 )
 PATCHES = Counter(
@@ -78,9 +81,17 @@ VANISHED = Gauge(
 for _family, _values in (
     (
         NOT_INITIALISED,
-        ("InstanceNotFound", "CloudNotAvailable", "InitializationFailed", "ForeignProviderID", "ApiServerRefused"),
+        (
+            "InstanceNotFound",
+            "CloudNotAvailable",
+            "InitializationFailed",
+            "OtherMachine",
+            "SameProviderID",
+            "ForeignProviderID",
+            "ApiServerRefused",
+        ),
     ),
-    (NOT_UPDATED, ("AddressesNotUpdated", "OtherMachine", "ApiServerRefused")),
+    (NOT_UPDATED, ("AddressesNotUpdated", "OtherMachine", "SameProviderID", "ApiServerRefused")),
     (PATCHES, ("addresses", "initialisation", "labels", "shutdown-taint")),
     (REFRESH, ("success", "failure")),
 ):
@@ -114,9 +125,10 @@ class NodeOptions:
 class NodeController:
     name: ClassVar[str] = "cloud-node-controller"
 
-    def __init__(self, context: Context, options: NodeOptions) -> None:
+    def __init__(self, context: Context, options: NodeOptions, vouching: Vouching) -> None:
         if context.gateway.instances is None:
             raise ValueError(f"{self.name} needs a provider with instances")
+        self._vouching = vouching
         self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._options = options
@@ -194,6 +206,8 @@ class NodeController:
             if instance is None or uid != node.metadata.uid:
                 not_before = self._seen.get(name, self._context.monotonic())
                 instance = await self._directory.lookup(rules.instance_ref(node), not_before=not_before)
+                if wrong := await self._vouching.problem(node, instance, not_before=not_before):
+                    raise rules.NodeRuleError(f"not initialised: {wrong.message}", reason=wrong.reason)
                 self._found[name] = (node.metadata.uid, instance)
             written = await self._write(node, "initialisation", self._initialisation(instance))
         except CloudError as error:
@@ -205,7 +219,7 @@ class NodeController:
             raise
         except rules.NodeRuleError as error:
             self._ask_anew(name)
-            self._not_initialised(node, "InitializationFailed", str(error), topic=str(error))
+            self._not_initialised(node, error.reason, str(error), topic=str(error))
             raise
         if written is not None:
             self._tell_initialised(written, instance)
@@ -346,9 +360,12 @@ class NodeController:
         except CloudError as error:
             self._warnings.event(node, "Warning", "CloudNotAvailable", f"not compared with its instance: {error}")
             return True
-        if wrong := rules.other_machine(node, instance, snapshot.by_name.get(node.metadata.name, ())):
-            NOT_UPDATED.labels("OtherMachine").inc()
-            self._warnings.event(node, "Warning", "OtherMachine", f"{wrong}. Nothing is written to it", topic=wrong)
+        namesakes = snapshot.by_name.get(node.metadata.name, ())
+        verdict = judge(node, instance, self._vouching.claimants(node.spec.provider_id), namesakes)
+        if isinstance(verdict, Refused):
+            message = f"{verdict.message}. Nothing is written to it"
+            NOT_UPDATED.labels(verdict.reason).inc()
+            self._warnings.event(node, "Warning", verdict.reason, message, topic=message)
             return True
         plan = rules.plan_repair(node, instance, legacy=self._options.legacy_labels)
         if plan.problem:

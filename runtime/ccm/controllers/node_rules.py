@@ -40,7 +40,14 @@ _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<
 
 
 class NodeRuleError(RuleError):
-    """A Node cannot be initialised as things stand; the message names both sides of the contradiction."""
+    """A Node cannot be initialised as things stand; the message names both sides of the contradiction.
+
+    `reason`: of the Event and the metric.
+    """
+
+    def __init__(self, message: str, reason: str = "InitializationFailed") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 def is_uninitialized(node: Node) -> bool:
@@ -163,6 +170,15 @@ def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
         if value:
             wanted |= {deprecated: value, current: value} if legacy else {current: value}
     return wanted
+
+
+def steering_labels(instance: Instance) -> dict[str, str]:
+    """All labels that the cloud knows of the instance: zone, region and type in both spellings, and the provider's own.
+
+    For decisions about the cloud itself, where the instance's values count and not those on the Node.
+    """
+    own = {key: value for key, value in instance.labels.items() if not _RESERVED_PREFIX.search(key)}
+    return {**own, **_topology(instance, legacy=True)}
 
 
 def _is_label(key: str, value: str) -> bool:

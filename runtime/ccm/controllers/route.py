@@ -10,19 +10,19 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from prometheus_client import Counter
 
-from ccm.cloud import CloudError, Route, Routes
+from ccm.cloud import CloudError, Invalid, Route, Routes
 from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 
 from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .vouching import Vouching
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ CONDITION_WRITERS = 20
 @dataclass(frozen=True)
 class RouteOptions:
     """`period`: seconds between audits (`--route-reconciliation-period`); `debounce`: seconds for which changes of
-    Nodes are gathered; `cluster`: the CIDRs within which routes are ours (`--cluster-cidr`)."""
+    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours."""
 
-    cluster: Sequence[rules.Network]
+    network: rules.PodNetwork
     period: float = 60.0
     debounce: float = 0.2
 
@@ -48,10 +48,10 @@ class RouteOptions:
 class RouteController:
     name: ClassVar[str] = "node-route-controller"
 
-    def __init__(self, context: Context, options: RouteOptions) -> None:
-        if context.gateway.cloud.routes is None or context.gateway.instances is None:
-            raise ValueError(f"{self.name} needs a provider with routes and instances")
-        self._owns = context.gateway.instances.owns
+    def __init__(self, context: Context, options: RouteOptions, vouching: Vouching) -> None:
+        if context.gateway.cloud.routes is None:
+            raise ValueError(f"{self.name} needs a provider with routes")
+        self._vouching = vouching
         self._context = context
         self._options = options
         self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
@@ -67,7 +67,9 @@ class RouteController:
 
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
+        await self._vouching.ready()
         self._context.nodes.add_handler(self._on_node)
+        self._vouching.on_change(self._changed.set)
         while True:
             self._changed.clear()
             wait = await self._once()
@@ -97,7 +99,7 @@ class RouteController:
         return wait
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if rules.routing(old, self._owns) != rules.routing(new, self._owns):
+        if rules.routing(old, self._vouching.judge) != rules.routing(new, self._vouching.judge):
             self._changed.set()
 
     async def _reconcile(self) -> list[Exception]:
@@ -105,9 +107,12 @@ class RouteController:
         SYNCS.inc()
         cluster_name = self._context.cluster_name
         routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
-        plan = rules.plan(self._context.nodes.items(), routes, self._options.cluster, self._owns, cluster_name)
+        nodes, network = self._context.nodes.items(), self._options.network
+        plan = rules.plan(nodes, routes, network, self._vouching.judge, cluster_name)
         for node, problem in plan.problems:
             self._events.event(node, "Warning", "FailedToCreateRoute", problem, topic=problem)
+        for node, problem in plan.kept:
+            self._events.event(node, "Warning", "RouteKept", problem, topic=problem)
         for node, problem in plan.contested:
             self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
         slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
@@ -126,6 +131,8 @@ class RouteController:
     async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:
             try:
+                if problem := self._options.network.forbids(route):  # whatever led here
+                    raise Invalid(f"{route.destination} {problem}")
                 await self._context.gateway.call(
                     "routes.create", lambda: self._cloud.create(self._context.cluster_name, route)
                 )

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Route
 from ccm.engine.objects import Node
 
+from .vouching_rules import Judge, Reason, Refused, Verdict, Vouched
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: The length of a Node's prefix when nothing else is said, by family, as kube-controller-manager has it.
+NODE_PREFIX: Mapping[int, int] = {4: 24, 6: 64}
 
 
 def parse_cluster_cidrs(text: str) -> list[Network]:
@@ -37,6 +42,57 @@ def parse_cluster_cidrs(text: str) -> list[Network]:
     return networks
 
 
+def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:
+    """`--node-cidr-mask-size`, `-ipv4` and `-ipv6`, 0 for not given; the prefix length by family. Raises ValueError."""
+    dual_stack = len({network.version for network in cluster}) == 2
+    if size and dual_stack:
+        raise ValueError(
+            "--node-cidr-mask-size is for one family: with a --cluster-cidr of both, give --node-cidr-mask-size-ipv4 "
+            "and --node-cidr-mask-size-ipv6"
+        )
+    found: dict[int, int] = {}
+    for version, flag, own, longest in ((4, "ipv4", ipv4, 32), (6, "ipv6", ipv6, 128)):
+        for name, value in (("", size), (f"-{flag}", own)):
+            if not 0 <= value <= (128 if not name else longest):
+                raise ValueError(f"--node-cidr-mask-size{name} must be between 1 and {longest}, not {value}")
+        found[version] = own or size or NODE_PREFIX[version]
+    return found
+
+
+@dataclass(frozen=True)
+class PodNetwork:
+    """Where pod CIDRs may lie: within `cluster` (`--cluster-cidr`), and no wider than `node_prefix` (length by family).
+
+    A kubelet chooses the pod CIDRs of a Node that it creates. A route outside of the cluster CIDR would take somebody
+    else's traffic to its machine, and many clouds switch off their check of source addresses for what is routed.
+    """
+
+    cluster: Sequence[Network]
+    node_prefix: Mapping[int, int] = field(default_factory=lambda: NODE_PREFIX)
+
+    def problem(self, network: Network) -> str:
+        """Why no route to `network` may be created, "" when one may."""
+        if not any(_lies_in(network, cidr) for cidr in self.cluster):
+            inside = ", ".join(map(str, self.cluster))
+            return f"is not inside the cluster CIDR {inside} (--cluster-cidr)"
+        shortest = self.node_prefix[network.version]
+        if network.prefixlen < shortest:
+            return (
+                f"is wider than a Node's /{shortest}: where kube-controller-manager has another "
+                f"--node-cidr-mask-size-ipv{network.version}, give the same here"
+            )
+        return ""
+
+    def forbids(self, route: Route) -> str:
+        """As `problem`, for a route that is about to be created."""
+        network = _parse(route.destination)
+        return "is not a CIDR" if network is None else self.problem(network)
+
+
+def _lies_in(network: Network, cidr: Network) -> bool:
+    return network.version == cidr.version and network.subnet_of(cidr)  # type: ignore[arg-type]
+
+
 def is_responsible(destination: str, cluster: Sequence[Network]) -> bool:
     """Whether a route is the cluster's to change: its first or last address lies in a cluster CIDR (R1-R12)."""
     network = _parse(destination)
@@ -53,6 +109,8 @@ class RoutePlan:
     nodes: dict[str, Node] = field(default_factory=dict)
     #: Nodes that get no route for one of their pod CIDRs, and why.
     problems: list[tuple[Node, str]] = field(default_factory=list)
+    #: Nodes that keep a route which would not be created today, and why not.
+    kept: list[tuple[Node, str]] = field(default_factory=list)
     #: Nodes that keep a route which another Node wants, too.
     contested: list[tuple[Node, str]] = field(default_factory=list)
     #: Nodes without pod CIDRs to which a route of ours leads, which is to go.
@@ -61,8 +119,13 @@ class RoutePlan:
 
 @dataclass
 class _Claim:
+    """`barrier`: why no route may be created for it; `waits`: that is not settled yet."""
+
     node: Node
     text: str
+    verdict: Verdict
+    barrier: str = ""
+    waits: bool = False
 
 
 class _Claims:
@@ -93,83 +156,135 @@ class _Claims:
 
 
 def plan(
-    nodes: Iterable[Node],
-    routes: Sequence[Route],
-    cluster: Sequence[Network],
-    owns: Callable[[str], bool],
-    owner: str = "",
+    nodes: Iterable[Node], routes: Sequence[Route], network: PodNetwork, judge: Judge, owner: str = ""
 ) -> RoutePlan:
     """Compare Nodes with the cloud's routes; `owner` is this cluster's name.
 
     Nodes without pod CIDRs, without a providerID, or of another cloud get no routes. Routes outside of the cluster's
     CIDRs and those of another owner are never touched. Of Nodes whose pod CIDRs overlap, the one that has its route
     keeps it, else the older one gets it.
+
+    A route is created only for a Node that the cloud vouches for, and a pod CIDR that may be a Node's. A route that is
+    there is not cut for that reason: the Node keeps it.
     """
     result = RoutePlan()
     parsed = [(route, _parse(route.destination)) for route in routes]
     listed = sorted(
-        ((route, network) for route, network in parsed if network is not None),
+        ((route, where) for route, where in parsed if where is not None),
         key=lambda each: _foreign(each[0], owner),
     )
-    ours = [node for node in sorted(nodes, key=lambda node: node.metadata.name) if owns(node.spec.provider_id)]
-    granted = _grant(ours, listed, result)
+    by_name = sorted(nodes, key=lambda node: node.metadata.name)
+    ours = [(node, verdict) for node in by_name if (verdict := judge(node)) is not None]
+    granted = _grant(_claims_of(ours, network, result), listed, result)
     present: set[Network] = set()
     taken: dict[Network, Route] = {}
     doomed: set[str] = set()
-    for route, network in listed:
-        claim = granted.get(network)
-        if claim is not None and _leads_to(route, claim.node) and network not in present:
-            present.add(network)  # also outside of the cluster's CIDRs, or it would be created again and again
+    for route, where in listed:
+        claim = granted.get(where)
+        if claim is not None and _leads_to(route, claim) and where not in present:
+            present.add(where)  # also outside of the cluster's CIDRs, or it would be created again and again
         elif _foreign(route, owner):
-            taken.setdefault(network, route)
-        elif is_responsible(route.destination, cluster):
+            taken.setdefault(where, route)
+        elif is_responsible(route.destination, network.cluster):
             result.delete.append(route)
             doomed.add(route.provider_id)
-    for network, claim in granted.items():
-        if network in present:
+    for where, claim in granted.items():
+        if where in present or claim.barrier:
             continue
-        if network in taken:
-            text = f"pod CIDR {claim.text} is routed elsewhere by cluster {taken[network].owner!r} of the same network"
+        if where in taken:
+            text = f"pod CIDR {claim.text} is routed elsewhere by cluster {taken[where].owner!r} of the same network"
             result.problems.append((claim.node, text))
             continue
-        route = Route(claim.text, claim.node.spec.provider_id, owner=owner, target_addresses=_addresses(claim.node))
+        route = Route(claim.text, claim.node.spec.provider_id, owner=owner, target_addresses=_ips(claim.verdict))
         result.create.append((claim.node, route))
-    result.cut_off = [node for node in ours if not node.spec.pod_cidrs and node.spec.provider_id in doomed]
+    result.cut_off = [node for node, _ in ours if not node.spec.pod_cidrs and node.spec.provider_id in doomed]
     return result
 
 
-def _grant(ours: Sequence[Node], listed: Sequence[tuple[Route, Network]], result: RoutePlan) -> dict[Network, _Claim]:
-    """Which Node gets the route of which CIDR; notes in `result` who has pod CIDRs, and what is wrong with them."""
-    has = {(network, route.provider_id) for route, network in listed if not route.blackhole}
+def _claims_of(
+    ours: Sequence[tuple[Node, Verdict]], network: PodNetwork, result: RoutePlan
+) -> list[tuple[Network, _Claim]]:
+    """What each Node wants, and what stands in the way; notes in `result` who has pod CIDRs."""
     wishes: list[tuple[Network, _Claim]] = []
-    for node in ours:
+    for node, verdict in ours:
         for text in node.spec.pod_cidrs:
             result.nodes[node.metadata.name] = node
-            network = _parse(text)
-            if network is None:
+            where = _parse(text)
+            if where is None:
                 result.problems.append((node, f"pod CIDR {text!r} is not a CIDR such as 10.244.1.0/24"))
-            else:
-                wishes.append((network, _Claim(node, text)))
+                continue
+            claim = _Claim(node, text, verdict)
+            if isinstance(verdict, Refused):
+                claim.barrier, claim.waits = verdict.message, verdict.reason is Reason.CLOUD_UNKNOWN
+            elif problem := network.problem(where):
+                claim.barrier = f"pod CIDR {text} {problem}"
+            wishes.append((where, claim))
+    covered = _covered({where for where, _ in wishes}, ours, network)
+    for where, claim in wishes:
+        if not claim.barrier and where in covered:
+            address, name = covered[where]
+            claim.barrier = f"pod CIDR {claim.text} covers {address}, an address of node {name}"
+    return wishes
 
-    def precedence(wish: tuple[Network, _Claim]) -> tuple[bool, str, str]:
+
+def _covered(
+    wanted: set[Network], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
+) -> dict[Network, tuple[str, str]]:
+    """Which of these CIDRs cover an address that the cloud names for a Node's machine: the address and the Node."""
+    lengths = {(where.version, where.prefixlen) for where in wanted}
+    found: dict[Network, tuple[str, str]] = {}
+    for node, verdict in ours:
+        for address in verdict.own if isinstance(verdict, Vouched) else ():
+            single = _parse(address)
+            if single is None or not any(_lies_in(single, cidr) for cidr in network.cluster):
+                continue
+            for version, length in lengths:
+                if version == single.version and (around := single.supernet(new_prefix=length)) in wanted:
+                    found.setdefault(around, (address, node.metadata.name))
+    return found
+
+
+def _grant(
+    wishes: Sequence[tuple[Network, _Claim]], listed: Sequence[tuple[Route, Network]], result: RoutePlan
+) -> dict[Network, _Claim]:
+    """Which Node gets, or keeps, the route of which CIDR; notes in `result` what is wrong."""
+    has = {(network, route.provider_id) for route, network in listed if not route.blackhole}
+
+    def is_there(network: Network, claim: _Claim) -> bool:
+        return (network, claim.node.spec.provider_id) in has
+
+    def precedence(wish: tuple[Network, _Claim]) -> tuple[bool, bool, str, str]:
         network, claim = wish
         meta = claim.node.metadata
-        return (network, claim.node.spec.provider_id) not in has, meta.creation_timestamp or "", meta.name
+        return not is_there(network, claim), bool(claim.barrier), meta.creation_timestamp or "", meta.name
 
     claims = _Claims(network for network, _ in wishes)
+    kept: dict[Network, _Claim] = {}
     for network, claim in sorted(wishes, key=precedence):
-        other = claims.other(network, claim.node)
+        mine = claim.node.metadata.name
+        if claim.barrier:
+            # It stands in nobody's way, except where its route has the very same destination.
+            holder = kept.setdefault(network, claim) if is_there(network, claim) else None
+            if holder is not None and holder.node is claim.node and network not in claims.granted:
+                result.kept.append((claim.node, f"the route to {claim.text} stays, but {claim.barrier}"))
+            elif claim.waits:
+                result.nodes.pop(mine, None)
+            else:
+                result.problems.append((claim.node, f"no route to {claim.text}: {claim.barrier}"))
+            continue
+        other = claims.other(network, claim.node) or kept.get(network)
         if other is None:
             claims.grant(network, claim)
             continue
         same = _parse(other.text) == network
         how = "is also that" if same else f"overlaps {other.text}"
-        mine, its = claim.node.metadata.name, other.node.metadata.name
+        its = other.node.metadata.name
         result.problems.append((claim.node, f"pod CIDR {claim.text} {how} of node {its}, which keeps the route"))
         result.contested.append(
             (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
         )
-    return {network: claims.granted[network] for network, _ in wishes if network in claims.granted}
+    found = kept | claims.granted
+    return {network: found[network] for network, _ in wishes if network in found}
 
 
 @functools.lru_cache(maxsize=65536)
@@ -184,24 +299,31 @@ def _foreign(route: Route, owner: str) -> bool:
     return route.owner not in ("", owner)
 
 
-def _leads_to(route: Route, node: Node) -> bool:
-    """Whether it is the Node's; where the cloud keeps addresses with a route, they must be the Node's present ones."""
-    if route.blackhole or route.provider_id != node.spec.provider_id:
+def _leads_to(route: Route, claim: _Claim) -> bool:
+    """Whether it is the Node's; where the cloud keeps addresses with a route, they must be the Node's present ones.
+
+    A route that could not be created again is not deleted because of its addresses.
+    """
+    if route.blackhole or route.provider_id != claim.node.spec.provider_id:
         return False
-    if route.target_addresses is None:
+    if route.target_addresses is None or claim.barrier:
         return True
-    return bool(route.target_addresses) and set(route.target_addresses) <= set(_addresses(node) or ())
+    return bool(route.target_addresses) and set(route.target_addresses) <= set(_ips(claim.verdict) or ())
 
 
-def _addresses(node: Node) -> tuple[str, ...] | None:
-    return tuple(each.address for each in node.status.addresses if each.type.endswith("IP")) or None
+def _ips(verdict: Verdict) -> tuple[str, ...] | None:
+    """The addresses that a route may lead to."""
+    addresses = verdict.addresses if isinstance(verdict, Vouched) else ()
+    return tuple(each.address for each in addresses if each.type.endswith("IP")) or None
 
 
-def routing(node: Node | None, owns: Callable[[str], bool]) -> Hashable:
+def routing(node: Node | None, judge: Judge) -> Hashable:
     """All of a Node that its routes depend on: what else changes is no reason to look (R30-R33)."""
-    if node is None or not owns(node.spec.provider_id):
+    verdict = None if node is None else judge(node)
+    if node is None or verdict is None:
         return None
-    return node.metadata.uid, node.spec.provider_id, tuple(node.spec.pod_cidrs), _addresses(node)
+    trusted = verdict.reason if isinstance(verdict, Refused) else _ips(verdict)
+    return node.metadata.uid, node.spec.provider_id, tuple(node.spec.pod_cidrs), trusted
 
 
 def condition_patch(node: Node, routed: bool, now: str) -> dict[str, Any] | None:

@@ -41,6 +41,7 @@ from . import service_rules as rules
 from .allocations import ServiceAllocations
 from .context import Context, log_failure
 from .orphans import OrphanAudit
+from .vouching import Vouching
 
 log = logging.getLogger(__name__)
 
@@ -142,10 +143,10 @@ class _Listing(NamedTuple):
 class ServiceController:
     name: ClassVar[str] = "service-lb-controller"
 
-    def __init__(self, context: Context, options: ServiceOptions) -> None:
-        if context.gateway.cloud.load_balancers is None or context.gateway.instances is None:
-            raise ValueError(f"{self.name} needs a provider with load balancers and instances")
-        self._owns = context.gateway.instances.owns
+    def __init__(self, context: Context, options: ServiceOptions, vouching: Vouching) -> None:
+        if context.gateway.cloud.load_balancers is None:
+            raise ValueError(f"{self.name} needs a provider with load balancers")
+        self._vouching = vouching
         self._context = context
         self._options = options
         self._events = context.recorder("service-controller")
@@ -177,12 +178,14 @@ class ServiceController:
         context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
         context.services.add_handler(self._allocations.on_service)  # all Services, before the first one is served
+        await self._vouching.ready()
         self._listed = await self._list_for_sure()
         audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period, in_hand=self._in_hand)
         audit.saw(self._listed.values())
         self._backends = self._backends_now()
         context.services.add_handler(self._on_service)
         context.nodes.add_handler(self._on_node)
+        self._vouching.on_change(self._on_verdict)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
@@ -213,7 +216,7 @@ class ServiceController:
         return {balancer.service_uid: balancer for balancer in found}
 
     def _backends_now(self) -> tuple[Backend, ...]:
-        return rules.backends(self._context.nodes.items(), self._owns, ready_only=self._options.ready_only)
+        return rules.backends(self._context.nodes.items(), self._vouching.judge, ready_only=self._options.ready_only)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -228,10 +231,14 @@ class ServiceController:
             self._queue.add(key)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
-        if rules.serves_alike(old, new, self._owns, ready_only=self._options.ready_only):
+        if rules.serves_alike(old, new, self._vouching.judge, ready_only=self._options.ready_only):
             if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
                 self._backends_stale = True  # for whoever writes next
             return
+        self._on_verdict()
+
+    def _on_verdict(self) -> None:
+        """A Node, or what the cloud says of one, changed in a way that may concern load balancers."""
         self._backends_stale = True
         self._changed_at = self._context.monotonic()
         self._nodes_changed.set()

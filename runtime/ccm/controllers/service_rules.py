@@ -7,21 +7,21 @@ Rules and IDs: reference "Upstream cloud-controller-manager", sections 4.2-4.6 (
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import Backend, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 from ccm.text import quoted
 
 from .errors import RuleError
 from .limits import PORTS, SOURCE_RANGES
+from .vouching_rules import Judge, Vouched
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
-_ADDRESS_TYPES = {kind.value for kind in AddressType}
 HEALTH_CHECK_PATH = "/healthz"
 #: How many Nodes a message names.
 _NAMED = 20
@@ -186,49 +186,49 @@ def load_balancer_ip(service: Service) -> str:
     return str(address)
 
 
-def is_backend(node: Node, owns: Callable[[str], bool]) -> bool:
+def is_backend(node: Node, judge: Judge) -> bool:
     """Whether load balancers shall send to this Node.
 
     As upstream (4.4): not going, not excluded by label, not about to be removed by the autoscaler; readiness is left to
-    the cloud's health checks. Beyond upstream (W15, W18): only Nodes with a providerID of ours, so that a joining Node
-    causes one update, when it can be used, instead of two.
+    the cloud's health checks. Beyond upstream: only Nodes with a providerID of ours (W15, W18), so that a joining Node
+    causes one update, when it can be used, instead of two; and only those that the cloud vouches for.
     """
-    if node.metadata.deletion_timestamp is not None or not owns(node.spec.provider_id):
-        return False
+    return _vouched(node, judge) is not None
+
+
+def _vouched(node: Node, judge: Judge) -> Vouched | None:
+    """What a load balancer may use of a backend, None when the Node is none."""
+    if node.metadata.deletion_timestamp is not None:
+        return None
     excluded = node.metadata.labels.get(EXCLUDE_LABEL)
     if excluded is not None and excluded not in _FALSE:
-        return False
-    return all(taint.key != AUTOSCALER_TAINT for taint in node.spec.taints)
+        return None
+    if any(taint.key == AUTOSCALER_TAINT for taint in node.spec.taints):
+        return None
+    verdict = judge(node)
+    return verdict if isinstance(verdict, Vouched) else None
 
 
-def backends(nodes: Iterable[Node], owns: Callable[[str], bool], *, ready_only: bool = False) -> tuple[Backend, ...]:
-    """All Nodes that serve load balancers, by name.
+def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> tuple[Backend, ...]:
+    """All Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
 
     `ready_only` leaves out those that are not Ready, unless none is: then the API server knows less than the cloud's
     health checks do.
     """
-    chosen = sorted((node for node in nodes if is_backend(node, owns)), key=lambda node: node.metadata.name)
+    judged = [(node, vouched) for node in nodes if (vouched := _vouched(node, judge)) is not None]
+    chosen = sorted(judged, key=lambda each: each[0].metadata.name)
     if ready_only:
-        chosen = [node for node in chosen if _is_ready(node)] or chosen
+        chosen = [each for each in chosen if _is_ready(each[0])] or chosen
     return tuple(
-        Backend(
-            node.metadata.name,
-            node.spec.provider_id,
-            tuple(
-                Address(AddressType(address.type), address.address)
-                for address in node.status.addresses
-                if address.type in _ADDRESS_TYPES
-            ),
-            node.metadata.labels,
-        )
-        for node in chosen
+        Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
+        for node, vouched in chosen
     )
 
 
-def serves_alike(old: Node | None, new: Node | None, owns: Callable[[str], bool], *, ready_only: bool = False) -> bool:
+def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only: bool = False) -> bool:
     """Whether a change of a Node (None: it does not exist) means nothing to load balancers."""
     before, after = ([] if node is None else [node] for node in (old, new))
-    if backends(before, owns) != backends(after, owns):
+    if backends(before, judge) != backends(after, judge):
         return False
     return not ready_only or [_is_ready(node) for node in before] == [_is_ready(node) for node in after]
 

@@ -64,6 +64,9 @@ class AcmeWorld(World):
     async def delete_instance(self, provider_id: str) -> None:
         self._cloud.servers.pop(provider_id.rpartition("/")[2], None)
 
+    async def load_balancer_members(self, name: str) -> frozenset[str]:
+        return frozenset(self._cloud.balancers[name]["targets"])
+
     async def stop_instance(self, provider_id: str) -> None:
         self._cloud.servers[provider_id.rpartition("/")[2]]["power"] = "off"
 

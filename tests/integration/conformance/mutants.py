@@ -576,6 +576,31 @@ class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
         return sim._load_balancer(await self._find(spec))
 
 
+@mutant("load_balancers.members_have_the_addresses_that_are_given")
+class LooksUpAddresses(SimLoadBalancers):
+    """What a backend is not given it asks the cloud for."""
+
+    async def _filled(self, backends: Sequence[cloud.Backend]) -> list[cloud.Backend]:
+        rows = [sim._instance(row) for row in await self._api.list("/instances", sim.Instance)]
+        known = {each.provider_id: each.addresses for each in rows}
+        return [replace(each, addresses=known[each.provider_id]) for each in backends]
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
+        return await super().update_backends(spec, await self._filled(backends))
+
+
+@mutant("load_balancers.members_have_the_addresses_that_are_given")
+class AddsAllInstances(SimLoadBalancers):
+    async def _find(self, spec: LoadBalancerSpec) -> sim.LoadBalancer:
+        found = await super()._find(spec)
+        rows = [sim._instance(row) for row in await self._api.list("/instances", sim.Instance)]
+        everybody = [cloud.Backend(each.name, each.provider_id, each.addresses) for each in rows]
+        if found.state == "active":
+            body = {"targets": sim._targets(everybody)}
+            await self._api.call("PUT", f"/load-balancers/{found.id}/targets", sim.LoadBalancer, body=body)
+        return found
+
+
 @mutant("load_balancers.services_do_not_touch_each_other")
 class DeletesTheWholeCluster(SimLoadBalancers):
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -744,6 +769,15 @@ class BackendsOfWhatFailsAreGone(SimLoadBalancers):
 @mutant("routes.routes_are_listed")
 class RoutesNoneAtATime(SimRoutes):
     concurrency = 0
+
+
+@mutant("routes.a_route_leads_to_its_own_instance")
+class RoutesToWhateverAddress(SimRoutes):
+    async def create(self, cluster: str, route: cloud.Route) -> None:
+        for row in await self._api.list("/instances", sim.Instance):
+            if {each.address for each in row.addresses} & set(route.target_addresses or ()):
+                route = replace(route, provider_id=f"sim://{row.region}/{row.id}")
+        await super().create(cluster, route)
 
 
 @mutant("routes.a_route_lives_from_create_to_delete")

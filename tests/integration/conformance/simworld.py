@@ -94,6 +94,10 @@ class SimWorld(World):
     async def load_balancer_parts(self) -> frozenset[str]:
         return frozenset(self._project.load_balancers.rows)
 
+    async def load_balancer_members(self, name: str) -> frozenset[str]:
+        found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
+        return frozenset(target.address for target in found.targets)
+
     async def create_volume(self) -> VolumeRef:
         volume = self._project.create_volume(strict.convert({"name": "data", "zone": "north-b"}, VolumeBody, ""))
         return VolumeRef(CSI_DRIVER, volume.id)

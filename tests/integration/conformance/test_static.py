@@ -27,6 +27,7 @@ NOT_FOR_A_FILE = {
     "failures.a_rate_limit_is_not_waited_for": "one too many",
     "failures.it_recovers": "every answer ends in the middle",
     "load_balancers.a_lost_answer_makes_no_second_one": "its answer is lost",
+    "load_balancers.members_have_the_addresses_that_are_given": "where a load balancer sends to",
     "load_balancers.nothing_is_waited_for": "not ready for a minute",
     "load_balancers.one_that_failed_is_told_and_replaced": "to fail",
     "load_balancers.one_that_failed_is_deleted": "to fail",

@@ -27,7 +27,7 @@ from ccm.app.options import Options, OptionsError, parse
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.contract import Address as CloudAddress
 from ccm.cloud.contract import AddressType, Instance
-from ccm.controllers import node_rules, route_rules, service_rules
+from ccm.controllers import node_rules, route_rules, service_rules, vouching_rules
 from ccm.controllers.errors import RuleError
 from ccm.engine import auth
 from ccm.engine.client import split_lines
@@ -257,6 +257,13 @@ INSTANCE = Instance(
 )
 
 
+PODS = route_rules.PodNetwork(route_rules.parse_cluster_cidrs("10.244.0.0/16"))
+
+
+def vouched(node: Node) -> vouching_rules.Verdict | None:
+    return vouching_rules.judge(node, INSTANCE, [], []) if owns(node.spec.provider_id) else None
+
+
 def judge(obj: Node | Service | Lease) -> None:
     rules: list[Any] = []
     if isinstance(obj, Node):
@@ -266,8 +273,9 @@ def judge(obj: Node | Service | Lease) -> None:
             lambda: node_rules.plan_initialisation(obj, INSTANCE),
             lambda: node_rules.status_patch(obj, INSTANCE),
             lambda: node_rules.reconciled_labels(obj.metadata.labels),
-            lambda: service_rules.backends([obj], owns),
-            lambda: route_rules.plan([obj, obj], [], route_rules.parse_cluster_cidrs("10.244.0.0/16"), owns),
+            lambda: vouching_rules.judge(obj, INSTANCE, [obj], []),
+            lambda: service_rules.backends([obj], vouched),
+            lambda: route_rules.plan([obj, obj], [], PODS, vouched),
             lambda: route_rules.condition_patch(obj, True, "2026-01-01T00:00:00Z"),
         ]
     elif isinstance(obj, Service):

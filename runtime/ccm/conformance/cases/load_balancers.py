@@ -132,6 +132,28 @@ async def backends_are_updated(trial: Trial) -> None:
 
 
 @case(writes=True)
+async def members_have_the_addresses_that_are_given(trial: Trial) -> None:
+    """A load balancer sends to addresses of its backends as they are given, and to each backend that has one. The
+    framework leaves out what a Node claims and its instance does not have: a provider that looks up addresses itself,
+    or adds others, would bring them back."""
+    spec, (first, second, *_) = trial.spec(), await _two_backends(trial)
+    without = dataclasses.replace(first, addresses=())
+    for call, backends in (
+        (trial.load_balancers.ensure, [first, second]),
+        (trial.load_balancers.update_backends, [without, second]),
+        (trial.load_balancers.ensure, [first]),
+    ):
+        trial.remove_at_end(spec)
+        await trial.patiently(call, spec, backends)
+        found = await trial.world.load_balancer_members((await trial.ready(spec)).name)
+        allowed = {each.node_name: {address.address for address in each.addresses} for each in backends}
+        if strange := found - set().union(*allowed.values()):
+            raise Failed(f"it sends to {', '.join(sorted(strange))}, which no backend was given")
+        if lacking := [name for name, addresses in allowed.items() if addresses and not addresses & found]:
+            raise Failed(f"it sends to {', '.join(sorted(found)) or 'nothing'}, and not to {', '.join(lacking)}")
+
+
+@case(writes=True)
 async def services_do_not_touch_each_other(trial: Trial) -> None:
     """Two Services have a load balancer each; deleting one leaves the other as it is."""
     one, two, backends = trial.spec(), trial.spec(), await trial.backends()
@@ -320,6 +342,13 @@ async def _refused(trial: Trial, balancers: LoadBalancers, wanted: str, backends
         found = await trial.ready(spec)
     if any(each.ip == wanted for each in found.ingress):
         raise Failed(f"asked for {wanted} {when}, a Service gets that address, which another Service has")
+
+
+async def _two_backends(trial: Trial) -> list[Backend]:
+    found = [each for each in await trial.backends() if each.internal_ip]
+    if len(found) < 2:
+        raise NotRun("needs two instances with an InternalIP")
+    return found
 
 
 async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 
-from ccm.cloud import CloudError, Conflict, Instance, RateLimited, RetryAfter, Route, Transient
+from ccm.cloud import CloudError, Conflict, Instance, Invalid, RateLimited, RetryAfter, Route, Transient
 
 from ..kit import Failed, Trial
 from ..world import NotRun, Trouble
@@ -44,6 +45,25 @@ async def a_route_lives_from_create_to_delete(trial: Trial) -> None:
     if await _listed(trial):
         raise Failed(f"the route {route} was deleted and is still listed")
     await trial.patiently(trial.routes.delete, trial.cluster, route)
+
+
+@case(writes=True)
+async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
+    """Target addresses that are another instance's are refused with Conflict or Invalid, or are not used: they would
+    lead the Pods of one machine's Node to another machine, and switch off that one's check of source addresses."""
+    target, other = (await trial.some_instances())[:2]
+    theirs = tuple(each.address for each in other.addresses if each.type.endswith("IP"))
+    if not theirs or {each.address for each in target.addresses} & set(theirs):
+        raise NotRun("needs two instances with addresses of their own")
+    if found := await _listed(trial):
+        raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
+    _remove_at_end(trial)
+    with contextlib.suppress(Conflict, Invalid):
+        wanted = dataclasses.replace(_wanted(trial, target), target_addresses=theirs)
+        await trial.patiently(trial.routes.create, trial.cluster, wanted)
+    for route in await _listed(trial):
+        if route.provider_id != target.provider_id or set(route.target_addresses or ()) & set(theirs):
+            raise Failed(f"made to {target.provider_id} with addresses of {other.provider_id}, listed as {route}")
 
 
 @case(writes=True)
@@ -122,16 +142,19 @@ async def _create(trial: Trial, target: Instance) -> Route:
     """The route as it is listed afterwards. Removed at the end."""
     if found := await _listed(trial):
         raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
+    _remove_at_end(trial)
+    await trial.patiently(trial.routes.create, trial.cluster, _wanted(trial, target))
+    if not (found := await _listed(trial)):
+        raise Failed(f"a route to {target.provider_id} was made and is not listed")
+    return found[0]
 
+
+def _remove_at_end(trial: Trial) -> None:
     async def remove() -> None:
         for route in await _listed(trial):
             await trial.patiently(trial.routes.delete, trial.cluster, route)
 
     trial.at_end(f"route {trial.subject.route_cidr}", remove)
-    await trial.patiently(trial.routes.create, trial.cluster, _wanted(trial, target))
-    if not (found := await _listed(trial)):
-        raise Failed(f"a route to {target.provider_id} was made and is not listed")
-    return found[0]
 
 
 async def _listed(trial: Trial) -> list[Route]:

@@ -26,6 +26,9 @@ DEFAULTS = Options(
     cloud_config="",
     cluster_name="kubernetes",
     cluster_cidr="",
+    node_cidr_mask_size=0,
+    node_cidr_mask_size_ipv4=0,
+    node_cidr_mask_size_ipv6=0,
     configure_cloud_routes=True,
     allow_untagged_cloud=False,
     controllers=ON_BY_DEFAULT,
@@ -104,7 +107,10 @@ def test_C1_defaults():
 FLAGS = {
     "cloud_config": ("/etc/ccm/cloud.conf", "/etc/ccm/cloud.conf"),
     "cluster_name": ("prod", "prod"),
-    "cluster_cidr": ("10.1.0.0/16,fd00::/48", "10.1.0.0/16,fd00::/48"),
+    "cluster_cidr": ("10.1.0.0/16", "10.1.0.0/16"),
+    "node_cidr_mask_size": ("25", 25),
+    "node_cidr_mask_size_ipv4": ("26", 26),
+    "node_cidr_mask_size_ipv6": ("80", 80),
     "configure_cloud_routes": ("false", False),
     "allow_untagged_cloud": ("true", True),
     "controllers": ("service,-route", ("service-lb-controller",)),
@@ -499,9 +505,35 @@ def test_safety_is_what_the_flags_say():
     assert found == Safety(min_age=60, confirmations=3, interval=7, cap_share=0.25, cap_min=2, window=120)
 
 
-def test_cluster_networks():
-    found = parse([SIM, "--cluster-cidr=10.1.0.0/16,fd00::/48"]).cluster_networks()
-    assert [str(network) for network in found] == ["10.1.0.0/16", "fd00::/48"]
+@pytest.mark.parametrize(
+    ("arguments", "prefixes"),
+    [
+        (["--cluster-cidr=10.1.0.0/16,fd00::/48"], {4: 24, 6: 64}),
+        (["--cluster-cidr=10.1.0.0/16", "--node-cidr-mask-size=26"], {4: 26, 6: 26}),
+        (["--cluster-cidr=fd00::/48", "--node-cidr-mask-size=112"], {4: 112, 6: 112}),
+        (
+            ["--cluster-cidr=10.1.0.0/16,fd00::/48", "--node-cidr-mask-size-ipv4=22", "--node-cidr-mask-size-ipv6=72"],
+            {4: 22, 6: 72},
+        ),
+    ],
+)
+def test_pod_network(arguments, prefixes):
+    found = parse([SIM, *arguments]).pod_network()
+    assert f"--cluster-cidr={','.join(map(str, found.cluster))}" == arguments[0]
+    assert found.node_prefix == prefixes
+
+
+@pytest.mark.parametrize(
+    ("cidr", "argument", "problem"),
+    [
+        ("10.0.0.0/16", "--node-cidr-mask-size-ipv4=33", "must be between 1 and 32, not 33"),
+        ("10.0.0.0/16", "--node-cidr-mask-size-ipv6=-1", "must be between 1 and 128, not -1"),
+        ("10.0.0.0/16,fd00::/48", "--node-cidr-mask-size=24", "is for one family"),
+    ],
+)
+def test_a_bad_prefix_length_of_nodes(cidr, argument, problem):
+    [found] = problems(SIM, f"--cluster-cidr={cidr}", argument)
+    assert found.startswith(argument.partition("=")[0]) and problem in found
 
 
 def test_help_and_version(capsys):

@@ -522,3 +522,94 @@ async def test_a_spelling_that_nobody_can_read_is_unknown_and_never_gone(name):
     found = directory(Respelt(*MACHINES))
     assert kinds(await ask(found, old(name), by_id("n1"))) == [Conflict, Instance]
     assert kinds(await ask(found, old(name))) == [Conflict]
+
+
+# --- what is known without asking -------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_known_is_the_last_listing_overlaid_with_later_single_reads():
+    fake = FakeInstances(machine("n0"), machine("n1"))
+    found = directory(fake)
+    assert found.known("fake://n0") is None and found.named("n0") == [] and found.listed_at < 0
+    await found.list(not_before=now())
+    assert found.known("fake://n0") == machine("n0") and found.listed_at == 1000.0
+    assert found.named("n1") == [machine("n1")]
+    renamed = Instance("fake://n0", "another")
+    fake.single["n0"] = renamed
+    await asyncio.sleep(1)
+    await found.get(by_id("n0"))
+    assert found.known("fake://n0") == renamed
+    assert (found.named("n0"), found.named("another")) == ([], [renamed])
+    await asyncio.sleep(1)
+    await found.list(not_before=now())  # later still
+    assert found.known("fake://n0") == machine("n0") and found.named("another") == []
+    assert len(fake.calls) == 3
+
+
+@in_virtual_time
+async def test_a_single_read_that_began_before_a_listing_says_nothing_new():
+    fake = FakeInstances(machine("n0"), latency=5.0)
+    found = directory(fake)
+    fake.single["n0"] = Instance("fake://n0", "old-name")
+    reading = asyncio.create_task(found.get(by_id("n0")))
+    await asyncio.sleep(1)
+    fake.latency = 1.0
+    await found.list(not_before=now())
+    assert (await reading).name == "old-name"
+    assert found.known("fake://n0") == machine("n0")
+
+
+@in_virtual_time
+async def test_news_are_told_when_what_is_known_may_differ():
+    fake = FakeInstances(machine("n0"))
+    found, news = directory(fake), []
+    found.on_news(news.append)
+    await found.list(not_before=now())
+    await found.get(by_id("n0"))  # as known
+    assert news == [None]
+    fake.single["n0"] = Instance("fake://n0", "another")
+    await found.get(by_id("n0"))
+    assert news == [None, fake.single["n0"]]
+    found.replace(fake)
+    assert news[2:] == [None] and found.known("fake://n0") is None and found.listed_at < 0
+
+
+@in_virtual_time
+async def test_spellings_of_one_provider_id_are_known_as_one():
+    class Spelling(FakeInstances):
+        def canonical(self, provider_id):
+            return None if "?" in provider_id else provider_id.replace("old:", "fake:")
+
+    found = directory(Spelling(machine("n0")))
+    await found.list(not_before=now())
+    assert found.known("old://n0") == found.known("fake://n0") == machine("n0")
+    assert found.same_as("old://n0") == found.same_as("fake://n0")
+    assert found.known("fake://?") is None and found.same_as("fake://?") == "fake://?"
+
+
+@in_virtual_time
+async def test_a_listing_under_way_is_shared_by_all_that_it_is_fresh_enough_for():
+    fake = FakeInstances(*MACHINES, latency=1.0)
+    found = directory(fake)
+    began = now()
+    first = asyncio.create_task(found.list(not_before=began))
+    await asyncio.sleep(0.5)
+    second = asyncio.create_task(found.list(not_before=began))
+    later = asyncio.create_task(found.list(not_before=now()))
+    first.cancel()  # who asked first does not wait any more; the others do
+    assert (await second).began == began
+    assert (await later).began == began + 0.5
+    assert fake.count("list") == 2
+
+
+@in_virtual_time
+async def test_an_unusable_or_empty_listing_proves_no_absence():
+    fake = FakeInstances()
+    found = directory(fake)
+    await found.list(not_before=now())
+    assert found.listed_at < 0
+    fake.pages[None] = Page([machine("n0"), "rubbish"])
+    await asyncio.sleep(1)
+    await found.list(not_before=now())
+    assert found.listed_at < 0 and found.known("fake://n0") == machine("n0")

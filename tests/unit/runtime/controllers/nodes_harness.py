@@ -24,6 +24,7 @@ from ccm.controllers.context import Context
 from ccm.controllers.node import NodeController, NodeOptions
 from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.controllers.vouching import Vouching
 from ccm.engine.clock import SystemClock
 from ccm.engine.errors import ApiError, ConflictError, InvalidError, NotFoundError
 from ccm.engine.events import EventRecorder
@@ -350,6 +351,7 @@ class Cluster:
             monotonic=now,
             now=self.clock.now,
         )
+        self.vouching = Vouching(self.context)
         await self.nodes.wait_synced()
         await asyncio.sleep(0)
         return self
@@ -373,7 +375,7 @@ class Cluster:
         return task
 
     def initialise_nodes(self, *, workers: int = 30, refresh: float = 300.0, legacy: bool = True) -> asyncio.Task[None]:
-        return self.run(NodeController(self.context, NodeOptions(workers, refresh, legacy)))
+        return self.run(NodeController(self.context, NodeOptions(workers, refresh, legacy), self.vouching))
 
     def watch_over_nodes(self, **safety: Any) -> asyncio.Task[None]:
         return self.run(NodeLifecycleController(self.context, LifecycleOptions(5.0, Safety(**safety))))

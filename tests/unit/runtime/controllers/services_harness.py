@@ -19,9 +19,12 @@ from typing import Any
 import msgspec
 
 from ccm.cloud import (
+    Address,
+    AddressType,
     Backend,
     Cloud,
     Ingress,
+    Instance,
     Limits,
     LoadBalancer,
     LoadBalancerSpec,
@@ -29,15 +32,15 @@ from ccm.cloud import (
     Page,
     ProviderConfig,
     Route,
-    Transient,
 )
 from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.route import RouteController, RouteOptions
-from ccm.controllers.route_rules import parse_cluster_cidrs
+from ccm.controllers.route_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.service_rules import FINALIZER
+from ccm.controllers.vouching import Vouching
 from ccm.engine.errors import ConflictError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
@@ -207,6 +210,16 @@ class Balancers:
         (found,) = [each for each in self.made.values() if each["name"] == name]
         return found["hosts"]
 
+    def members(self, name: str = "web") -> dict[str, list[str]]:
+        """Node -> its addresses, as they were written."""
+        (found,) = [each for each in self.made.values() if each["name"] == name]
+        return {backend.node_name: [each.address for each in backend.addresses] for backend in found["backends"]}
+
+    def labels(self, host: str, name: str = "web") -> dict[str, str]:
+        """Of the Node, as they were written."""
+        (found,) = [each for each in self.made.values() if each["name"] == name]
+        return next(dict(backend.labels) for backend in found["backends"] if backend.node_name == host)
+
     async def _call(self, verb: str, spec: LoadBalancerSpec | None, work: Callable[[], Any]) -> Any:
         self.calls.append((now(), verb, spec.name if spec else ""))
         write = verb in ("ensure", "update", "delete")
@@ -270,6 +283,7 @@ class Balancers:
             "name": spec.name,
             "ports": [(port.protocol, port.port, port.node_port) for port in spec.ports],
             "hosts": [backend.node_name for backend in backends],
+            "backends": list(backends),
             "fingerprint": self.fingerprint(spec, backends),
             "ready_at": now() + self.provision,
         }
@@ -325,25 +339,76 @@ class RouteTable:
         self.routes.pop(route.id, None)
 
 
-class _Machines:
-    """Instances of a cloud are none of these controllers' business, except whose a Node is."""
+class Machines:
+    """The instances of the cloud: one for each providerID of a Node, with the name and the addresses that the first
+    such Node has now, unless the test says otherwise.
+
+    `put`: an instance as the test wants it; `hide`: a providerID that the cloud does not know. `error` is raised by
+    every call, `missing` are providerIDs that listings lack; `calls`: "list" or "get NAME".
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._put: dict[str, Instance] = {}
+        self._hidden: set[str] = set()
+        self.missing: set[str] = set()
+        self.error: BaseException | None = None
+        self.calls: list[str] = []
+
+    def put(self, name: str, *ips: str, provider_id: str = "", **fields: Any) -> None:
+        provider_id = provider_id or f"fake://{name}"
+        addresses = tuple(Address(AddressType.INTERNAL_IP, ip) for ip in ips)
+        self._put[provider_id] = Instance(provider_id, name, addresses=addresses, **fields)
+        self._hidden.discard(provider_id)
+
+    def hide(self, name: str) -> None:
+        self._hidden.add(f"fake://{name}")
+
+    def all(self) -> list[Instance]:
+        found = dict(self._put)
+        for node in self._api.objects["nodes"].values():
+            provider_id = self.canonical(node["spec"].get("providerID", ""))
+            if self.owns(provider_id) and provider_id not in found:
+                addresses = [(each["type"], each["address"]) for each in node["status"].get("addresses", [])]
+                instance = Instance(
+                    provider_id,
+                    node["metadata"]["name"],
+                    addresses=tuple(Address(AddressType(kind), address) for kind, address in addresses),
+                )
+                found[provider_id] = instance
+        return [instance for provider_id, instance in found.items() if provider_id not in self._hidden]
 
     async def list_page(self, token: str | None) -> Page:
-        raise Transient("not asked here")
+        self.calls.append("list")
+        await asyncio.sleep(0.01)
+        if self.error is not None:
+            raise self.error
+        return Page([each for each in self.all() if each.provider_id not in self.missing])
 
-    async def get(self, ref: Any) -> Any:
-        raise Transient("not asked here")
+    async def get(self, ref: Any) -> Instance:
+        self.calls.append(f"get {ref.provider_id or ref.node_name}")
+        await asyncio.sleep(0.01)
+        if self.error is not None:
+            raise self.error
+        for each in self.all():
+            if each.provider_id == ref.provider_id if ref.provider_id else each.name == ref.node_name:
+                return each
+        raise NotFound(f"no instance {ref.provider_id or ref.node_name}")
 
     def owns(self, provider_id: str) -> bool:
-        return provider_id.startswith("fake://")
+        return provider_id.startswith(("fake://", "FAKE://"))
+
+    def canonical(self, provider_id: str) -> str:
+        """Its older spelling is in capitals."""
+        return provider_id.replace("FAKE://", "fake://")
 
 
 class FakeCloud(Cloud):
     name = "fake"
 
-    def __init__(self, balancers: Balancers, routes: RouteTable, limits: Limits) -> None:
+    def __init__(self, machines: Machines, balancers: Balancers, routes: RouteTable, limits: Limits) -> None:
         super().__init__(ProviderConfig())
-        self.instances, self.load_balancers, self.routes, self.limits = _Machines(), balancers, routes, limits
+        self.instances, self.load_balancers, self.routes, self.limits = machines, balancers, routes, limits
 
 
 class Cluster:
@@ -351,11 +416,11 @@ class Cluster:
 
     def __init__(self, **limits: Any) -> None:
         self.api, self.clock = Api(), LoopClock()
-        self.cloud, self.routes = Balancers(), RouteTable()
+        self.cloud, self.routes, self.machines = Balancers(), RouteTable(), Machines(self.api)
         self.limits = Limits(**{"calls_per_second": 1e6, "burst": 10**6, "concurrency": 1000} | limits)
 
     async def __aenter__(self) -> Cluster:
-        self.gateway = Gateway(FakeCloud(self.cloud, self.routes, self.limits), clock=now)
+        self._connect()
         self._tasks: list[asyncio.Task[None]] = []
         return self
 
@@ -363,12 +428,17 @@ class Cluster:
         await self.stop()
         await self.gateway.close()
 
+    def _connect(self) -> None:
+        self.gateway = Gateway(FakeCloud(self.machines, self.cloud, self.routes, self.limits), clock=now)
+
     async def stop(self) -> None:
         """The process ends; cluster and cloud stay as they are."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
+        await self.gateway.close()
+        self._connect()  # the next process remembers nothing
 
     def _context(self) -> Context:
         recorders: dict[str, EventRecorder] = {}
@@ -399,26 +469,40 @@ class Cluster:
             monotonic=now,
         )
 
+    def _vouch(self, context: Context) -> Vouching:
+        vouching = Vouching(context)
+        self._tasks.append(asyncio.create_task(vouching.run()))
+        return vouching
+
     def serve(self, **options: Any) -> ServiceController:
         """Start the service controller."""
-        controller = ServiceController(self._context(), ServiceOptions(**options))
+        context = self._context()
+        vouching = self._vouch(context)
+        controller = ServiceController(context, ServiceOptions(**options), vouching)
         self._tasks.append(asyncio.create_task(controller.run()))
         return controller
 
     def route(self, **options: Any) -> RouteController:
         """Start the route controller."""
-        controller = RouteController(self._context(), RouteOptions(parse_cluster_cidrs(CLUSTER_CIDR), **options))
+        context = self._context()
+        network = PodNetwork(parse_cluster_cidrs(CLUSTER_CIDR), options.pop("node_prefix", NODE_PREFIX))
+        controller = RouteController(context, RouteOptions(network, **options), self._vouch(context))
         self._tasks.append(asyncio.create_task(controller.run()))
         return controller
 
     def add_node(self, name: str, *pod_cidrs: str, provider_id: str | None = None, **fields: Any) -> None:
-        """`fields`: taints, labels, ready, addresses, conditions."""
+        """`fields`: taints, labels, ready, addresses, conditions, uid, created."""
         conditions = [*fields.pop("conditions", []), {"type": "Ready", "status": fields.pop("ready", "True")}]
         addresses = fields.pop("addresses", (f"10.0.0.{len(self.api.objects['nodes']) % 250 + 1}",))
         self.api.put(
             "nodes",
             {
-                "metadata": {"name": name, "uid": f"uid-of-{name}", "labels": fields.pop("labels", {})},
+                "metadata": {
+                    "name": name,
+                    "uid": fields.pop("uid", f"uid-of-{name}"),
+                    "labels": fields.pop("labels", {}),
+                    "creationTimestamp": fields.pop("created", "2026-01-01T00:00:00Z"),
+                },
                 "spec": {
                     "providerID": f"fake://{name}" if provider_id is None else provider_id,
                     "podCIDRs": list(pod_cidrs),
@@ -450,4 +534,4 @@ class Cluster:
         await until(lambda: all(self.api.ingress(name) for name in names or ["web"]), 3600)
 
 
-__all__ = ["CLUSTER_CIDR", "FINALIZER", "Api", "Balancers", "Cluster", "RouteTable", "until"]
+__all__ = ["CLUSTER_CIDR", "FINALIZER", "Api", "Balancers", "Cluster", "Machines", "RouteTable", "until"]

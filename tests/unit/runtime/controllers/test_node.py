@@ -52,7 +52,7 @@ async def test_N35_N36_a_node_with_provider_id_is_found_by_it():
         c.api.add("n1", providerID="fake://12345")
         c.initialise_nodes()
         await until(lambda: not c.api.tainted("n1"))
-        assert c.cloud.calls == ["get fake://12345"]
+        assert c.cloud.calls == ["get fake://12345", "get n1"]  # and no other machine has its name
         assert c.api.nodes["n1"]["spec"]["providerID"] == "fake://12345"
 
 
@@ -541,3 +541,92 @@ async def test_events_of_nodes_name_their_api_version_L29():
         await until(lambda: c.api.told("Synced"))
         about = c.api.events[0]["involvedObject"]
         assert about == {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid}
+
+
+# --- copied providerIDs ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.threat("kubelet-own-addresses-only")
+@in_virtual_time
+async def test_a_copied_provider_id_is_not_initialised():
+    """The Node of the machine is there already."""
+    async with Cluster(machine("victim", "10.0.0.1"), machine("evil", "10.0.0.7")) as c:
+        c.api.add("victim", tainted=False, ready="True", providerID="fake://victim")
+        c.api.add("evil", providerID="fake://victim", age=1e6)
+        before = metric("ccm_node_initialization_failures_total", reason="SameProviderID")
+        c.initialise_nodes()
+        await until(lambda: c.api.told("SameProviderID", "evil"))
+        await quiet(600)
+        assert c.api.tainted("evil") and c.api.addresses("evil") == []
+        assert "victim" in c.api.told("SameProviderID", "evil")[0]
+        assert metric("ccm_node_initialization_failures_total", reason="SameProviderID") > before
+        assert not c.api.told("SameProviderID", "victim")
+
+
+@pytest.mark.threat("kubelet-own-addresses-only")
+@pytest.mark.parametrize("others", [0, 20])
+def test_the_provider_id_of_a_machine_without_a_node_is_not_initialised(others):
+    """evil's own instance has evil's name; it is not in any listing yet that was made before."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster(machine("db", "10.0.0.99")) as c:
+            for number in range(others):
+                c.cloud.put(machine(f"n{number}", f"10.0.1.{number}"))
+                c.api.add(f"n{number}")
+            c.initialise_nodes()
+            await quiet(20)
+            c.cloud.put(machine("evil", "10.0.0.7"))
+            c.api.add("evil", providerID="fake://db")
+            before = metric("ccm_node_initialization_failures_total", reason="OtherMachine")
+            await until(lambda: c.api.told("OtherMachine", "evil"))
+            await quiet(600)
+            assert c.api.tainted("evil") and c.api.addresses("evil") == []
+            assert metric("ccm_node_initialization_failures_total", reason="OtherMachine") > before
+
+    run()
+
+
+@in_virtual_time
+async def test_when_several_machines_have_its_name_a_node_with_another_ones_provider_id_is_refused():
+    machines = [machine("db", "10.0.0.99"), machine("evil", "10.0.0.7"), machine("evil", "10.0.0.8", "fake://2")]
+    async with Cluster(*machines) as c:
+        c.cloud.answer = lambda found: found
+        c.api.add("evil", providerID="fake://db")
+        c.initialise_nodes()
+        await until(lambda: c.api.told("OtherMachine", "evil") or c.api.told("CloudNotAvailable", "evil"))
+        assert c.api.tainted("evil")
+
+
+@pytest.mark.threat("kubelet-own-addresses-only")
+@in_virtual_time
+async def test_a_refresh_writes_nothing_to_a_node_with_a_copied_provider_id():
+    async with Cluster(machine("victim", "10.0.0.1", zone="a")) as c:
+        c.api.add("victim", tainted=False, ready="True", providerID="fake://victim")
+        c.api.add("evil", tainted=False, ready="True", providerID="fake://victim", age=1e6)
+        c.initialise_nodes()
+        await until(lambda: c.api.addresses("victim") == [("InternalIP", "10.0.0.1")])
+        await until(lambda: c.api.told("SameProviderID", "evil"))
+        await quiet(30)
+        assert c.api.addresses("evil") == [] and "topology.kubernetes.io/zone" not in c.api.labels("evil")
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@pytest.mark.parametrize("gone", ["evil", "nothing"])
+def test_a_copied_provider_id_deletes_nobody_else(gone):
+    """Neither while both Nodes are not Ready, nor when evil's own machine, or the one it invented, is gone."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster(machine("victim", "10.0.0.1"), machine("evil", "10.0.0.7")) as c:
+            copied = {"evil": "fake://victim", "nothing": "fake://nothing"}[gone]
+            c.api.add("victim", tainted=False, ready="Unknown", providerID="fake://victim")
+            c.api.add("evil", tainted=False, ready="Unknown", providerID=copied)
+            c.cloud.remove("evil")
+            c.initialise_nodes()
+            c.watch_over_nodes()
+            await quiet(3600)
+            assert "victim" in c.api.nodes and not c.api.told("DeletingNode", "victim")
+            assert c.api.count("DELETE", "/nodes/victim") == 0
+
+    run()

@@ -337,7 +337,7 @@ def test_overlapping_pod_cidrs_are_told_and_the_holder_keeps_its_route(holder, f
         async with Cluster() as c:
             late = "b" if holder == "a" else "a"
             c.add_node(holder, first)
-            c.route()
+            c.route(node_prefix={4: 22, 6: 64})
             await until(lambda: c.api.condition(holder) == CREATED)
             c.add_node(late, second)
             c.add_node("c", "10.120.9.0/24")
@@ -428,7 +428,7 @@ async def test_credentials_that_are_reloaded_are_used_at_once():
         await c.served()
         routes, balancers = RouteTable(), Balancers()
         routes.routes, balancers.made = c.routes.routes, c.cloud.made
-        await c.gateway.replace(FakeCloud(balancers, routes, c.limits))
+        await c.gateway.replace(FakeCloud(c.machines, balancers, routes, c.limits))
         before = len(c.routes.calls), len(c.cloud.calls)
         c.add_node("b", B4)
         await until(lambda: (B4, "b") in routes.table() and balancers.count("update") == 1)

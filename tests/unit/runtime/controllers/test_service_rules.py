@@ -15,6 +15,8 @@ from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadB
 from ccm.controllers import service_rules as rules
 from ccm.engine.objects import IngressEntry, Node, Service
 
+from .judges import believing
+
 
 def service(spec=None, **metadata):
     document = {
@@ -232,6 +234,8 @@ def owns(provider_id):
     return provider_id.startswith("fake://")
 
 
+judge = believing(owns)
+
 def node(name="node0", *, provider_id="fake://1", labels=None, taints=(), ready="True", conditions=(), **metadata):
     ready_condition = [] if ready is None else [{"type": "Ready", "status": ready}]
     return msgspec.convert(
@@ -272,7 +276,7 @@ AUTOSCALER = {"key": rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
     ],
 )
 def test_is_backend(fields, expected):
-    assert rules.is_backend(node(**fields), owns) is expected
+    assert rules.is_backend(node(**fields), judge) is expected
 
 
 @pytest.mark.parametrize(
@@ -285,15 +289,15 @@ def test_is_backend(fields, expected):
 )
 def test_backends_are_chosen_and_sorted(owned, expected):
     nodes = [node(name, provider_id=f"fake://{name}") for name in "cab"]
-    found = rules.backends(nodes, lambda provider_id: provider_id[-1] in owned)
+    found = rules.backends(nodes, believing(lambda provider_id: provider_id[-1:] in owned))
     assert [backend.node_name for backend in found] == expected
 
 
 def test_a_backend_has_the_nodes_known_addresses():
-    assert rules.backends([node()], owns) == (
+    assert rules.backends([node()], judge) == (
         Backend("node0", "fake://1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),)),
     )
-    assert rules.backends([node()], owns)[0].internal_ip == "10.0.0.1"
+    assert rules.backends([node()], judge)[0].internal_ip == "10.0.0.1"
     assert Backend("n", "fake://1", (Address(AddressType.EXTERNAL_IP, "192.0.2.1"),)).internal_ip is None
 
 
@@ -342,22 +346,22 @@ PRESSURE = {"conditions": [{"type": "DiskPressure", "status": "True"}]}
     ],
 )
 def test_which_changes_of_a_node_change_its_backends(old, new, relevant):
-    assert (rules.backends([node(**old)], owns) != rules.backends([node(**new)], owns)) is relevant
-    assert rules.serves_alike(node(**old), node(**new), owns) is not relevant
+    assert (rules.backends([node(**old)], judge) != rules.backends([node(**new)], judge)) is relevant
+    assert rules.serves_alike(node(**old), node(**new), judge) is not relevant
 
 
 def test_a_node_that_comes_or_goes_changes_backends_if_it_is_one():
     for one, alike in ((node(), False), (node(**EXCLUDED), True), (node(provider_id=""), True)):
-        assert rules.serves_alike(None, one, owns) is rules.serves_alike(one, None, owns) is alike
+        assert rules.serves_alike(None, one, judge) is rules.serves_alike(one, None, judge) is alike
 
 
 def test_readiness_counts_only_when_asked_for():
     up, down = node("a"), node("b", ready="False")
-    assert [backend.node_name for backend in rules.backends([up, down], owns)] == ["a", "b"]
-    assert [backend.node_name for backend in rules.backends([up, down], owns, ready_only=True)] == ["a"]
-    assert [backend.node_name for backend in rules.backends([down], owns, ready_only=True)] == ["b"]
-    assert not rules.serves_alike(node(), node(ready="False"), owns, ready_only=True)
-    assert rules.serves_alike(node(), node(), owns, ready_only=True)
+    assert [backend.node_name for backend in rules.backends([up, down], judge)] == ["a", "b"]
+    assert [backend.node_name for backend in rules.backends([up, down], judge, ready_only=True)] == ["a"]
+    assert [backend.node_name for backend in rules.backends([down], judge, ready_only=True)] == ["b"]
+    assert not rules.serves_alike(node(), node(ready="False"), judge, ready_only=True)
+    assert rules.serves_alike(node(), node(), judge, ready_only=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,456 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the cloud says about the machines of Nodes, kept at hand for the controllers that write to the cloud.
+
+`vouching_rules` decides; this file knows which Nodes claim which providerID, remembers what the cloud said last, and
+asks it where that is not enough. What another controller learns costs no second call: the listings and single reads of
+the node controllers are used as they come.
+
+What the cloud once said about a Node (its UID and providerID) stays in force while it says nothing else: a listing that
+lacks the instance is no contradiction, and the lifecycle controller decides about deletion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import Gauge
+
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound
+from ccm.cloud.directory import InstanceDirectory, Snapshot
+from ccm.engine.objects import Node
+
+from . import node_rules
+from . import vouching_rules as rules
+from .context import Context
+from .event_budget import EventBudget
+from .vouching_rules import Reason, Refused, Verdict, Vouched
+
+log = logging.getLogger(__name__)
+
+NOT_VOUCHED = Gauge(
+    "ccm_nodes_not_vouched",
+    "Nodes that get no new route and are no backend, by reason: CloudUnknown, InstanceNotFound, SameProviderID, "
+    "OtherMachine, ListingNotBelieved (nothing is written until a listing has half of the Ready Nodes). "
+    "AddressNotVouched: the Node is used, but not all addresses that it claims.",
+    ["reason"],
+)
+for _reason in Reason:
+    NOT_VOUCHED.labels(_reason.value)
+
+#: How long to wait at start for another controller's listing, in seconds.
+GRACE = 0.1
+#: Seconds until the cloud is asked about a Node again: first and longest after it gave no answer; after an answer that
+#: contradicts the Node, which may be older than a change in the cloud.
+RETRY_FIRST, RETRY_MAX = 1.0, 60.0
+AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
+#: Seconds between first listings that are not believed.
+BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
+#: Nodes judged at a stretch before other tasks get their turn.
+STRETCH = 250
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """What the cloud said about the machine of one Node. `heard`: as it came; `instance`: as it is used."""
+
+    uid: str
+    provider_id: str
+    heard: Instance
+    instance: Instance
+
+
+@dataclass(slots=True)
+class _Look:
+    """When the cloud is asked about one Node, in monotonic seconds. `doubt`: what it said instead of an answer.
+    `named`: it said which instances have the Node's name."""
+
+    uid: str
+    provider_id: str
+    seen_at: float
+    due: float = math.inf
+    interval: float = 0.0
+    asked_at: float = -math.inf
+    asking: bool = False
+    named: bool = False
+    doubt: CloudError | None = None
+
+
+class Vouching:
+    """One for the process. It follows the Nodes from its construction; `run` asks the cloud, on the leader alone."""
+
+    def __init__(self, context: Context) -> None:
+        if context.gateway.instances is None:
+            raise ValueError("vouching for Nodes needs a provider with instances")
+        self._directory: InstanceDirectory = context.gateway.instances
+        self._context = context
+        self._events: EventBudget | None = None
+        #: The Nodes by what spellings of one providerID share (`InstanceDirectory.same_as`), then by name.
+        self._claims: dict[str, dict[str, Node]] = {}
+        self._keys: dict[str, str] = {}
+        self._facts: dict[str, _Fact] = {}
+        self._looks: dict[str, _Look] = {}
+        #: Verdicts that hold until something changes, with the Node that each is about.
+        self._judged: dict[str, tuple[Node, Verdict]] = {}
+        #: What listeners know: the addresses in use, None for none.
+        self._told: dict[str, object] = {}
+        self._reasons: dict[str, Reason] = {}
+        self._counts: Counter[Reason] = Counter()
+        self._listeners: list[Callable[[], None]] = []
+        self._ready = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._news = False
+        self._running = False
+        self._began = -math.inf
+        context.nodes.add_handler(self._on_node)
+        self._directory.on_news(self._on_news)
+
+    # What controllers ask.
+
+    async def ready(self) -> None:
+        """Return when the cloud has said enough to write backends and routes."""
+        await self._ready.wait()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when the verdict about some Node changed, perhaps without a change of the Node."""
+        self._listeners.append(listener)
+
+    def judge(self, node: Node) -> Verdict | None:
+        """The verdict as of now, None for a Node that is not one of this cloud. No I/O."""
+        name, provider_id = node.metadata.name, node.spec.provider_id
+        cached = self._judged.get(name)
+        if cached is not None and cached[0] is node:
+            return cached[1]
+        if not self._directory.owns(provider_id):
+            return None
+        look = self._look_of(node)
+        verdict = rules.judge(
+            node,
+            self._instance(node),
+            self.claimants(provider_id),
+            self._namesakes(name, look),
+            look.doubt if look is not None else None,
+        )
+        if self._is_current(node):
+            self._judged[name] = node, verdict
+        return verdict
+
+    def claimants(self, provider_id: str) -> Iterable[Node]:
+        """All Nodes with this providerID, in whatever spelling."""
+        return self._claims.get(self._directory.same_as(provider_id), {}).values()
+
+    async def problem(self, node: Node, instance: Instance, *, not_before: float) -> Refused | None:
+        """What contradicts that `instance` is the Node's machine. Raises CloudError.
+
+        It asks the cloud only where the Node brought its providerID and the instance has another name than the Node.
+        """
+        if not node.spec.provider_id:
+            return None  # it was found by its name
+        namesakes: Sequence[Instance] = ()
+        if instance.name != node.metadata.name:
+            namesakes = await self._ask_for_namesakes(node.metadata.name, not_before)
+        verdict = rules.judge(node, instance, self.claimants(node.spec.provider_id), namesakes)
+        return verdict if isinstance(verdict, Refused) else None
+
+    # What is known.
+
+    def _is_current(self, node: Node) -> bool:
+        return self._claims.get(self._keys.get(node.metadata.name, ""), {}).get(node.metadata.name) is node
+
+    def _look_of(self, node: Node) -> _Look | None:
+        look = self._looks.get(node.metadata.name)
+        return look if look is not None and _same(look, node) else None
+
+    def _instance(self, node: Node) -> Instance | None:
+        """The instance as the cloud last described it. Addresses that it no longer names at all stay in force."""
+        heard = self._directory.known(node.spec.provider_id)
+        fact = self._facts.get(node.metadata.name)
+        if fact is not None and not _same(fact, node):
+            fact = None
+        if heard is None or (fact is not None and fact.heard is heard):
+            return fact.instance if fact is not None else None
+        instance = heard
+        if fact is not None and not heard.addresses:
+            instance = dataclasses.replace(heard, addresses=fact.instance.addresses)
+        if self._is_current(node):
+            self._facts[node.metadata.name] = _Fact(node.metadata.uid, node.spec.provider_id, heard, instance)
+        return instance
+
+    def _namesakes(self, name: str, look: _Look | None) -> Sequence[Instance] | None:
+        """The instances with this name; None while no read since the Node came could tell that there is none."""
+        found = self._directory.named(name)
+        if look is not None and not look.named:
+            look.named = self._directory.listed_at >= look.seen_at
+        return found if found or (look is not None and look.named) else None
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        node = new or old
+        assert node is not None
+        name, now = node.metadata.name, self._context.monotonic()
+        if new is None or self._look_of(new) is None:  # it went, is another one, or was given its providerID
+            self._looks.pop(name, None)
+            self._facts.pop(name, None)
+        if new is not None and name not in self._looks:
+            self._looks[name] = _Look(new.metadata.uid, new.spec.provider_id, now)
+        affected = {self._keys.get(name, "")}
+        self._index(name, new)
+        affected.add(self._keys.get(name, ""))
+        self._judged.pop(name, None)
+        touched = {each.metadata.name: each for key in affected if key for each in self._claims.get(key, {}).values()}
+        for other in touched:
+            self._judged.pop(other, None)
+        if self._running:
+            changed = [self._review(each) for each in touched.values()]
+            if name not in touched:
+                changed.append(self._forget(name))
+            if any(changed):
+                self._notify()
+
+    def _index(self, name: str, node: Node | None) -> None:
+        key = self._keys.pop(name, None)
+        if key is not None:
+            self._claims[key].pop(name, None)
+            if not self._claims[key]:
+                del self._claims[key]
+        if node is not None and self._directory.owns(node.spec.provider_id):
+            key = self._keys[name] = self._directory.same_as(node.spec.provider_id)
+            self._claims.setdefault(key, {})[name] = node
+
+    def _on_news(self, instance: Instance | None) -> None:
+        if instance is None:
+            self._judged.clear()
+            self._news = True
+            self._wake.set()
+            return
+        about = list(self.claimants(instance.provider_id))
+        if (named := self._context.nodes.get(instance.name)) is not None and self._is_current(named):
+            about.append(named)
+        for node in about:
+            self._judged.pop(node.metadata.name, None)
+        if self._running and any([self._review(node) for node in about]):
+            self._notify()
+
+    # What follows from it.
+
+    def _review(self, node: Node) -> bool:
+        """Judge a Node as it is now, say what is wrong, plan to ask; whether listeners must know."""
+        name, now = node.metadata.name, self._context.monotonic()
+        verdict, look = self.judge(node), self._looks[name]
+        if verdict is None:  # the cloud was replaced by one that it is not of
+            return self._forget(name)
+        used = verdict.addresses if isinstance(verdict, Vouched) else None
+        changed = self._told.get(name) != used
+        self._told[name] = used
+        reason, message = None, ""
+        if isinstance(verdict, Refused):
+            reason, message = verdict.reason, verdict.message
+        elif verdict.ignored:
+            reason, message = Reason.ADDRESS_NOT_VOUCHED, rules.ignored_message(node, verdict)
+        self._count(name, reason)
+        if reason is None or reason is Reason.SAME_PROVIDER_ID:
+            look.due, look.interval = math.inf, 0.0
+        elif look.due == math.inf and not look.asking:
+            look.due = max(now, self._earliest(look, reason))
+            self._wake.set()
+        if (
+            reason is not None
+            and self._events is not None
+            and (reason is not Reason.CLOUD_UNKNOWN or look.doubt is not None)
+        ):
+            self._events.event(node, "Warning", "NodeNotVouched", message, topic=reason)
+        return changed
+
+    def _earliest(self, look: _Look, reason: Reason) -> float:
+        """When the cloud may be asked about the Node. What it said may be older than the Node or a change of it, so a
+        first contradiction is looked into at once; but not what the first listing said just now."""
+        if reason is Reason.CLOUD_UNKNOWN:
+            return -math.inf if look.doubt is None else look.asked_at + RETRY_FIRST
+        if look.asked_at == -math.inf and self._ready.is_set():
+            return -math.inf
+        return max(look.asked_at, self._began) + AGAIN_FIRST
+
+    def _forget(self, name: str) -> bool:
+        self._count(name, None)
+        return self._told.pop(name, None) is not None
+
+    def _count(self, name: str, reason: Reason | None) -> None:
+        before = self._reasons.pop(name, None)
+        if reason is not None:
+            self._reasons[name] = reason
+        if before is not reason:
+            for each, change in ((before, -1), (reason, 1)):
+                if each is not None:
+                    self._counts[each] += change
+                    NOT_VOUCHED.labels(each.value).set(self._counts[each])
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    async def _review_all(self) -> None:
+        """After news from the cloud, which may be another one that spells its providerIDs otherwise."""
+        self._news = False
+        changed = False
+        for number, node in enumerate(self._context.nodes.items(), 1):
+            name = node.metadata.name
+            if self._context.nodes.get(name) is not node:
+                continue  # it changed meanwhile and was reviewed then
+            owned = self._directory.owns(node.spec.provider_id)
+            if self._keys.get(name) != (self._directory.same_as(node.spec.provider_id) if owned else None):
+                self._index(name, node)
+                self._judged.clear()
+            changed |= self._review(node)
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
+        if changed:
+            self._notify()
+
+    # What is asked.
+
+    async def run(self) -> None:
+        """Ask until cancelled. A second caller only waits."""
+        if self._running:
+            await asyncio.Event().wait()
+        self._running, self._began = True, self._context.monotonic()
+        self._events = EventBudget(self._context.recorder("node-vouching"), self._context.monotonic)
+        await self._context.nodes.wait_synced()
+        await self._believe()
+        await self._review_all()
+        self._ready.set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                self._wake.clear()
+                if self._news:
+                    await self._review_all()
+                now, soonest = self._context.monotonic(), math.inf
+                for name, look in list(self._looks.items()):
+                    if look.due <= now and not look.asking:
+                        look.asking = True
+                        tasks.create_task(self._ask(name, look))
+                    elif not look.asking:
+                        soonest = min(soonest, look.due)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(None if soonest == math.inf else max(0.0, soonest - now)):
+                        await self._wake.wait()
+
+    async def _ask(self, name: str, look: _Look) -> None:
+        """One question about one Node; the directory makes one read of many."""
+        node, now = self._context.nodes.get(name), self._context.monotonic()
+        first, look.asked_at = look.asked_at == -math.inf, now
+        try:
+            if node is None or self._looks.get(name) is not look or not self._directory.owns(node.spec.provider_id):
+                look.due = math.inf
+                return
+            # A read that began after the Node came is fresh enough, unless it is what contradicts the Node.
+            verdict = self.judge(node)
+            unknown = isinstance(verdict, Refused) and verdict.reason is Reason.CLOUD_UNKNOWN
+            not_before = look.seen_at if first and unknown else now
+            instance = await self._directory.lookup(node_rules.instance_ref(node), not_before=not_before)
+            if instance.name != name:
+                await self._ask_for_namesakes(name, not_before)
+                look.named = True
+        except CloudError as error:
+            look.doubt = error
+        else:
+            look.doubt = None
+        finally:
+            look.asking = False
+        unanswered = look.doubt is not None and not isinstance(look.doubt, NotFound)
+        shortest, longest = (RETRY_FIRST, RETRY_MAX) if unanswered else (AGAIN_FIRST, AGAIN_MAX)
+        look.interval = min(longest, max(shortest, look.interval * 2))
+        look.due = self._context.monotonic() + look.interval
+        if look.doubt is not None and look.doubt.retry_after is not None:
+            look.due = max(look.due, self._context.monotonic() + look.doubt.retry_after)
+        self._judged.pop(name, None)
+        current = self._context.nodes.get(name)
+        if current is not None and self._is_current(current) and self._review(current):
+            self._notify()
+        self._wake.set()
+
+    async def _ask_for_namesakes(self, name: str, not_before: float) -> Sequence[Instance]:
+        """The instances with this name. Raises CloudError."""
+        try:
+            return [await self._directory.lookup(InstanceRef(name), not_before=not_before)]
+        except NotFound:
+            return []
+        except Conflict:  # there are several
+            return (await self._directory.list(not_before=not_before)).by_name.get(name, [])
+
+    async def _believe(self) -> None:
+        """Return when a listing has enough of the Nodes to decide about all of them.
+
+        The first one of this process decides about backends and routes of a former one. So Nodes that it lacks are
+        asked for one by one, and a listing that lacks most Nodes is somebody else's: credentials of another project, or
+        a wrong filter.
+        """
+        not_before, delay = self._began, BELIEF_FIRST
+        await asyncio.sleep(GRACE)
+        while nodes := [each for each in self._context.nodes.items() if self._directory.owns(each.spec.provider_id)]:
+            wait = delay
+            try:
+                snapshot = await self._directory.list(not_before=not_before)
+            except CloudError as error:
+                wait = max(delay, error.retry_after or 0.0)
+                log.warning(
+                    "load balancers and routes wait: instances cannot be listed, again in %.0f s: %s", wait, error
+                )
+            else:
+                missing = self._missing(nodes, snapshot)
+                ready = [node for node in nodes if node_rules.is_ready(node)]
+                found = sum(1 for node in ready if node.metadata.name not in missing)
+                if rules.is_believable(found, len(ready)):
+                    await asyncio.gather(*(self._ask_for_sure(each, missing) for each in nodes))
+                    break
+                self._disbelieve(nodes, missing, found, len(ready))
+            delay = min(BELIEF_MAX, delay * 2)
+            await asyncio.sleep(wait)
+            not_before = self._context.monotonic()
+        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
+
+    def _missing(self, nodes: Iterable[Node], snapshot: Snapshot) -> dict[str, CloudError]:
+        """The Nodes that the listing lacks, by name, and how."""
+        found: dict[str, CloudError] = {}
+        for node in nodes:
+            try:
+                snapshot.find(node_rules.instance_ref(node))
+            except CloudError as error:
+                found[node.metadata.name] = error
+        return found
+
+    def _disbelieve(self, nodes: Sequence[Node], missing: dict[str, CloudError], found: int, ready: int) -> None:
+        message = (
+            f"the cloud lists the instances of {found} of {ready} Ready Nodes: no load balancer and no route is "
+            "written before it lists at least half. Check the project, the region and the filter in --cloud-config"
+        )
+        log.error("%s", message)
+        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
+        assert self._events is not None
+        for node in nodes:
+            if node.metadata.name in missing:
+                self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
+
+    async def _ask_for_sure(self, node: Node, missing: dict[str, CloudError]) -> None:
+        """What the cloud answers when it is asked for the very instance that its listing lacks."""
+        look, doubt = self._look_of(node), missing.get(node.metadata.name)
+        if doubt is None or look is None:
+            return
+        look.asked_at = self._context.monotonic()
+        look.doubt = doubt
+        if isinstance(doubt, NotFound):
+            try:
+                await self._directory.get(node_rules.instance_ref(node))
+            except CloudError as error:
+                look.doubt = error
+            else:
+                look.doubt = None
+
+
+def _same(known: _Fact | _Look, node: Node) -> bool:
+    """Whether it is about this Node, with the providerID that it has."""
+    return known.uid == node.metadata.uid and known.provider_id == node.spec.provider_id
