@@ -130,7 +130,9 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
 def source_ranges(service: Service) -> tuple[str, ...]:
     """CIDRs that may connect, normalised and without doubles; () for everybody (S132-S136).
 
-    The spec's field wins over the annotation. Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
+    The spec's field wins over the annotation. A range that holds all addresses of a family makes the others of that
+    family redundant, and they are left out. All IPv4 addresses alone mean everybody, as upstream.
+    Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
     """
     if service.spec.load_balancer_source_ranges:
         texts, where = list(service.spec.load_balancer_source_ranges), "spec.loadBalancerSourceRanges"
@@ -148,7 +150,11 @@ def source_ranges(service: Service) -> tuple[str, ...]:
             networks[str(_network(text.strip()))] = None
         except ValueError as error:
             raise ServiceRuleError(f"{where}: {quoted(text)} is not a CIDR such as 10.0.0.0/8 ({error})") from None
-    return () if set(networks) == {"0.0.0.0/0"} else tuple(networks)
+    everywhere = {each for each in networks if each in ("0.0.0.0/0", "::/0")}
+    if "0.0.0.0/0" in everywhere and all(each in everywhere or ":" not in each for each in networks):
+        return ()
+    open_families = {":" in each for each in everywhere}
+    return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
 
 
 #: The longest CIDR in any spelling: 39 characters, a slash and 3 digits; IPv4 with a mask is shorter.
