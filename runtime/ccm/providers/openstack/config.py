@@ -17,9 +17,8 @@ from typing import Any, TypeVar
 
 from ccm.cloud import ConfigError, Invalid, ProviderConfig
 
-from . import gcfg
-from .annotations import selector
-from .floating_ips import name_matches
+from . import gcfg, name_patterns
+from .annotations import BY_NAME, selector
 
 T = TypeVar("T")
 
@@ -36,6 +35,14 @@ INTERFACES = {
 }
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: In `allowed-annotations`: each annotation there is, and those that are allowed where the key is left out.
+EVERY, DEFAULT = "*", "default"
+#: In `allowed-load-balancer-ips`.
+ANY, NONE = "any", "none"
+EVERYWHERE: tuple[IPNetwork, ...] = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddress.IPv6Network("::/0"))
+#: Whose load balancers `load-balancer-id` may name.
+SHARING = ("never", "namespace", "cluster", "project")
 
 
 # Kinds of values. Each makes a value of its text or raises ValueError with what was expected; never with the text,
@@ -116,10 +123,30 @@ def node_labels(raw: str) -> str:
 
 def subnet_names(raw: str) -> str:
     try:
-        name_matches(raw, "")
-    except (Invalid, OverflowError, RecursionError):  # what re says of a pattern quotes it
-        raise ValueError("expected a regular expression after ~") from None
+        name_patterns.check(raw)
+    except Invalid:  # what RE2 says of a pattern quotes it
+        raise ValueError(
+            f"expected a glob, or a regular expression of RE2 after ~, of at most {name_patterns.LONGEST} characters"
+        ) from None
     return raw
+
+
+def annotation_names(raw: str) -> tuple[str, ...]:
+    """Names of annotations without their prefix, `*` or `default`; none of an empty text."""
+    found = tuple(each.strip() for each in raw.split(",") if each.strip())
+    if not all(each in (EVERY, DEFAULT) or each in BY_NAME for each in found):
+        raise ValueError(f"expected names of annotations, {DEFAULT} or {EVERY}; known are {', '.join(BY_NAME)}")
+    return found
+
+
+def addresses(raw: str) -> tuple[IPNetwork, ...]:
+    """`any`, `none`, or CIDRs."""
+    if raw in (ANY, NONE):
+        return EVERYWHERE if raw == ANY else ()
+    try:
+        return networks(raw)
+    except ValueError:
+        raise ValueError(f"expected {ANY}, {NONE}, or CIDRs separated by commas") from None
 
 
 def interface(raw: str) -> str:
@@ -139,6 +166,8 @@ KINDS = {
     names: "text; may be repeated",
     node_labels: "labels, separated by commas",
     subnet_names: "pattern",
+    annotation_names: "names of annotations, separated by commas; may be repeated",
+    addresses: "`any` | `none` | CIDRs, separated by commas",
     interface: "`public` | `internal` | `admin`",
 }
 
@@ -250,6 +279,27 @@ class LoadBalancerSection:
     enable_ingress_hostname: bool = key(False, "with the proxy protocol a host name instead of the address", boolean)
     ingress_hostname_suffix: str = key("nip.io", "what is put behind the address to make a name of it")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
+    allowed_annotations: tuple[str, ...] = key(
+        (DEFAULT,),
+        "annotations that Services may have, by their names without the prefix; `default`: those that the table below "
+        "marks with a yes; `*`: all of them; an empty value: none",
+        annotation_names,
+        ours=True,
+    )
+    allowed_load_balancer_ips: tuple[IPNetwork, ...] = key(
+        (),
+        "addresses that `loadBalancerIP` may ask for; `none` if left out. A Service always keeps the address that it "
+        "has, and may ask for the floating IP that was made for a Service of its name",
+        addresses,
+        ours=True,
+    )
+    sharing: str = key(
+        "namespace",
+        "whose load balancers the annotation `load-balancer-id` may name, beside the Service's own: nobody's, those of "
+        "Services in its namespace, those of Services in this cluster, or any one in the project",
+        one_of(*SHARING),
+        ours=True,
+    )
     default_tls_container_ref: str = key("", "the certificate of Services that name none")
     provider_requires_serial_api_calls: bool = key(False, "make the parts of a load balancer one by one", boolean)
 
@@ -411,7 +461,7 @@ class _Reader:
             self.problems.append((entry.line, f"{where}: has no value"))
             return
         try:
-            value = kind(raw) if raw or kind in (text, names) else field.default
+            value = kind(raw) if raw or kind in (text, names, annotation_names) else field.default
         except ValueError as error:
             self.problems.append((entry.line, f"{where}: {error}"))
             return

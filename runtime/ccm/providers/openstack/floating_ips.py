@@ -7,14 +7,18 @@ it. One that the user chose is let go of.
 
 from __future__ import annotations
 
-import fnmatch
 import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
+
+from . import permissions
+from .marks import default_name, load_balancer_name
+from .name_patterns import name_matches
+from .session import unless_changed
 
 if TYPE_CHECKING:
     from .session import Api
@@ -22,14 +26,19 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 NETWORK = "network"
+#: How many subnets a message names.
+NAMED = 20
 #: By this cloud-provider-openstack knows the floating IPs that a controller made.
 MADE = "Floating IP for Kubernetes external service"
+#: What ours have behind that: the UID of the Service.
+UID = re.compile(r" \([^() ]{1,64}\)$")
 
 
 @dataclass(frozen=True)
 class FloatingWish:
     """`network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, where no `subnet_id` is said.
-    `address`: the one to have, "" for any."""
+    `address`: the one to have, "" for any. `may_ask`: the administrator allows this address; `may_take_others`: even
+    where it was made for a Service of another name."""
 
     network_id: str
     subnet_id: str
@@ -37,6 +46,8 @@ class FloatingWish:
     tags: str
     address: str
     description: str
+    may_ask: bool = field(default=True, repr=False)
+    may_take_others: bool = field(default=False, repr=False)
 
     def keys(self) -> dict[str, str]:
         """What is said of where to take one from, as annotations and cloud.conf call it."""
@@ -50,19 +61,56 @@ class FloatingWish:
 
 
 def was_made(row: Row) -> bool:
+    """By a controller, for whatever Service."""
     return MADE in (row.get("description") or "")
 
 
-def name_matches(pattern: str, name: str) -> bool:
-    """A glob, or after `~` a regular expression for the whole name; `!` in front negates. Raises Invalid."""
-    wanted = not pattern.startswith("!")
-    pattern = pattern.removeprefix("!")
-    if not pattern.startswith("~"):
-        return fnmatch.fnmatchcase(name, pattern) is wanted
-    try:
-        return (re.fullmatch(pattern[1:], name) is not None) is wanted
-    except re.error as error:
-        raise Invalid(f"floating-subnet: {pattern[1:]!r} is not a regular expression: {error}") from None
+def made_for(row: Row, description: str) -> bool:
+    """Whether it was made for the Service that gives its floating IPs this description. cloud-provider-openstack's has
+    no UID: then name, namespace and cluster are the same."""
+    found = str(row.get("description") or "")
+    return was_made(row) and (found == description or found == _without_uid(description))
+
+
+def made_for_balancer(row: Row, uid: str, balancer: str) -> bool:
+    """The same of a floating IP on the VIP of the load balancer called `balancer`, which goes: it was made for the
+    Service of this UID, or for the one that the load balancer was made for. Of neither more may be known."""
+    found = str(row.get("description") or "")
+    if not was_made(row) or found.endswith(f" ({uid})"):
+        return was_made(row)
+    service, _, cluster = _without_uid(found).removeprefix(MADE).strip().partition(" from cluster ")
+    return (
+        balancer in (load_balancer_name(cluster, *service.split("/", 1)), default_name(uid))
+        if "/" in service
+        else False
+    )
+
+
+def made_for_namesake(row: Row, description: str) -> bool:
+    """Whether it was made for a Service of the same name, namespace and cluster: this one, or one of before, which kept
+    it. Descriptions that were cut do not tell."""
+    found = str(row.get("description") or "")
+    whole = len(found) < 255 and len(description) < 255
+    return was_made(row) and whole and _without_uid(found) == _without_uid(description)
+
+
+def _without_uid(description: str) -> str:
+    return UID.sub("", description)
+
+
+def refusal(want: FloatingWish, row: Row | None) -> Invalid | None:
+    """Why a Service cannot have the address that it asks for; None when it can. `row`: the floating IP, if there is
+    one in the project."""
+    if row is not None and made_for_namesake(row, want.description):
+        return None
+    if not want.may_ask:
+        return permissions.refused_address(want.address)
+    if row is not None and was_made(row) and not want.may_take_others:
+        return Invalid(
+            f"loadBalancerIP: the floating IP {want.address} was made for another Service; {permissions.ADDRESSES} "
+            "must be any for this Service to take it"
+        )
+    return None
 
 
 def tags_match(spec: str, tags: Iterable[str]) -> bool:
@@ -89,7 +137,8 @@ def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
             for key, value in (("floating-subnet", want.pattern), ("floating-subnet-tags", want.tags))
             if value
         )
-        names = ", ".join(sorted(str(row.get("name") or row["id"]) for row in subnets)) or "none"
+        every = sorted(str(row.get("name") or row["id"]) for row in subnets)
+        names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
         raise Invalid(f"no subnet of network {want.network_id} matches {asked}: it has {names}")
     return found
 
@@ -197,20 +246,33 @@ class FloatingIps:
                 found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
         return found
 
-    async def release(self, port_id: str, *, keep: bool) -> None:
-        """Take a port's away: delete what a controller made, unless it is to be kept, and let go of any other."""
+    async def check(self, want: FloatingWish) -> None:
+        """Raises Invalid when the Service may not have the address that it asks for. No call where it may have any."""
+        if not want.address or (want.may_ask and want.may_take_others):
+            return
+        if problem := refusal(want, await self._at(want.address)):
+            raise problem
+
+    async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
+        """Take a port's away, which becomes internal: delete what was made for this Service, unless it is to be kept,
+        and let go of the one at the `address` that it asked for. Raises Conflict when it is neither."""
         row = await self.on(port_id)
         if row is None:
             return
-        if was_made(row) and not keep:
+        if made_for(row, description) and not keep:
             await self.delete(row)
-        else:
+        elif made_for(row, description) or made_for_namesake(row, description) or address == row["floating_ip_address"]:
             await self._attach(row, None)
+        else:
+            raise Conflict(
+                f"the load balancer is to be internal, and its port {port_id} has the floating IP "
+                f"{row['floating_ip_address']}, which was not made for this Service: detach it from the port"
+            )
 
-    async def delete_made(self, port_id: str) -> None:
-        """Before the port goes: delete its floating IP if a controller made it. Neutron detaches any other itself."""
-        row = await self.on(port_id)
-        if row is not None and was_made(row):
+    async def delete_made(self, balancer: Row, uid: str) -> None:
+        """Before a load balancer goes: delete its floating IP if it was made for it. Neutron detaches any other."""
+        row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
+        if row is not None and made_for_balancer(row, uid, str(balancer.get("name") or "")):
             await self.delete(row)
 
     async def delete_left(self, uid: str) -> None:
@@ -241,16 +303,29 @@ class FloatingIps:
         """The address that the user asks for, attached if the project has it. Raises Conflict when it is in use."""
         if not want.address:
             return None
-        found = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"floating_ip_address": want.address})
-        if not found:
+        found = await self._at(want.address)
+        if problem := refusal(want, found):
+            raise problem
+        if found is None:
             return None
-        if found[0].get("port_id") and found[0]["port_id"] != port_id:
-            raise Conflict(f"loadBalancerIP: the floating IP {want.address} is in use by port {found[0]['port_id']}")
-        return await self._attach(found[0], port_id)
+        if found.get("port_id") and found["port_id"] != port_id:
+            raise Conflict(f"loadBalancerIP: the floating IP {want.address} is in use by port {found['port_id']}")
+        return await self._attach(found, port_id)
+
+    async def _at(self, address: str) -> dict[str, Any] | None:
+        rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"floating_ip_address": address})
+        return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
-        body = {"floatingip": {"port_id": port_id}}
-        answer = await self._api.call("PUT", NETWORK, f"/floatingips/{row['id']}", body=body, missing=str(row["id"]))
+        """In the revision that was read: of two Services that find the same one free, one gets it."""
+        answer = await self._api.call(
+            "PUT",
+            NETWORK,
+            f"/floatingips/{row['id']}",
+            body={"floatingip": {"port_id": port_id}},
+            headers=await unless_changed(self._api, row),
+            missing=str(row["id"]),
+        )
         return dict(answer["floatingip"])
 
     async def _create(self, want: FloatingWish, network: str, port_id: str) -> dict[str, Any]:

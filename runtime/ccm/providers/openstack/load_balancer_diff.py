@@ -8,15 +8,17 @@ again. Steps that need the ID of what an earlier one makes are not given before 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud import Conflict
 
-from .load_balancer_rules import EVERYBODY, XFF, Listener, Member, Monitor, Pool
+from .load_balancer_rules import XFF, Listener, Member, Monitor, Pool
 
 Row = Mapping[str, Any]
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Protocols of listeners -> what they use of the network: two listeners of one port must differ in it.
 TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
@@ -53,6 +55,12 @@ def is_ours(listener: Row, name: str, *, owner: bool) -> bool:
     """A listener without tags is of a time before tags, or of an Octavia without them: then the owner's."""
     tags = listener.get("tags") or ()
     return name in tags or (owner and not tags)
+
+
+def certificates(listeners: Sequence[Row], name: str, *, owner: bool) -> set[str]:
+    """Those that the Service's own listeners have."""
+    refs = (each.get("default_tls_container_ref") for each in listeners if is_ours(each, name, owner=owner))
+    return {str(ref) for ref in refs if ref}
 
 
 def steps(
@@ -166,6 +174,8 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
     return bool(wanted == present)
 
 
-def _cidrs(found: Sequence[str] | None) -> frozenset[str]:
-    """Nothing said means everybody, as does the range that holds all addresses."""
-    return frozenset(found or ()) - set(EVERYBODY.values())
+def _cidrs(found: Sequence[str] | None) -> frozenset[IPNetwork] | None:
+    """Who may connect, None for everybody. Nothing said means everybody, as does a range that holds all addresses,
+    whatever else stands beside it."""
+    networks = frozenset(ipaddress.ip_network(each, strict=False) for each in found or ())
+    return None if not networks or any(each.prefixlen == 0 for each in networks) else networks

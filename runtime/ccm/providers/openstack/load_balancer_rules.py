@@ -1,45 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service's load balancer should be in Octavia, and whose one is that is there. Pure.
+"""What a Service's load balancer should be in Octavia. Pure.
 
-Names and tags are those of cloud-provider-openstack, byte for byte, so that either controller finds what the other one
-made. Beside them every Service that uses a load balancer has one tag of ours on it (`Mark`), which says for certain
-whose it is and what was written last.
+Names are those of cloud-provider-openstack, byte for byte, so that either controller finds what the other one made.
+Whose a load balancer is that is there: `marks` and `sharing_rules`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import ipaddress
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
 
-from ccm.cloud import AddressType, Backend, Conflict, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud import AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
 
-from .annotations import INTERNAL, PREFIX, Annotations, selector
+from . import node_rules, permissions
+from .annotations import INTERNAL, PREFIX, Annotations, quoted, selector
 from .config import LoadBalancerClass, LoadBalancerSection
 from .floating_ips import FloatingWish
+from .marks import LONGEST, Mark, digest, load_balancer_name
 
 Row = Mapping[str, Any]
 
-#: cloud-provider-openstack counts the Services that share a load balancer by this prefix of its tags.
-SERVICE_PREFIX = "kube_service_"
-MARK = "ccm:v1"
 XFF = "X-Forwarded-For"
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 #: Names of one and the same provider of Octavia's.
 AMPHORA = ("amphora", "amphorav2", "octavia")
-#: The longest name, description or tag.
-LONGEST = 255
 
 
 # Names
-
-
-def load_balancer_name(cluster: str, namespace: str, name: str) -> str:
-    return f"{SERVICE_PREFIX}{cluster}_{namespace}_{name}"[:LONGEST]
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
@@ -49,182 +39,6 @@ def part_name(kind: str, index: int, balancer: str) -> str:
 
 def description(cluster: str, namespace: str, name: str) -> str:
     return f"Kubernetes external service {namespace}/{name} from cluster {cluster}"[:LONGEST]
-
-
-def cluster_tag(cluster: str) -> str:
-    """A cluster's name as it stands in a Mark: without separators, and short enough."""
-    quoted = quote(cluster, safe="")
-    return quoted if len(quoted) <= 80 else f"sha256-{_digest(cluster, 24)}"
-
-
-# Whose a load balancer is
-
-
-@dataclass(frozen=True)
-class Mark:
-    """The tag that a Service has on its load balancer: `ccm:v1:CLUSTER:UID:NAME:FINGERPRINT:FLAGS`.
-
-    `name`: a digest of the tag of cloud-provider-openstack's that belongs with it, so that both go when only the UID is
-    known. `flags`: f, it has a floating IP; k, which is kept in the end; p, its address is a proxy's; h, the Service's
-    status shows a host name.
-    """
-
-    cluster: str
-    uid: str
-    name: str
-    fingerprint: str = ""
-    flags: str = ""
-
-    @classmethod
-    def of(cls, spec: LoadBalancerSpec, fingerprint: str, flags: str = "") -> Mark:
-        name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
-        return cls(cluster_tag(spec.cluster), spec.uid, _digest(name, 8), fingerprint, flags)
-
-    @classmethod
-    def parse(cls, tag: str) -> Mark | None:
-        prefix, _, rest = tag.partition(f"{MARK}:")
-        parts = rest.split(":")
-        return cls(*parts) if not prefix and len(parts) == 5 else None
-
-    def __str__(self) -> str:
-        return ":".join((MARK, self.cluster, self.uid, self.name, self.fingerprint, self.flags))
-
-    def is_of(self, cluster: str, uid: str) -> bool:
-        return (self.cluster, self.uid) == (cluster_tag(cluster), uid)
-
-
-def marks(row: Row) -> list[Mark]:
-    return [mark for tag in row.get("tags") or () if (mark := Mark.parse(tag)) is not None]
-
-
-def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
-    return next((mark for mark in marks(row) if mark.is_of(cluster, uid)), None)
-
-
-def foreign_marks(row: Row, uid: str) -> list[Mark]:
-    """Those of other Services, of whatever cluster."""
-    return [mark for mark in marks(row) if mark.uid != uid]
-
-
-def service_tags(row: Row) -> list[str]:
-    """Of all Services that use it, as cloud-provider-openstack tags them."""
-    return [tag for tag in row.get("tags") or () if tag.startswith(SERVICE_PREFIX)]
-
-
-def tags_with(row: Row, name: str, mark: Mark) -> list[str]:
-    """All tags, with those of one Service as they should be."""
-    others = [
-        tag
-        for tag in row.get("tags") or ()
-        if tag != name
-        and ((found := Mark.parse(tag)) is None or (found.cluster, found.uid) != (mark.cluster, mark.uid))
-    ]
-    return [*others, name, str(mark)]
-
-
-def tags_without(row: Row, mark: Mark | None, name: str) -> list[str]:
-    """All tags but those of one Service. `name`: its load balancer's name, where it is known.
-
-    The tag of that name stays where the Mark of another Service of this name needs it.
-    """
-    needed = {each.name for each in marks(row) if mark is None or each.uid != mark.uid}
-    return [
-        tag
-        for tag in row.get("tags") or ()
-        if _digest(tag, 8) in needed
-        or not (tag == name or (mark is not None and (tag == str(mark) or _digest(tag, 8) == mark.name)))
-    ]
-
-
-def is_known(row: Row, spec: LoadBalancerSpec, addresses: Iterable[str], chosen: str) -> bool:
-    """Whether a load balancer that has the right name, and no Mark, was made for this very Service.
-
-    Clusters that are all called "kubernetes" make load balancers of the same name, so the name alone proves nothing:
-    the Service must have it in its status or annotations. `addresses`: those at which the load balancer is reached.
-    """
-    known = {each.ip for each in spec.ingress} | {spec.annotations.get(f"{PREFIX}load-balancer-address", "")}
-    return row["id"] == chosen or bool((known - {""}) & set(addresses))
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Among all load balancers: the one of a Service, or those that have its name and may be.
-
-    `owner`: it was made for this Service, and not for another one that shares it. `superfluous`: made for it, too, by a
-    request whose answer was lost, and that was carried out after all.
-    """
-
-    row: Row | None = None
-    owner: bool = True
-    superfluous: tuple[Row, ...] = ()
-    candidates: tuple[Row, ...] = ()
-
-
-def choose(rows: Iterable[Row], spec: LoadBalancerSpec, *, to_delete: bool = False) -> Choice:
-    """Raises Invalid when there is no load balancer of the ID that the user chose, Conflict when it has another one, or
-    when that one is a namesake's.
-
-    A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
-    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless it is
-    another Service's Mark that is there.
-    """
-    names = {load_balancer_name(spec.cluster, spec.namespace, spec.name), spec.default_name} if spec.name else set()
-    every = list(rows)
-    marked = sorted(
-        (row for row in every if own_mark(row, spec.cluster, spec.uid)),
-        key=lambda row: (str(row.get("created_at") or ""), row["id"]),
-    )
-    chosen = spec.annotations.get(f"{PREFIX}load-balancer-id", "").strip()
-    if chosen and not (marked and to_delete):
-        row = next((row for row in every if row["id"] == chosen), None)
-        if row is not None and any(each is not row for each in marked):
-            raise Conflict(
-                f"annotation {PREFIX}load-balancer-id: the Service is served by load balancer {marked[0]['id']} and "
-                f"cannot move to {chosen}: delete it and create it again"
-            )
-        if row is not None:
-            _refuse_a_namesakes(row, spec)
-            return Choice(row, row.get("name") in names)
-        if not marked and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
-            raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {chosen} in this project")
-    if marked:
-        mark = own_mark(marked[0], spec.cluster, spec.uid)
-        return Choice(marked[0], mark is not None and is_owner(marked[0], mark), tuple(marked[1:]))
-    return Choice(
-        candidates=tuple(
-            row
-            for row in every
-            if row.get("name") in names and not marks(row) and row.get("provisioning_status") != "PENDING_DELETE"
-        )
-    )
-
-
-def _refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
-    """Raises Conflict when a Service of the same cluster's name, namespace and name, and of another UID, uses it.
-
-    Tags of listeners tell Services apart by these names, so that two namesakes would take each other's away. Of other
-    names they share. cloud-provider-openstack leaves no Mark: what it made is the first one's who shows its ID.
-    """
-    name = _digest(load_balancer_name(spec.cluster, spec.namespace, spec.name), 8)
-    for mark in foreign_marks(row, spec.uid):
-        if mark.name == name:
-            raise Conflict(
-                f"annotation {PREFIX}load-balancer-id: load balancer {row['id']} is used by another Service called "
-                f"{spec.namespace}/{spec.name} of a cluster called {spec.cluster!r}, of UID {mark.uid}: take the "
-                "annotation off, or choose another --cluster-name; if that Service is no more, take its tag off the "
-                f"load balancer: {mark}"
-            )
-
-
-def is_owner(row: Row, mark: Mark) -> bool:
-    """Whether it was made for the Service with this Mark, of which we may know no more than the UID."""
-    name = str(row.get("name") or "")
-    return mark.name == _digest(name, 8) or name == default_name(mark.uid)
-
-
-def default_name(uid: str) -> str:
-    """The name that load balancers had before they were called by their Service."""
-    return LoadBalancerSpec("", uid, "", "", ()).default_name
 
 
 # What is wanted
@@ -340,6 +154,7 @@ class Wish:
     vip_address: str
     member_subnet_id: str
     floating: FloatingWish | None
+    floating_description: str
     keep_floating_ip: bool
     hostname: str
     suffix: str
@@ -364,8 +179,9 @@ class Wish:
 
 
 def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> Wish:
-    """Raises Invalid with all that is wrong with the Service."""
-    said = Annotations(spec.annotations)
+    """Raises Invalid with all that is wrong with the Service. What it may not have and is for new ones counts not."""
+    given = permissions.effective(spec.annotations, section)
+    said = Annotations(given)
     problems = list(said.problems)
     chosen, name = LoadBalancerClass(), said.get("class", "")
     if name:
@@ -374,7 +190,7 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
         else:
             known = ", ".join(sorted(classes)) or "none"
             problems.append(
-                f"annotation {PREFIX}class: there is no [LoadBalancerClass {name!r}] in cloud.conf: {known}"
+                f"annotation {PREFIX}class: there is no [LoadBalancerClass {quoted(name)}] in cloud.conf: {known}"
             )
     if not spec.ports:
         problems.append("the Service has no ports")
@@ -388,6 +204,11 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
         if said.given("lb-method") and method != "SOURCE_IP_PORT":
             problems.append(f"annotation {PREFIX}lb-method: the provider ovn takes SOURCE_IP_PORT only, not {method!r}")
         method = "SOURCE_IP_PORT"
+    address = ""
+    try:
+        address = _address(spec.load_balancer_ip, family)
+    except ValueError:
+        problems.append(f"loadBalancerIP: {quoted(spec.load_balancer_ip)} is not an {family} address")
     ranges = tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == int(family[-1]))
     if spec.source_ranges and not ranges:
         problems.append(f"loadBalancerSourceRanges has no {family} range, and the load balancer's address is {family}")
@@ -419,14 +240,15 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
         network_id=chosen.network_id or said.get("network-id", "") or section.network_id,
         subnet_id=chosen.subnet_id or said.get("subnet-id", "") or section.subnet_id,
         port_id=said.get("port-id", ""),
-        vip_address=spec.load_balancer_ip if internal or family == "IPv6" else "",
+        vip_address=address if internal or family == "IPv6" else "",
         member_subnet_id=said.get("member-subnet-id", "")
         or chosen.member_subnet_id
         or section.member_subnet_id
         or section.subnet_id
         or said.get("subnet-id", "")
         or chosen.subnet_id,
-        floating=None if internal or family == "IPv6" else _floating(spec, said, chosen, section),
+        floating=None if internal or family == "IPv6" else _floating(spec, address, said, chosen, section),
+        floating_description=_floating_description(spec),
         keep_floating_ip=said.get("keep-floatingip", False),
         hostname=said.get("hostname", ""),
         suffix=section.ingress_hostname_suffix if proxy and section.enable_ingress_hostname else "",
@@ -444,16 +266,26 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
         monitor=monitor,
         health_check_node_port=spec.health_check_node_port if spec.external_traffic_policy == "Local" else 0,
         affinity=spec.session_affinity == "ClientIP",
-        source_ranges=ranges,
+        source_ranges=() if any(ipaddress.ip_network(each).prefixlen == 0 for each in ranges) else ranges,
         selector=chosen_nodes,
         ports=spec.ports,
         security_groups=section.manage_security_groups,
-        given=frozenset(key.removeprefix(PREFIX) for key in spec.annotations),
+        given=frozenset(key.removeprefix(PREFIX) for key in given),
     )
 
 
+def _address(text: str, family: str) -> str:
+    """Raises ValueError when it is no address of the family. One spelling for each; "" stays ""."""
+    if not (text := text.strip()):
+        return ""
+    found = ipaddress.ip_address(text if len(text) <= 45 and "%" not in text else "")
+    if found.version != int(family[-1]):
+        raise ValueError(family)
+    return str(found)
+
+
 def _floating(
-    spec: LoadBalancerSpec, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection
+    spec: LoadBalancerSpec, address: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection
 ) -> FloatingWish:
     """Class, then annotation, then cloud.conf; an ID of a subnet goes before a pattern of the same place."""
     places = [
@@ -467,8 +299,10 @@ def _floating(
         subnet_id=subnet_id,
         pattern="" if subnet_id else pattern,
         tags="" if subnet_id else tags,
-        address=spec.load_balancer_ip,
+        address=address,
         description=_floating_description(spec),
+        may_ask=permissions.may_have(address, section),
+        may_take_others=permissions.may_have_others(section),
     )
 
 
@@ -515,8 +349,8 @@ def left_out(
             "balancer has one address"
         )
     if want.family == "IPv6" and not want.internal:
-        said = Annotations(spec.annotations)
-        floating = _floating(spec, said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
+        said = Annotations(permissions.effective(spec.annotations, section))
+        floating = _floating(spec, "", said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
         if keys := floating.keys():
             found.append(
                 f"{', '.join(keys)}: there are no floating IPs with IPv6, so the load balancer is reached at its own "
@@ -628,15 +462,28 @@ def _monitor(want: Wish, index: int, port: Port, http: bool) -> Monitor | None:
 def members_of(want: Wish, backends: Sequence[Backend]) -> list[tuple[str, str]]:
     """Names and addresses of the nodes that serve, by name: those that the selector chooses, at an address of the
     family, an InternalIP before an ExternalIP. Nodes without such an address cannot serve."""
-    found: dict[str, str] = {}
+    return [(backend.node_name, address) for address, backend in _serving(want, backends).items()]
+
+
+def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
+    """Servers and the addresses at which they are members. A Node that is no server of this region has no port."""
+    found = (
+        (node_rules.server_id(backend.provider_id, region), address)
+        for address, backend in _serving(want, backends).items()
+    )
+    return frozenset((server, address) for server, address in found if server is not None)
+
+
+def _serving(want: Wish, backends: Sequence[Backend]) -> dict[str, Backend]:
+    """Address -> the node that is a member at it; of several that report one address the first by name."""
+    found: dict[str, Backend] = {}
     for backend in sorted(backends, key=lambda each: each.node_name):
-        if not all(
-            key in backend.labels and value in (None, backend.labels[key]) for key, value in want.selector.items()
-        ):
+        labels = backend.labels
+        if not all(key in labels and value in (None, labels[key]) for key, value in want.selector.items()):
             continue
         if address := node_address(backend, want.family):
-            found.setdefault(address, backend.node_name)
-    return [(name, address) for address, name in found.items()]
+            found.setdefault(address, backend)
+    return found
 
 
 def node_address(backend: Backend, family: str) -> str:
@@ -694,14 +541,10 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
     """Of all that the wish says but its backends. A Service that cannot be understood has one, too, which no load
     balancer carries. Families that are not served count, so that this is told when they are asked for."""
     try:
-        return _digest(repr(wish(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
+        return digest(repr(wish(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
     except Invalid as error:
-        return f"!{_digest(str(error), 11)}"
+        return f"!{digest(str(error), 11)}"
 
 
 def backends_fingerprint(chosen: Sequence[tuple[str, str]]) -> str:
-    return _digest(json.dumps(list(chosen)), 12)
-
-
-def _digest(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return digest(json.dumps(list(chosen)), 12)

@@ -38,18 +38,20 @@ from ccm.cloud import (
 
 from . import load_balancer_diff as diff
 from . import load_balancer_rules as rules
+from . import marks, permissions, sharing_rules
 from .annotations import PREFIX, Annotations, unknown
-from .floating_ips import NETWORK, FloatingIps
-from .load_balancer_rules import Features, Mark, Row, Wish
+from .balancer_listing import LOAD_BALANCER, Balancers
+from .floating_ips import FloatingIps
+from .load_balancer_rules import Features, Row, Wish
+from .marks import Mark
 from .security_groups import SecurityGroups, wanted_rules
-from .shared import GATHER
+from .vip_ports import check_port, nodes_subnet
 
 if TYPE_CHECKING:
     from .session import Api
 
 log = logging.getLogger(__name__)
 
-LOAD_BALANCER = "load-balancer"
 #: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
 OLDEST = (2, 5)
 #: About when to come back while Octavia carries out a change, in seconds.
@@ -104,8 +106,8 @@ class OctaviaLoadBalancers:
         rows = [
             (row, mark)
             for row in (await self._balancers.all()).values()
-            for mark in rules.marks(row)
-            if mark.cluster == rules.cluster_tag(cluster)
+            for mark in marks.marks(row)
+            if mark.cluster == marks.cluster_tag(cluster)
             and row["provisioning_status"] not in ("DELETED", "PENDING_DELETE")
         ]
         floating: dict[str, str] = {}
@@ -147,7 +149,9 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         row, owner = await self._find(spec)
         mark = Mark.of(spec, self.fingerprint(spec, backends))
-        present = rules.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        present = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        if row is None or (present is None and not owner):
+            permissions.check_new(spec.annotations, self._section)
         written = present is not None and present.fingerprint == mark.fingerprint
         if not written:
             mark = dataclasses.replace(mark, flags=await self._flags(want))
@@ -161,7 +165,7 @@ class OctaviaLoadBalancers:
             raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
         if not written:
             self._check_sharing(want, row, owner)
-            await self._converge(want, row, owner, backends, features)
+            await self._converge(spec, want, row, owner, backends, features)
         if written and status != "ACTIVE" and memory.address:
             return self._answer(spec, row, want, memory)
         memory.address, floating = await self._reach(want, row, owner)
@@ -183,7 +187,7 @@ class OctaviaLoadBalancers:
         features = await self._able()
         memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
         row, owner = memory.row, memory.owner
-        if row is None or memory.written or not _lacks(rules.own_mark(row, spec.cluster, spec.uid), digest):
+        if row is None or memory.written or not _lacks(marks.own_mark(row, spec.cluster, spec.uid), digest):
             row, owner = await self._find(spec)
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
@@ -192,10 +196,10 @@ class OctaviaLoadBalancers:
             raise Conflict(_failed(row))
         if row["provisioning_status"] != "ACTIVE":
             raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
-        present = rules.own_mark(row, spec.cluster, spec.uid)
+        present = marks.own_mark(row, spec.cluster, spec.uid)
         if present is None:
             raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
-        if _lacks(present, digest):
+        if memory.written or _lacks(present, digest):
             await self._write_members(want, row, owner, backends, features, memory, digest)
             await self._open_nodes(spec, want, row, backends, features, rules_too=False)
             wish = present.fingerprint.partition("-")[0]
@@ -209,7 +213,7 @@ class OctaviaLoadBalancers:
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
         row, owner = await self._find_to_delete(spec)
-        mark = rules.own_mark(row, spec.cluster, spec.uid) if row is not None else None
+        mark = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._gone(spec, memory)
@@ -217,13 +221,13 @@ class OctaviaLoadBalancers:
         status = row["provisioning_status"]
         if status not in ("ACTIVE", "ERROR"):
             raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
-        name = rules.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
-        left = rules.tags_without(row, mark, name)
-        shared = any(tag.startswith(rules.SERVICE_PREFIX) for tag in left) or rules.foreign_marks(row, spec.uid)
+        name = marks.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
+        left = marks.tags_without(row, mark, name)
+        shared = any(tag.startswith(marks.SERVICE_PREFIX) for tag in left) or marks.foreign_marks(row, spec.uid)
         uses_it = owner or mark is not None or name in (row.get("tags") or ())
         if uses_it and not shared and _is_made(row, spec):
-            if not memory.keep and row.get("vip_port_id"):
-                await self._floating.delete_made(row["vip_port_id"])
+            if not memory.keep:
+                await self._floating.delete_made(row, spec.uid)
             await self._remove(row)
         elif not await self._leave(row, mark, name, left, owner):
             await self._gone(spec, memory)
@@ -248,22 +252,24 @@ class OctaviaLoadBalancers:
         `balancer_id`: the one that it had; then that alone may be read.
         """
         rows = await self._balancers.look(balancer_id)
-        if balancer_id and not any(rules.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
+        if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
             rows = await self._balancers.look()
-        choice = rules.choose(rows.values(), spec, to_delete=to_delete)
+        named = permissions.named(spec.annotations, self._section)
+        choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
         for row in () if to_delete else choice.superfluous:
             await self._remove_superfluous(row, spec)
         if choice.row is not None:
             return choice.row, choice.owner
         known = [row for row in choice.candidates if await self._is_known(row, spec)]
         if len(known) == 1:
-            return known[0], True
+            return known[0], known[0].get("name") in marks.names_of(spec)
         if choice.candidates:
             ids = ", ".join(row["id"] for row in choice.candidates)
             raise Conflict(
-                f"there is a load balancer of this Service's name ({ids}), and nothing tells whether it was made for "
-                f"it or for another cluster called {spec.cluster!r}: take it over with the annotation "
-                f"{PREFIX}load-balancer-id, or choose another --cluster-name, or delete it"
+                f"there is a load balancer of this Service's name ({ids}), and nothing shows whether it was made for "
+                f"it or for another cluster called {spec.cluster!r}: to take it over, set sharing = project in "
+                f"[LoadBalancer] of cloud.conf and the annotation {PREFIX}load-balancer-id; or choose another "
+                "--cluster-name, or delete it"
             )
         return None, True
 
@@ -282,17 +288,17 @@ class OctaviaLoadBalancers:
         if not _is_made(row, spec) or _has_others(row, spec):
             raise Conflict(f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one")
         if row["provisioning_status"] in ("ACTIVE", "ERROR"):
-            if row.get("vip_port_id"):
-                await self._floating.delete_made(row["vip_port_id"])
+            await self._floating.delete_made(row, spec.uid)
             await self._remove(row)
         text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
         raise RetryAfter(text, self._soon())
 
     async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
-        if rules.is_known(row, spec, [row.get("vip_address") or ""], ""):
+        sharing = self._section.sharing
+        if sharing_rules.proves(spec, [row.get("vip_address") or ""], sharing):
             return True
         on_port = await self._floating.on(row["vip_port_id"]) if row.get("vip_port_id") else None
-        return on_port is not None and rules.is_known(row, spec, [on_port["floating_ip_address"]], "")
+        return on_port is not None and sharing_rules.proves(spec, [on_port["floating_ip_address"]], sharing)
 
     def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
         return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
@@ -334,9 +340,10 @@ class OctaviaLoadBalancers:
         memory: _Memory,
     ) -> cloud.LoadBalancer:
         """All of it in one request, then its floating IP, which needs its port alone."""
+        await self._check_addresses(want)
         subnet = want.subnet_id
         if not (subnet or want.network_id or want.port_id):
-            subnet = await self._nodes_subnet(want, backends)
+            subnet = await nodes_subnet(self._api, backends, want.family)
         member_subnet = want.member_subnet_id or subnet
         serial = self._section.provider_requires_serial_api_calls
         wanted = () if serial else rules.listeners(want, backends, member_subnet, features)
@@ -354,6 +361,16 @@ class OctaviaLoadBalancers:
         floating = None if fresh else floating
         memory.warnings = await self._warnings(spec, want, row, features, True, memory.address, floating)
         return self._answer(spec, row, want, memory)
+
+    async def _check_addresses(self, want: Wish) -> None:
+        """Raises Invalid when the Service may not have the address or the port that it asks for."""
+        if want.floating is not None:
+            await self._floating.check(want.floating)
+        elif not permissions.may_have(want.vip_address, self._section):
+            raise permissions.refused_address(want.vip_address)
+        if want.port_id:
+            rows = await self._balancers.all()
+            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
 
     async def _warnings(
         self,
@@ -385,6 +402,7 @@ class OctaviaLoadBalancers:
                 f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
                 f"Service, is reached at {address}"
             )
+        found.append(permissions.warning(spec.annotations, self._section, row["id"]))
         if misspelt := unknown(spec.annotations):
             found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
         return tuple(filter(None, found))
@@ -400,14 +418,22 @@ class OctaviaLoadBalancers:
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
     async def _converge(
-        self, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
+        self, spec: LoadBalancerSpec, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
     ) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
         seen = await self._observe(row)
+        permissions.check_kept(
+            spec.annotations, self._section, diff.certificates(seen.listeners, want.name, owner=owner), want.tls
+        )
         wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
         serial = self._section.provider_requires_serial_api_calls
         todo = diff.steps(row["id"], want.name, wanted, seen, owner=owner, serial=serial)
         if todo:
+            present = marks.own_mark(row, spec.cluster, spec.uid)
+            if present is not None and present.fingerprint:
+                # Until the last step is done, nothing may say that all is written: the wish may go back meanwhile.
+                await self._sign(row, want.name, dataclasses.replace(present, fingerprint=""))
+                raise RetryAfter(f"load balancer {row['id']} is about to be changed", self._soon())
             await self._do(todo[0])
             raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", self._soon())
 
@@ -482,7 +508,7 @@ class OctaviaLoadBalancers:
 
     async def _sign(self, row: Row, name: str, mark: Mark) -> Row:
         """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready."""
-        tags = rules.tags_with(row, name, mark)
+        tags = marks.tags_with(row, name, mark)
         await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": tags}})
         return {**row, "tags": tags}
 
@@ -495,7 +521,9 @@ class OctaviaLoadBalancers:
         can_float = port and ":" not in vip
         if want.floating is None or not can_float:
             if can_float and owner and not fresh:
-                await self._floating.release(port, keep=want.keep_floating_ip)
+                await self._floating.release(
+                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
+                )
             if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
                 raise Conflict(
                     f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
@@ -534,33 +562,15 @@ class OctaviaLoadBalancers:
             group = await self._groups.ensure(
                 spec, wanted_rules(want.ports, spec.health_check_node_port, cidr, sources)
             )
-        await self._groups.spread(group, {address for _, address in rules.members_of(want, backends)}, subnet)
-
-    async def _nodes_subnet(self, want: Wish, backends: Sequence[Backend]) -> str:
-        """The subnet of the first node: where load balancers go when nobody says."""
-        for backend in sorted(backends, key=lambda each: each.node_name):
-            if address := rules.node_address(backend, want.family):
-                server = backend.provider_id.rpartition("/")[2]
-                for port in await self._api.pages(NETWORK, "/ports", "ports", {"device_id": server}):
-                    for fixed in port.get("fixed_ips") or ():
-                        if fixed["ip_address"] == address:
-                            return str(fixed["subnet_id"])
-                raise Conflict(
-                    f"no port of server {server} has {backend.node_name}'s address {address}, so that the subnet for "
-                    "the load balancer is not known: set subnet-id in [LoadBalancer] of cloud.conf"
-                )
-        raise Conflict(
-            "there is no node whose subnet the load balancer could be made in: set subnet-id in [LoadBalancer] of "
-            "cloud.conf, or wait for one"
-        )
+        await self._groups.spread(group, rules.served_at(want, backends, self._api.region), subnet)
 
     def _check_sharing(self, want: Wish, row: Row, owner: bool) -> None:
         if owner:
             return
-        others = [tag for tag in rules.service_tags(row) if tag != want.name]
+        others = [tag for tag in marks.service_tags(row) if tag != want.name]
         if want.internal:
             raise Invalid(f"an internal Service cannot share load balancer {row['id']}: its owner may be public")
-        if want.name not in rules.service_tags(row) and len(others) >= self._section.max_shared_lb:
+        if want.name not in marks.service_tags(row) and len(others) >= self._section.max_shared_lb:
             raise Conflict(
                 f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
                 f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
@@ -584,6 +594,7 @@ class OctaviaLoadBalancers:
                     f"openstack loadbalancer failover {row['id']}"
                 ) from None
             raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
+        permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
         self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
         await self._remove(row)
         raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", self._soon())
@@ -615,7 +626,7 @@ class OctaviaLoadBalancers:
         tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
         seen = await self._observe(row)
         for listener in () if tag in left else seen.listeners:  # a namesake's, which has the same tag
-            if diff.is_ours(listener, tag, owner=owner and not rules.service_tags(row)):
+            if diff.is_ours(listener, tag, owner=owner and not marks.service_tags(row)):
                 await self._do(diff.removal(listener, seen)[0])
                 return True
         if list(left) == list(row.get("tags") or ()):
@@ -630,7 +641,7 @@ class OctaviaLoadBalancers:
         ready = row["provisioning_status"] == "ACTIVE"
         if ready:
             memory.row, memory.born, memory.look_at = row, 0.0, 0.0
-        mark = rules.own_mark(row, spec.cluster, spec.uid)
+        mark = marks.own_mark(row, spec.cluster, spec.uid)
         return cloud.LoadBalancer(
             spec.uid,
             row["name"],
@@ -651,7 +662,7 @@ class OctaviaLoadBalancers:
             ingress = (Ingress(ip=address, ip_mode="Proxy" if "p" in mark.flags else "VIP"),) if address else ()
         right = bool(address) and state != "ERROR" and ("h" not in mark.flags or memory.want is not None)
         if right and state == "ACTIVE":
-            memory.row, memory.owner, memory.address = row, rules.is_owner(row, mark), address
+            memory.row, memory.owner, memory.address = row, marks.is_owner(row, mark), address
         fingerprint = mark.fingerprint if right else ""
         return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
 
@@ -671,45 +682,6 @@ class OctaviaLoadBalancers:
         return digest
 
 
-class Balancers:
-    """All load balancers of the project by ID, in one listing for all who ask at the same time."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-        self._asked: list[str] = []
-        self._coming: asyncio.Task[dict[str, dict[str, Any]]] | None = None
-
-    async def look(self, balancer_id: str = "") -> dict[str, dict[str, Any]]:
-        """From a read that began after the call. Where nobody else asks, the one of `balancer_id` alone, if it is."""
-        self._asked.append(balancer_id)
-        if self._coming is None:
-            self._coming = asyncio.create_task(self._gather(), name="load balancers")
-            self._coming.add_done_callback(_seen)
-        return await asyncio.shield(self._coming)
-
-    async def all(self) -> dict[str, dict[str, Any]]:
-        return await self.look()
-
-    async def _gather(self) -> dict[str, dict[str, Any]]:
-        await asyncio.sleep(GATHER)
-        asked, self._asked, self._coming = self._asked, [], None
-        if len(asked) == 1 and asked[0]:
-            try:
-                answer = await self._api.call(
-                    "GET", LOAD_BALANCER, f"/lbaas/loadbalancers/{asked[0]}", missing=asked[0]
-                )
-            except NotFound:
-                return {}
-            return {asked[0]: answer["loadbalancer"]}
-        rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers")
-        return {str(row["id"]): row for row in rows}
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """All who asked may have gone: then nobody looks at a failure."""
-    _ = task.cancelled() or task.exception()
-
-
 def _lacks(mark: Mark | None, digest: str) -> bool:
     """Whether a Service's tag is there and says that other members were written."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
@@ -723,12 +695,12 @@ def _member_subnet(want: Wish, row: Row) -> str:
 def _is_made(row: Row, spec: LoadBalancerSpec) -> bool:
     """By a controller, and not by the user: its name says it, as in cloud-provider-openstack."""
     name = str(row.get("name") or "")
-    return name.startswith(rules.SERVICE_PREFIX) or name == spec.default_name
+    return name.startswith(marks.SERVICE_PREFIX) or name == spec.default_name
 
 
 def _has_others(row: Row, spec: LoadBalancerSpec) -> bool:
     """Whether other Services use it, too: two of one name have one tag of cloud-provider-openstack's between them."""
-    return len(rules.service_tags(row)) > 1 or bool(rules.foreign_marks(row, spec.uid))
+    return len(marks.service_tags(row)) > 1 or bool(marks.foreign_marks(row, spec.uid))
 
 
 def _failed(row: Row) -> str:

@@ -36,6 +36,7 @@ class OpenStackRoutes:
         self._api = api
         self._router_id = api.settings.route.router_id
         self._whole_list = asyncio.Lock()
+        self._cidrs: dict[str, str] = {}
 
     async def list(self, cluster: str) -> Sequence[Route]:
         router = await self._router()
@@ -53,6 +54,7 @@ class OpenStackRoutes:
         ports = await self._ports_of(id, self._router_id)
         networks = networks_of(ports, self._router_id)
         address, port = next_hop(route, [each for each in ports if each.get("device_id") == id], networks)
+        check_destination(route.destination, ports, await self._subnets(ports))
         await self._allow(port, route.destination)
         await self._change("add", {"destination": route.destination, "nexthop": address})
 
@@ -60,7 +62,7 @@ class OpenStackRoutes:
         destination, _, address = route.id.partition(" via ")
         if id := node_rules.server_id(route.provider_id, self._api.region):
             for port in await self._ports_of(id):
-                if address in _fixed(port):
+                if port.get("device_id") == id and address in _fixed(port):
                     await self._forbid(port, destination)
         await self._change("remove", {"destination": destination, "nexthop": address})
 
@@ -92,6 +94,17 @@ class OpenStackRoutes:
 
     async def _ports_of(self, *devices: str) -> Rows:
         return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *(("device_id", each) for each in devices)])
+
+    async def _subnets(self, ports: Iterable[Row]) -> Sequence[str]:
+        """CIDRs of the subnets that these ports have addresses in; each asked for once: it never changes."""
+        ids = {
+            str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or () if fixed.get("subnet_id")
+        }
+        if unknown := sorted(ids - self._cidrs.keys()):
+            query = [("fields", "id"), ("fields", "cidr"), *(("id", each) for each in unknown)]
+            rows = await self._api.pages(NETWORK, "/subnets", "subnets", query)
+            self._cidrs |= {str(row["id"]): str(row["cidr"]) for row in rows if str(row["id"]) in ids}
+        return [self._cidrs[each] for each in sorted(ids) if each in self._cidrs]
 
     async def _change(self, verb: str, route: dict[str, str]) -> None:
         """Add or remove one route. Success when it is there, or gone, already."""
@@ -163,7 +176,10 @@ def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]
 def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[str, Row]:
     """The server's address, and its port, that a route leads to: one of the Node's, of the destination's family, in one
     of the router's networks; the Node's first one that is. Raises Conflict."""
-    version = ipaddress.ip_network(route.destination).version
+    try:
+        version = ipaddress.ip_network(route.destination).version
+    except ValueError:
+        raise Invalid(f"route to {route.destination!r}: that is no network") from None
     possible = {
         address: port
         for port in sorted(ports, key=lambda each: str(each["id"]))
@@ -179,6 +195,27 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
         f"route to {route.destination}: none of the Node's IPv{version} addresses ({', '.join(wanted) or 'none'}) is "
         f"one of its server's in a network of the router ({', '.join(possible) or 'none'}): check [Route] router-id"
     )
+
+
+def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[str]) -> None:
+    """Raises Invalid for a destination that is not Pods': all addresses there are, or any of the router's or of the
+    subnets that it and the server are in. A port that may send from such an address could take other machines' place.
+
+    `ports`: the router's and the server's. `subnets`: the CIDRs of theirs.
+    """
+    try:
+        wanted = ipaddress.ip_network(destination)
+    except ValueError:
+        raise Invalid(f"route to {destination!r}: that is no network") from None
+    if wanted.prefixlen == 0:
+        raise Invalid(f"route to {destination}: that is every address there is")
+    for address in (each for port in ports for each in _fixed(port)):
+        if ipaddress.ip_address(address) in wanted:
+            raise Invalid(f"route to {destination}: {address} in it is an address of the router or of the server")
+    for each in subnets:
+        subnet = ipaddress.ip_network(each, strict=False)
+        if subnet.version == wanted.version and subnet.overlaps(wanted):
+            raise Invalid(f"route to {destination}: it overlaps with the machines' own subnet {each}")
 
 
 def _extra_routes(router: Row) -> list[dict[str, str]]:

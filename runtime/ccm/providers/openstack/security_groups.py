@@ -17,14 +17,23 @@ from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port
 
+from .node_rules import trunk_subports
 from .session import NETWORK, Api, unless_changed
 from .shared import Shared
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
+#: Servers, and their addresses at which they are members.
+Members = Collection[tuple[str, str]]
+
+#: The owner of a trunk's subport.
+SUBPORT = "trunk:subport"
 
 #: What makes two rules the same.
-SAME = ("direction", "ethertype", "protocol", "port_range_min", "port_range_max", "remote_ip_prefix")
+SAME = (
+    *("direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
+    *("remote_ip_prefix", "remote_group_id", "remote_address_group_id"),
+)
 
 
 def group_name(spec: LoadBalancerSpec) -> str:
@@ -65,29 +74,33 @@ def wanted_rules(
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
     """Rules to make, IDs of those to delete. Egress rules, which neutron gives to every group, stay."""
-    there = {_key(row): str(row["id"]) for row in present if row.get("direction") == "ingress"}
-    keys = {_key(rule) for rule in wanted}
-    return [rule for rule in wanted if _key(rule) not in there], [there[key] for key in there if key not in keys]
+    there = [(_key(row), str(row["id"])) for row in present if row.get("direction") == "ingress"]
+    known, keys = {key for key, _ in there}, {_key(rule) for rule in wanted}
+    return [rule for rule in wanted if _key(rule) not in known], [id for key, id in there if key not in keys]
 
 
 def _key(rule: Rule) -> tuple[Any, ...]:
-    found = {name: rule.get(name) for name in SAME}
-    if found["remote_ip_prefix"] in ("0.0.0.0/0", "::/0"):
-        found["remote_ip_prefix"] = None
+    """Neutron shows a range that holds all addresses as it was given, or as none."""
+    found = {name: rule.get(name) or None for name in SAME}
+    if source := found["remote_ip_prefix"]:
+        network = ipaddress.ip_network(source, strict=False)
+        found["remote_ip_prefix"] = str(network) if network.prefixlen else None
     return tuple(found.values())
 
 
 def port_changes(
-    ports: Iterable[Row], group: str, addresses: Collection[str], subnet_id: str
+    ports: Iterable[Row], group: str, members: Members, subnet_id: str, parents: Mapping[str, str]
 ) -> tuple[list[Row], list[Row]]:
-    """Ports to put the group onto, and those to take it off: a port of a member has one of `addresses` in the subnet.
+    """Ports to put the group onto, and those to take it off. A port of a member is its server's, and has the member's
+    address in the subnet: kubelets report addresses, and might report somebody else's.
 
-    Ports without port security can have no group.
+    `parents`: subport of a trunk -> the server that has the trunk. Ports without port security can have no group.
     """
     on, off = [], []
     for port in ports:
+        server = parents.get(str(port.get("id"))) or str(port.get("device_id"))
         serves = any(
-            fixed["ip_address"] in addresses and subnet_id in ("", fixed["subnet_id"])
+            (server, fixed["ip_address"]) in members and subnet_id in ("", fixed["subnet_id"])
             for fixed in port.get("fixed_ips") or ()
         )
         has = group in (port.get("security_groups") or ())
@@ -96,6 +109,17 @@ def port_changes(
         elif has and not serves:
             off.append(port)
     return on, off
+
+
+def subports_in_doubt(ports: Iterable[Row], members: Members) -> set[str]:
+    """Servers that may have a subport of a trunk among these ports: its device is the trunk, not the server."""
+    addresses = {
+        fixed["ip_address"]
+        for port in ports
+        if port.get("device_owner") == SUBPORT
+        for fixed in port.get("fixed_ips") or ()
+    }
+    return {server for server, address in members if address in addresses}
 
 
 class SecurityGroups:
@@ -149,12 +173,18 @@ class SecurityGroups:
             self._ids[spec.uid] = str(rows[0]["id"])
         return self._ids[spec.uid]
 
-    async def spread(self, group: str, addresses: Collection[str], subnet_id: str) -> None:
+    async def spread(self, group: str, members: Members, subnet_id: str) -> None:
         """Put the group onto the members' ports, and onto no others. One listing for all Services that ask at once."""
         if subnet_id not in self._ports:
             params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
             self._ports[subnet_id] = Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
-        on, off = port_changes(await self._ports[subnet_id].get(), group, addresses, subnet_id)
+        ports = await self._ports[subnet_id].get()
+        parents: dict[str, str] = {}
+        for server in sorted(subports_in_doubt(ports, members)):
+            own = await self._api.pages(NETWORK, "/ports", "ports", {"device_id": server})
+            for subports in trunk_subports(each for each in own if each.get("device_id") == server).values():
+                parents |= dict.fromkeys(subports, server)
+        on, off = port_changes(ports, group, members, subnet_id, parents)
         for port in on:
             await self._change(port, add=group)
         for port in off:

@@ -34,6 +34,7 @@ from ccm.cloud import (
 )
 
 from .config import Global, Settings
+from .name_patterns import engine_problem
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -276,9 +277,9 @@ def _microversion(adapter: Adapter) -> str:
 
 
 def sdk_problem() -> str:
-    """What to tell where the SDK is not installed, "" when it is."""
+    """What to report where a package is not installed, "" when all are."""
     if importlib.util.find_spec("openstack") is not None:
-        return ""
+        return engine_problem()
     return "the provider openstack needs the package openstacksdk: pip install 'outoftree-ccm[openstack]'"
 
 

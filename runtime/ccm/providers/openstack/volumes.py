@@ -24,7 +24,7 @@ class OpenStackVolumes:
             raise NotImplementedByCloud(f"volumes of {ref.driver!r} are not Cinder's ({', '.join(DRIVERS)})")
         id = ref.handle.lower()
         if not UUID.fullmatch(id):
-            raise Invalid(f"volume handle {ref.handle!r} is not the ID of a volume of Cinder")
+            raise Invalid(f"volume handle {ref.handle[:80]!r} is not the ID of a volume of Cinder")
         answer = await self._api.call("GET", BLOCK_STORAGE, f"/volumes/{id}", missing=id)
         volume = answer.get("volume") if isinstance(answer, dict) else None
         if not isinstance(volume, dict) or str(volume.get("id")).lower() != id:

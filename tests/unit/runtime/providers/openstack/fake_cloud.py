@@ -39,6 +39,7 @@ class FakeCloud:
         self.servers: list[dict[str, Any]] = []
         self.ports: list[dict[str, Any]] = []
         self.networks: list[dict[str, Any]] = []
+        self.subnets: list[dict[str, Any]] = [{"id": "s", "cidr": "10.0.0.0/24"}]
         self.volumes: dict[str, dict[str, Any]] = {}
         self.flavors: list[dict[str, Any]] = []
         self.routes: list[dict[str, str]] = []
@@ -185,6 +186,9 @@ class FakeCloud:
                 wanted = request.query.getall("device_id", [])
                 ports = [each for each in self.ports if not wanted or each["device_id"] in wanted]
                 return self._page(request, "ports", ports)
+            case "GET", "network", ["subnets"]:
+                wanted = request.query.getall("id", [])
+                return self._page(request, "subnets", [each for each in self.subnets if each["id"] in wanted])
             case "GET", "network", ["networks"]:
                 wanted = request.query.getall("id", [])
                 return self._page(request, "networks", [each for each in self.networks if each["id"] in wanted])

@@ -7,6 +7,7 @@ It keeps Octavia's rule that matters here: what is being changed is PENDING, and
 from __future__ import annotations
 
 import itertools
+import uuid
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -17,21 +18,29 @@ from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSectio
 BALANCER, NETWORK = "load-balancer", "network"
 
 
+def the(name: str) -> str:
+    """The ID of what a test calls by this name: IDs are UUIDs."""
+    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
+
+
 class FakeOpenStack:
     """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API."""
 
     def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
+        section = section or LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
         self.settings = SimpleNamespace(
-            load_balancer=section or LoadBalancerSection(subnet_id="sub-nodes", floating_network_id="net-public"),
+            load_balancer=section,
             load_balancer_classes=classes,
         )
         self.at_once = True
+        self.region = ""
+        self.project_id = ""
         self.octavia = (2, 27)
         self.fails: list[str] = []
         self.floating_quota = 100
         self.may_fail_over = False
         self.external = True
-        self.external_networks = ["net-public"]
+        self.external_networks = [the("net-public")]
         self.neutron_extensions = {"revision-if-match"}
         self.refuses_tags = False
         self.calls: Counter[str] = Counter()
@@ -43,13 +52,13 @@ class FakeOpenStack:
         self.groups: dict[str, dict[str, Any]] = {}
         self.ports: dict[str, dict[str, Any]] = {}
         self.subnets = {
-            "sub-nodes": {"id": "sub-nodes", "name": "nodes", "cidr": "10.0.0.0/24", "ip_version": 4},
-            "sub-a": {
-                "id": "sub-a", "name": "public-a", "network_id": "net-public", "ip_version": 4, "tags": ["a"],
+            the("sub-nodes"): {"id": the("sub-nodes"), "name": "nodes", "cidr": "10.0.0.0/24", "ip_version": 4},
+            the("sub-a"): {
+                "id": the("sub-a"), "name": "public-a", "network_id": the("net-public"), "ip_version": 4, "tags": ["a"],
                 "cidr": "203.0.113.0/24",
             },
-            "sub-b": {
-                "id": "sub-b", "name": "public-b", "network_id": "net-public", "ip_version": 4, "tags": ["b"],
+            the("sub-b"): {
+                "id": the("sub-b"), "name": "public-b", "network_id": the("net-public"), "ip_version": 4, "tags": ["b"],
                 "cidr": "198.51.100.0/24",
             },
         }  # fmt: skip
@@ -65,11 +74,11 @@ class FakeOpenStack:
                 row["provisioning_status"] = state
 
     def server(self, number: int) -> None:
-        """A node's port: server-N with 10.0.0.N."""
+        """A node's port: of the("server-N"), with 10.0.0.N."""
         self.ports[f"port-{number}"] = {
             "id": f"port-{number}",
-            "device_id": f"server-{number}",
-            "fixed_ips": [{"ip_address": f"10.0.0.{number}", "subnet_id": "sub-nodes"}],
+            "device_id": the(f"server-{number}"),
+            "fixed_ips": [{"ip_address": f"10.0.0.{number}", "subnet_id": the("sub-nodes")}],
             "security_groups": ["sg-default"],
             "port_security_enabled": True,
             "revision_number": 1,
@@ -188,10 +197,10 @@ class FakeOpenStack:
     def _new_balancer(self, body: Any) -> dict[str, Any]:
         number = next(self._ids)
         row = {
-            "id": f"lb-{number}",
+            "id": the(f"lb-{number}"),
             "provisioning_status": "PENDING_CREATE",
             "vip_address": body.get("vip_address") or f"10.0.1.{number}",
-            "vip_port_id": body.get("vip_port_id") or f"vip-{number}",
+            "vip_port_id": body.get("vip_port_id") or the(f"vip-{number}"),
             "tags": [],
             "vip_subnet_id": "",
             **body,
@@ -216,7 +225,8 @@ class FakeOpenStack:
             same_port = each["_balancer"] == balancer["id"] and each["protocol_port"] == body["protocol_port"]
             if same_port and (each["protocol"] == "UDP") == (body["protocol"] == "UDP"):
                 raise Conflict("another listener has this port")
-        row = {"id": f"li-{next(self._ids)}", "tags": [], "default_pool_id": None, **body, "_balancer": balancer["id"]}
+        id = the(f"li-{next(self._ids)}")
+        row = {"id": id, "tags": [], "default_pool_id": None, **body, "_balancer": balancer["id"]}
         self.listeners[row["id"]] = row
         return row
 
@@ -224,14 +234,14 @@ class FakeOpenStack:
         listener = self.listeners[body["listener_id"]]
         if listener["default_pool_id"]:
             raise Conflict("the listener has a pool")
-        row = {"id": f"po-{next(self._ids)}", **body, "_balancer": balancer["id"], "_members": []}
+        row = {"id": the(f"po-{next(self._ids)}"), **body, "_balancer": balancer["id"], "_members": []}
         row["healthmonitor_id"] = None
         listener["default_pool_id"] = row["id"]
         self.pools[row["id"]] = row
         return row
 
     def _new_monitor(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
-        row = {"id": f"hm-{next(self._ids)}", **body, "_balancer": balancer["id"]}
+        row = {"id": the(f"hm-{next(self._ids)}"), **body, "_balancer": balancer["id"]}
         pool = self.pools[body["pool_id"]]
         if pool["healthmonitor_id"]:
             raise Conflict("the pool has a monitor")
@@ -241,9 +251,9 @@ class FakeOpenStack:
 
     def _change_members(self, method: str, pool: dict[str, Any], ids: list[str], body: Any) -> None:
         if method == "PUT":
-            pool["_members"] = [{"id": f"me-{next(self._ids)}", **each} for each in body["members"]]
+            pool["_members"] = [{"id": the(f"me-{next(self._ids)}"), **each} for each in body["members"]]
         elif method == "POST":
-            pool["_members"].append({"id": f"me-{next(self._ids)}", **body["member"]})
+            pool["_members"].append({"id": the(f"me-{next(self._ids)}"), **body["member"]})
         else:
             pool["_members"] = [each for each in pool["_members"] if each["id"] != ids[0]]
         keys = [(each["address"], each["protocol_port"]) for each in pool["_members"]]
@@ -279,9 +289,9 @@ class FakeOpenStack:
     def _neutron(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
         kind = parts[0]
         if kind == "floatingips":
-            return self._floating_ips(method, parts, params, body)
+            return self._floating_ips(method, parts, params, body, headers or {})
         if kind == "networks":
-            more = {"router:external": self.external, "subnets": ["sub-a", "sub-b"]}
+            more = {"router:external": self.external, "subnets": [the("sub-a"), the("sub-b")]}
             return {"networks": [{"id": each, **more} for each in self.external_networks]}
         if kind == "subnets":
             if parts[1:]:
@@ -292,28 +302,37 @@ class FakeOpenStack:
             return self._ports(method, parts, params, body, headers)
         return self._security_groups(method, parts, params, body)
 
-    def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any) -> Any:
+    def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
         if method == "GET":
             keys = [key for key in ("port_id", "description", "floating_ip_address") if key in params]
             rows = self.floating.values()
-            return {"floatingips": [row for row in rows if all(row[key] == params[key] for key in keys)]}
+            return {"floatingips": [dict(row) for row in rows if all(row[key] == params[key] for key in keys)]}
         if method == "DELETE":
             if parts[1] not in self.floating:
                 raise NotFound("no such floating IP")
             del self.floating[parts[1]]
             return None
         if method == "PUT":
-            self.floating[parts[1]].update(body["floatingip"])
+            row = self.floating[parts[1]]
+            if "revision_number" in row:
+                if headers.get("If-Match") not in (None, f"revision_number={row['revision_number']}"):
+                    raise RetryAfter("412", 3.0)
+                row["revision_number"] += 1
+            row.update(body["floatingip"])
             return {"floatingip": self.floating[parts[1]]}
         if len(self.floating) >= self.floating_quota:
             raise QuotaExceeded("floatingip quota")
         number = next(self._ids)
-        network = "198.51.100" if body["floatingip"].get("subnet_id") == "sub-b" else "203.0.113"
+        network = "198.51.100" if body["floatingip"].get("subnet_id") == the("sub-b") else "203.0.113"
         row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", **body["floatingip"]}
         self.floating[row["id"]] = row
         return {"floatingip": row}
 
     def _ports(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
+        if method == "GET" and parts[1:]:
+            if (row := next((row for row in self.ports.values() if row["id"] == parts[1]), None)) is None:
+                raise NotFound(f"port {parts[1]} could not be found")
+            return {"port": dict(row)}
         if method == "GET":
             rows = list(self.ports.values())
             if "device_id" in params:

@@ -130,7 +130,7 @@ ignore-volume-az = yes
 
 def test_every_key_is_taken() -> None:
     """One by one, with a value of its kind. No credentials are another problem."""
-    samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "x")
+    samples = ("true", "1s", "7", "v2", "public", "10.0.0.0/8", "ROUND_ROBIN", "never", "hostname", "x")
     for section, cls in SECTIONS.items():
         header = f'[{section} "x"]' if section == "LoadBalancerClass" else f"[{section}]"
         for field in fields(cls):
@@ -171,10 +171,10 @@ def test_every_key_means_something() -> None:
         ("LoadBalancer", "monitor-timeout = 1ns", "Octavia counts whole seconds, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-max-retries = 99", "expected a whole number from 1 to 10"),
         ("LoadBalancer", "monitor-max-retries-down = 11", "expected a whole number from 1 to 10"),
-        ("LoadBalancer", "floating-subnet = ~[", "expected a regular expression after ~"),
-        ("LoadBalancer", "floating-subnet = !~a{99999999999}", "expected a regular expression after ~"),
-        ('LoadBalancerClass "x"', "floating-subnet = ~(", "expected a regular expression after ~"),
-        ("LoadBalancer", "node-selector = a=b=c", "expected key=value or key, comma-separated"),
+        ("LoadBalancer", "floating-subnet = ~[", "expected a glob, or a regular expression of RE2 after ~"),
+        ("LoadBalancer", "floating-subnet = !~a{1001}", "expected a glob, or a regular expression of RE2 after ~"),
+        ('LoadBalancerClass "x"', "floating-subnet = ~(", "expected a glob, or a regular expression of RE2 after ~"),
+        ("LoadBalancer", "node-selector = a=b=c", "expected key=value or key, comma-separated, of at most 16 labels"),
     ],
 )
 def test_values_that_can_never_work(section: str, line: str, expected: str) -> None:

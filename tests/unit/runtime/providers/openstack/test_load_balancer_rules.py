@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
-from ccm.providers.openstack import floating_ips, security_groups
+from ccm.providers.openstack import floating_ips, marks, security_groups
 from ccm.providers.openstack import load_balancer_diff as diff
 from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX, TABLE, unknown
 from ccm.providers.openstack.config import LoadBalancerSection
-from ccm.providers.openstack.load_balancer_rules import Features, Listener, Mark, Member, Monitor, Pool
+from ccm.providers.openstack.load_balancer_rules import Features, Listener, Member, Monitor, Pool
+from ccm.providers.openstack.marks import Mark
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
 
@@ -164,7 +165,7 @@ def spec(**more: Any) -> LoadBalancerSpec:
 
 
 def test_names_are_cut_as_upstream_cuts_them():
-    name = rules.load_balancer_name("c" * 300, "shop", "web")
+    name = marks.load_balancer_name("c" * 300, "shop", "web")
     assert name == "kube_service_" + "c" * 242 and len(name) == 255
     assert rules.part_name("listener", 2, name) == ("listener_2_" + name)[:255]
     wish = rules.wish(spec(cluster="c" * 300), LoadBalancerSection(), {})
@@ -177,16 +178,16 @@ def test_a_mark_is_read_back_and_fits(cluster, uid):
     mark = Mark.of(spec(cluster=cluster, uid=uid), "a" * 12 + "-" + "b" * 12, "fkph")
     assert Mark.parse(str(mark)) == mark and mark.is_of(cluster, uid) and len(str(mark)) <= 255
     assert not mark.is_of(cluster + "x", uid)
-    assert not str(mark).startswith(rules.SERVICE_PREFIX) and "," not in str(mark)  # upstream counts; Octavia splits
+    assert not str(mark).startswith(marks.SERVICE_PREFIX) and "," not in str(mark)  # upstream counts; Octavia splits
 
 
 def test_tags_of_one_service_are_replaced_and_those_of_others_stay():
     ours, other = spec(), spec(uid="u-2", name="other")
     row = {"tags": ["team:a", "kube_service_prod_shop_other", str(Mark.of(other, "x"))]}
-    name = rules.load_balancer_name("prod", "shop", "web")
-    tags = rules.tags_with({"tags": rules.tags_with(row, name, Mark.of(ours, "1"))}, name, Mark.of(ours, "2"))
+    name = marks.load_balancer_name("prod", "shop", "web")
+    tags = marks.tags_with({"tags": marks.tags_with(row, name, Mark.of(ours, "1"))}, name, Mark.of(ours, "2"))
     assert tags == [*row["tags"], name, str(Mark.of(ours, "2"))]
-    assert rules.tags_without({"tags": tags}, Mark.of(ours, "2"), "") == row["tags"]
+    assert marks.tags_without({"tags": tags}, Mark.of(ours, "2"), "") == row["tags"]
 
 
 def test_the_fingerprint_is_of_what_is_written():
@@ -322,7 +323,7 @@ def test_rules_are_made_and_deleted_and_others_stay():
 def test_a_group_is_put_on_ports_of_members_alone():
     def port(name: str, address: str, *groups: str, **more: Any) -> dict[str, Any]:
         fixed = [{"ip_address": address, "subnet_id": "s"}]
-        return {"id": name, "fixed_ips": fixed, "security_groups": list(groups), **more}
+        return {"id": name, "device_id": "vm", "fixed_ips": fixed, "security_groups": list(groups), **more}
 
     ports = [
         port("new", "10.0.0.1"),
@@ -331,6 +332,7 @@ def test_a_group_is_put_on_ports_of_members_alone():
         port("open", "10.0.0.4", port_security_enabled=False),
         port("other", "10.0.0.9"),
     ]
-    on, off = security_groups.port_changes(ports, "g", {"10.0.0.1", "10.0.0.2", "10.0.0.4"}, "s")
+    members = {("vm", "10.0.0.1"), ("vm", "10.0.0.2"), ("vm", "10.0.0.4")}
+    on, off = security_groups.port_changes(ports, "g", members, "s", {})
     assert [each["id"] for each in on] == ["new"] and [each["id"] for each in off] == ["gone"]
-    assert security_groups.port_changes(ports, "g", {"10.0.0.1"}, "another")[0] == []
+    assert security_groups.port_changes(ports, "g", {("vm", "10.0.0.1")}, "another", {})[0] == []

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -27,14 +28,20 @@ from ccm.cloud import (
     RetryAfter,
     Transient,
 )
-from ccm.providers.openstack.annotations import INTERNAL, PREFIX
-from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.load_balancer_rules import Mark
+from ccm.providers.openstack.annotations import INTERNAL, PREFIX, UUID
+from ccm.providers.openstack.config import EVERYWHERE, LoadBalancerClass, LoadBalancerSection
 from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.marks import Mark
 
-from .octavia_in_memory import FakeOpenStack
+from .octavia_in_memory import FakeOpenStack, the
 
 NAME = "kube_service_prod_shop_web"
+#: What cloud-provider-openstack does: Services are believed.
+OPEN: dict[str, Any] = {
+    "allowed_annotations": ("*",),
+    "allowed_load_balancer_ips": EVERYWHERE,
+    "sharing": "project",
+}
 WEB = Port("http", "TCP", 80, 30080)
 TLS = Port("https", "TCP", 443, 30443)
 
@@ -47,8 +54,11 @@ class Clock:
 
 
 def spec(uid: str = "u-1", name: str = "web", *ports: Port, **more: Any) -> LoadBalancerSpec:
+    """Of annotations that are IDs the ID of what is called so."""
     annotations = {
-        key if "/" in key else f"{PREFIX}{key.replace('_', '-')}": value
+        key if "/" in key else f"{PREFIX}{key.replace('_', '-')}": the(value)
+        if key.endswith("_id") and not UUID.fullmatch(value)
+        else value
         for key, value in more.pop("annotations", {}).items()
     }
     more = {"cluster": "prod", "namespace": "shop"} | more
@@ -59,7 +69,7 @@ def nodes(*numbers: int, **labels: str) -> tuple[Backend, ...]:
     return tuple(
         Backend(
             f"node-{number}",
-            f"openstack:///server-{number}",
+            f"openstack:///{the(f'server-{number}')}",
             (Address(AddressType.INTERNAL_IP, f"10.0.0.{number}"),),
             labels,
         )
@@ -93,6 +103,17 @@ async def deleted(fake: FakeOpenStack, what: LoadBalancerSpec) -> None:
     """Until there is nothing any more, or Octavia says that there was nothing."""
     with contextlib.suppress(NotFound):
         await patiently(provider(fake).delete, what)
+
+
+def trusting(**classes: LoadBalancerClass) -> FakeOpenStack:
+    section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"), **OPEN)
+    return FakeOpenStack(section, **classes)
+
+
+def identified(text: str) -> str:
+    """With the IDs of what is called f1, net-public and so on."""
+    names = r"\b(?:f[12]|n[1-4]|s[23]|p2|vip-1|sub-b|sub-nodes|net-public)(?![-\w])"
+    return re.sub(names, lambda each: the(each[0]), text)
 
 
 def only(table: dict[str, Any]) -> Any:
@@ -217,8 +238,8 @@ async def test_without_a_subnet_it_is_made_where_the_first_node_is():
     fake = FakeOpenStack(LoadBalancerSection())
     fake.server(1)
     await ensured(fake, spec(), nodes(1))
-    assert only(fake.balancers)["vip_subnet_id"] == "sub-nodes"
-    assert only(fake.floating)["floating_network_id"] == "net-public"
+    assert only(fake.balancers)["vip_subnet_id"] == the("sub-nodes")
+    assert only(fake.floating)["floating_network_id"] == the("net-public")
     with pytest.raises(Conflict, match="subnet-id"):
         await provider(FakeOpenStack(LoadBalancerSection())).ensure(spec(), ())
 
@@ -236,7 +257,7 @@ async def test_without_a_subnet_it_is_made_where_the_first_node_is():
         ({"proxy_protocol": "v2", "x_forwarded_for": "true"}, "exclude each other"),
         ({"class": "fast"}, r"\[LoadBalancerClass 'fast'\]"),
         ({"health_monitor_delay": "2", "enable_health_monitor": "true"}, "health-monitor-timeout: 3 s is more"),
-        ({"load_balancer_id": "lb-none"}, "no load balancer lb-none"),
+        ({"load_balancer_id": "lb-none"}, f"no load balancer {the('lb-none')}"),
         ({"node_selector": "a=b=c"}, "node-selector: 'a=b=c' is not key=value or key"),
         ({INTERNAL: "1"}, "openstack-internal-load-balancer: '1'"),
     ],
@@ -295,33 +316,34 @@ async def test_all_problems_are_told_at_once():
             "monitors",
             {"delay": 9, "timeout": 8, "max_retries": 7, "max_retries_down": 6},
         ),
-        ({"flavor_id": "f"}, "balancers", {"flavor_id": "f"}),
+        ({"flavor_id": "f"}, "balancers", {"flavor_id": the("f")}),
         ({"availability_zone": "z"}, "balancers", {"availability_zone": "z"}),
-        ({"network_id": "n"}, "balancers", {"vip_network_id": "n", "vip_subnet_id": "sub-nodes"}),
-        ({"subnet_id": "s"}, "balancers", {"vip_subnet_id": "s"}),
-        ({"port_id": "p"}, "balancers", {"vip_port_id": "p"}),
-        ({"floating_network_id": "n"}, "floating", {"floating_network_id": "n"}),
-        ({"floating_subnet_id": "s"}, "floating", {"subnet_id": "s"}),
-        ({"floating_subnet": "*-b"}, "floating", {"subnet_id": "sub-b"}),
-        ({"floating_subnet": "!public-a"}, "floating", {"subnet_id": "sub-b"}),
-        ({"floating_subnet_tags": "x,b"}, "floating", {"subnet_id": "sub-b"}),
-        ({"class": "fast"}, "floating", {"floating_network_id": "net-fast"}),
-        ({"class": "fast"}, "balancers", {"vip_subnet_id": "sub-fast"}),
+        ({"network_id": "n"}, "balancers", {"vip_network_id": the("n"), "vip_subnet_id": the("sub-nodes")}),
+        ({"subnet_id": "s"}, "balancers", {"vip_subnet_id": the("s")}),
+        ({"port_id": "p"}, "balancers", {"vip_port_id": the("p")}),
+        ({"floating_network_id": "n"}, "floating", {"floating_network_id": the("n")}),
+        ({"floating_subnet_id": "s"}, "floating", {"subnet_id": the("s")}),
+        ({"floating_subnet": "*-b"}, "floating", {"subnet_id": the("sub-b")}),
+        ({"floating_subnet": "!public-a"}, "floating", {"subnet_id": the("sub-b")}),
+        ({"floating_subnet_tags": "x,b"}, "floating", {"subnet_id": the("sub-b")}),
+        ({"class": "fast"}, "floating", {"floating_network_id": the("net-fast")}),
+        ({"class": "fast"}, "balancers", {"vip_subnet_id": the("sub-fast")}),
         (
             {"class": "fast", "floating_network_id": "n", "subnet_id": "s"},
             "floating",
-            {"floating_network_id": "net-fast"},
+            {"floating_network_id": the("net-fast")},
         ),
     ],
 )
 async def test_an_annotation_has_its_effect(annotations, table, expected):
-    fake = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="net-fast", subnet_id="sub-fast"))
+    fake = trusting(fast=LoadBalancerClass(floating_network_id=the("net-fast"), subnet_id=the("sub-fast")))
+    fake.ports["p"] = {"id": the("p"), "network_id": "n", "fixed_ips": []}  # of port-id
     await ensured(fake, spec(annotations=annotations))
     row = only(getattr(fake, table))
     assert {key: row.get(key) for key in expected} == expected
     # And what is written on an existing one is what a new one gets.
     if table in ("listeners", "pools", "monitors"):
-        other = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="net-fast", subnet_id="sub-fast"))
+        other = trusting(fast=LoadBalancerClass(floating_network_id=the("net-fast"), subnet_id=the("sub-fast")))
         await ensured(other, spec())
         await ensured(other, spec(annotations=annotations))
         row = only(getattr(other, table))
@@ -329,11 +351,11 @@ async def test_an_annotation_has_its_effect(annotations, table, expected):
 
 
 async def test_member_subnet_and_node_selector():
-    fake = FakeOpenStack()
+    fake = trusting()
     both = (*nodes(1, pool="front"), *nodes(2, pool="back"))
     await ensured(fake, spec(annotations={"node_selector": "pool=front", "member_subnet_id": "m"}), both)
     (member,) = only(fake.pools)["_members"]
-    assert (member["address"], member["subnet_id"], member["name"]) == ("10.0.0.1", "m", "node-1")
+    assert (member["address"], member["subnet_id"], member["name"]) == ("10.0.0.1", the("m"), "node-1")
     await ensured(fake, spec(annotations={"node_selector": "pool", "member_subnet_id": "m"}), both)
     assert len(only(fake.pools)["_members"]) == 2
 
@@ -454,7 +476,7 @@ async def test_updating_only_backends_does_not_claim_that_the_rest_is_written():
 
 
 async def test_an_internal_address_that_cannot_be_changed_is_refused():
-    fake = FakeOpenStack()
+    fake = trusting()
     inside = {INTERNAL: "true"}
     await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.50"))
     with pytest.raises(Conflict, match=r"has the address 10\.0\.1\.50, and loadBalancerIP asks for 10\.0\.1\.60"):
@@ -467,7 +489,7 @@ async def test_an_internal_address_that_cannot_be_changed_is_refused():
 
 
 async def test_one_that_becomes_internal_loses_its_floating_ip_even_if_its_address_cannot_be_had():
-    fake = FakeOpenStack()
+    fake = trusting()
     fake.floating["mine"] = {"id": "mine", "floating_ip_address": "203.0.113.200", "port_id": None, "description": ""}
     await ensured(fake, spec(load_balancer_ip="203.0.113.200"))
     with pytest.raises(Conflict, match="loadBalancerIP"):
@@ -476,7 +498,7 @@ async def test_one_that_becomes_internal_loses_its_floating_ip_even_if_its_addre
 
 
 async def test_an_ipv6_address_is_the_same_however_it_is_written():
-    fake = FakeOpenStack()
+    fake = trusting()
     six = {"ip_families": ("IPv6",), "load_balancer_ip": "2001:DB8:0::5"}
     await ensured(fake, spec(**six))
     only(fake.balancers)["vip_address"] = "2001:db8::5"
@@ -495,33 +517,33 @@ async def test_an_ipv6_address_is_the_same_however_it_is_written():
         ({"port_id": "p2", "subnet_id": "s2"}, "port-id p2 (it has vip-1)"),
         ({"class": "fast"}, "subnet-id s3 (it has sub-nodes), floating-network-id n3 ({ip} is of net-public)"),
         ({"floating_network_id": "n4"}, "floating-network-id n4 ({ip} is of net-public)"),
-        ({"floating_subnet_id": "sub-b"}, "floating-subnet-id sub-b ({ip} is of public-a)"),
+        ({"floating_subnet_id": the("sub-b")}, "floating-subnet-id sub-b ({ip} is of public-a)"),
         ({"floating_subnet": "*-b"}, "floating-subnet *-b ({ip} is of public-a)"),
         ({"floating_subnet_tags": "b"}, "floating-subnet-tags b ({ip} is of public-a)"),
         ({"floating_subnet": "public-*", "floating_subnet_tags": "a"}, ""),
-        ({"floating_subnet_id": "sub-a"}, ""),
+        ({"floating_subnet_id": the("sub-a")}, ""),
         ({}, ""),
     ],
 )
 async def test_a_wish_for_a_new_one_that_changes_later_is_told(annotations, told):
-    fake = FakeOpenStack(fast=LoadBalancerClass(floating_network_id="n3", subnet_id="s3"))
+    fake = trusting(fast=LoadBalancerClass(floating_network_id=the("n3"), subnet_id=the("s3")))
     first = {"flavor_id": "f1", "network_id": "n1"}
     assert not (await ensured(fake, spec(annotations=first))).warnings
     found = await ensured(fake, spec(annotations=first | annotations | {"connection_limit": "5"}))
     assert found.ready and only(fake.listeners)["connection_limit"] == 5
     assert len(found.warnings) == bool(told)
-    told = told.format(ip=found.ingress[0].ip)
+    told = identified(told.format(ip=found.ingress[0].ip))
     assert not told or found.warnings[0].endswith(f"until the Service is deleted and created again: {told}")
 
 
 async def test_what_cloud_conf_says_of_new_ones_is_not_told_of_one_that_somebody_else_made():
-    fake = FakeOpenStack()
+    fake = trusting()
     await ensured(fake, spec("u-1", annotations={"subnet_id": "s", "flavor_id": "f1"}))
     shared = {"load_balancer_id": only(fake.balancers)["id"]}
     found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared, load_balancer_ip="203.0.113.99"))
     assert len(found.warnings) == 1 and "loadBalancerIP asks for 203.0.113.99" in found.warnings[0]
     found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared | {"flavor_id": "f2"}))
-    assert len(found.warnings) == 1 and found.warnings[0].endswith("flavor-id f2 (it has f1)")
+    assert len(found.warnings) == 1 and found.warnings[0].endswith(identified("flavor-id f2 (it has f1)"))
 
 
 async def test_another_provider_in_cloud_conf_is_told_and_another_name_of_it_is_not():
@@ -529,7 +551,7 @@ async def test_another_provider_in_cloud_conf_is_told_and_another_name_of_it_is_
     await ensured(fake, spec())
     for name, told in (("octavia", False), ("ovn", True)):
         fake.settings.load_balancer = LoadBalancerSection(
-            subnet_id="sub-nodes", floating_network_id="net-public", lb_provider=name
+            subnet_id=the("sub-nodes"), floating_network_id=the("net-public"), lb_provider=name
         )
         warnings = (await ensured(fake, spec())).warnings
         assert any("lb-provider ovn (it has amphora)" in each for each in warnings) == told
@@ -570,7 +592,7 @@ async def test_a_family_that_is_not_served_is_told_also_if_it_is_asked_for_later
 )
 async def test_ipv6_goes_without_a_floating_ip_and_says_so(said, section, told):
     fast = LoadBalancerClass(floating_network_id="n", floating_subnet="*")
-    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", **section), fast=fast)
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", **OPEN, **section), fast=fast)
     found = await ensured(fake, spec(annotations=said, ip_families=("IPv6",)))
     assert not fake.floating and len(found.warnings) == bool(told)
     assert not told or found.warnings[0].startswith(told)
@@ -589,7 +611,7 @@ async def test_the_floating_ip_goes_with_the_service_unless_it_is_kept():
 
 
 async def test_an_address_of_the_users_is_used_and_never_deleted():
-    fake = FakeOpenStack()
+    fake = trusting()
     fake.floating["mine"] = {"id": "mine", "floating_ip_address": "203.0.113.200", "port_id": None, "description": ""}
     found = await ensured(fake, spec(load_balancer_ip="203.0.113.200"))
     assert found.ingress[0].ip == "203.0.113.200"
@@ -624,15 +646,15 @@ async def test_a_warning_is_there_when_it_is_ready_too(later):
 
 
 async def test_two_networks_to_choose_from_are_told_and_one_that_was_chosen_is_not():
-    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s"))
-    fake.external_networks = ["net-public", "net-other"]
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id="s", **OPEN))
+    fake.external_networks = [the("net-public"), the("net-other")]
     balancers = provider(fake)
     found = await patiently(balancers.ensure, spec(), nodes(1))
-    assert only(fake.floating)["floating_network_id"] == "net-other"
+    assert only(fake.floating)["floating_network_id"] == min(fake.external_networks)
     assert "2 external networks" in found.warnings[0] and "floating-network-id" in found.warnings[0]
-    chosen = spec("u-2", "b", annotations={"floating_network_id": "net-public"})
+    chosen = spec("u-2", "b", annotations={"floating_network_id": the("net-public")})
     assert (await patiently(balancers.ensure, chosen, nodes(1))).warnings == ()
-    fake.settings.load_balancer = LoadBalancerSection(subnet_id="s", floating_network_id="net-public")
+    fake.settings.load_balancer = LoadBalancerSection(subnet_id="s", floating_network_id=the("net-public"))
     assert (await ensured(fake, spec("u-3", "c"))).warnings == ()
 
 
@@ -677,7 +699,7 @@ async def upstreams(fake: FakeOpenStack, **changes: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("how", ["annotation", "status", "address"])
 async def test_one_of_cloud_provider_openstacks_is_taken_over_without_a_change_of_what_it_does(how):
-    fake = FakeOpenStack()
+    fake = trusting() if how != "status" else FakeOpenStack()
     row = await upstreams(fake)
     address = only(fake.floating)["floating_ip_address"]
     wish = {
@@ -723,7 +745,7 @@ async def test_one_with_another_services_tag_is_left_alone_and_an_own_one_made()
 @pytest.mark.parametrize("first_to_go", ["owner", "namesake"])
 async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to_go):
     """cloud-provider-openstack wrote the ID onto both, as both clusters are called alike."""
-    fake = FakeOpenStack()
+    fake = trusting()
     row = await upstreams(fake)
     owner = spec("u-1", annotations={"load_balancer_id": row["id"]})
     namesake = spec("u-2", "web", TLS, annotations={"load_balancer_id": row["id"], "load_balancer_address": "1.2.3.4"})
@@ -786,7 +808,7 @@ async def test_one_that_was_made_twice_is_not_deleted_under_a_namesake():
 
 
 async def test_one_of_cloud_provider_openstacks_that_was_shared_is_taken_over_in_any_order():
-    fake = FakeOpenStack()
+    fake = trusting()
     await ensured(fake, spec("u-1"))
     row = only(fake.balancers)
     owner = spec("u-1", annotations={"load_balancer_id": row["id"]})
@@ -830,12 +852,13 @@ async def test_two_services_share_one_and_leave_it_to_each_other():
 
 async def test_one_that_was_made_twice_is_left_once():
     """The answer to the first request was lost, and it was carried out only after the second one had been asked for."""
-    fake = FakeOpenStack()
+    fake = trusting()
     await ensured(fake, spec())
     first = only(fake.balancers)
     mark, first["tags"], first["name"] = first["tags"], [], "not there yet"
     await ensured(fake, spec("u-1", "web", annotations={"floating_subnet": "*"}), nodes(1))
     first |= {"tags": mark, "name": NAME, "created_at": ""}
+    next(row for row in fake.balancers.values() if row is not first)["created_at"] = "1"
     assert len(fake.balancers) == 2
     await ensured(fake, spec())
     assert only(fake.balancers) is first and len(fake.floating) == 1
@@ -862,17 +885,17 @@ async def test_a_service_that_was_refused_takes_nothing_along():
 
 
 async def test_one_that_the_user_made_outlives_its_services():
-    fake = FakeOpenStack()
-    fake.balancers["lb-own"] = {
-        "id": "lb-own", "name": "own", "tags": ["team:a"], "provisioning_status": "ACTIVE", "vip_address": "10.0.1.99",
-        "vip_port_id": "vip-own", "vip_subnet_id": "s", "listeners": [], "pools": [],
+    fake = trusting()
+    fake.balancers[the("lb-own")] = {
+        "id": the("lb-own"), "name": "own", "tags": ["team:a"], "provisioning_status": "ACTIVE",
+        "vip_address": "10.0.1.99", "vip_port_id": "vip-own", "vip_subnet_id": "s", "listeners": [], "pools": [],
     }  # fmt: skip
     fake.floating["f"] = {"id": "f", "floating_ip_address": "203.0.113.9", "port_id": "vip-own", "description": ""}
-    wish = spec(annotations={"load_balancer_id": "lb-own"})
+    wish = spec(annotations={"load_balancer_id": the("lb-own")})
     found = await ensured(fake, wish)
     assert found.ingress[0].ip == "203.0.113.9" and len(fake.listeners) == 1
     await deleted(fake, wish)
-    assert fake.balancers["lb-own"]["tags"] == ["team:a"] and not fake.listeners and fake.floating
+    assert fake.balancers[the("lb-own")]["tags"] == ["team:a"] and not fake.listeners and fake.floating
 
 
 # --- failures -------------------------------------------------------------------------------------------------------
@@ -922,7 +945,7 @@ async def test_while_octavia_is_at_it_everything_comes_back_later():
 async def test_deleting_removes_everything_in_one_call_or_part_by_part(cascade):
     fake = FakeOpenStack(
         LoadBalancerSection(
-            subnet_id="s", floating_network_id="net-public", cascade_delete=cascade, create_monitor=True
+            subnet_id="s", floating_network_id=the("net-public"), cascade_delete=cascade, create_monitor=True
         )
     )
     await ensured(fake, spec("u-1", "web", WEB, TLS))
@@ -936,7 +959,7 @@ async def test_deleting_removes_everything_in_one_call_or_part_by_part(cascade):
 
 
 async def test_nodes_are_opened_by_a_group_of_the_services_own():
-    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id=the("sub-nodes"), internal_lb=True, manage_security_groups=True))
     for number in (1, 2, 3):
         fake.server(number)
     await ensured(fake, spec("u-1", "web", WEB, TLS), nodes(1, 2))
@@ -958,7 +981,7 @@ async def test_nodes_are_opened_by_a_group_of_the_services_own():
 
 
 def opened() -> FakeOpenStack:
-    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id=the("sub-nodes"), internal_lb=True, manage_security_groups=True))
     fake.server(1)
     return fake
 
@@ -1009,7 +1032,7 @@ async def test_without_the_extension_a_port_is_changed_without_its_revision():
 
 
 async def test_services_change_the_same_ports_side_by_side_and_lose_nothing():
-    fake = FakeOpenStack(LoadBalancerSection(subnet_id="sub-nodes", internal_lb=True, manage_security_groups=True))
+    fake = FakeOpenStack(LoadBalancerSection(subnet_id=the("sub-nodes"), internal_lb=True, manage_security_groups=True))
     fake.server(1)
     balancers = provider(fake)
     wishes = [spec(f"u-{number}", f"web-{number}") for number in range(8)]

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from ccm.cloud import Conflict, Invalid, RetryAfter, Route
 from ccm.providers.openstack import OpenStackCloud
-from ccm.providers.openstack.routes import next_hop
+from ccm.providers.openstack.routes import check_destination, next_hop
 
 from .fake_cloud import NETWORK, ROUTER, FakeCloud, running
 
@@ -43,6 +43,7 @@ async def test_a_route_from_create_to_delete() -> None:
         await routes(provider).create("c", wanted)
         assert cloud.calls == [
             "GET network /ports",
+            "GET network /subnets",
             "GET network /extensions",
             f"PUT network /ports/{port['id']}",
             f"PUT network /routers/{ROUTER}/add_extraroutes",
@@ -167,3 +168,54 @@ def test_the_next_hop_is_the_nodes_first_address_that_is_possible() -> None:
     assert hop("fd01::/64", "10.0.0.1", "fd00::1") == ("fd00::1", "b")
     with pytest.raises(Conflict, match=r"IPv4 addresses \(10.3.0.1\)"):
         hop(CIDR, "10.3.0.1")
+
+
+@pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
+@pytest.mark.parametrize(
+    ("destination", "why"),
+    [
+        ("0.0.0.0/0", "every address"),
+        ("::/0", "every address"),
+        ("10.0.0.0/24", "is an address of the router or of the server"),
+        ("10.0.0.254/32", "is an address of the router or of the server"),
+        ("10.0.0.1/32", "is an address of the router or of the server"),
+        ("10.0.0.128/26", "overlaps with the machines' own subnet 10.0.0.0/24"),
+        ("10.0.0.5/32", "overlaps with the machines' own subnet"),
+        ("10.0.0.0/8", "is an address of the router or of the server"),
+        ("10.0.0.1/24", "no network"),
+        ("junk", "no network"),
+    ],
+)
+async def test_no_port_may_send_from_addresses_that_are_not_pods(destination: str, why: str) -> None:
+    cloud = with_router()
+    async with running(cloud, MORE) as (_, provider):
+        machine = cloud.add_server("n", "10.0.0.1")
+        with pytest.raises((Invalid, Conflict), match=why if ":" not in destination else "."):
+            await routes(provider).create("c", Route(destination, f"openstack:///{machine['id']}"))
+        assert not any(call.startswith("PUT") for call in cloud.calls) and not cloud.routes
+
+
+def test_another_family_does_not_overlap() -> None:
+    ports = [{"id": "p", "fixed_ips": [{"ip_address": "10.0.0.1"}, {"ip_address": "fd00::1"}]}]
+    check_destination("10.244.0.0/24", ports, ["10.0.0.0/24", "fd00::/64"])
+    check_destination("fd01::/64", ports, ["10.0.0.0/24", "fd00::/64"])
+
+
+@pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
+async def test_the_pair_goes_onto_a_port_of_this_very_server() -> None:
+    """Whatever the listing answers: a cloud that does not know the filter lists every port there is."""
+    cloud = with_router()
+    async with running(cloud, MORE) as (_, provider):
+        machine = cloud.add_server("n", "10.0.0.1")
+        own = cloud.ports[-1]
+        other = cloud.add_server("database", "10.0.0.66")
+        cloud.answer["GET network /ports"] = lambda _: web.json_response({"ports": cloud.ports})
+        wanted = Route(CIDR, f"openstack:///{machine['id']}", target_addresses=("10.0.0.66", "10.0.0.1"))
+        await routes(provider).create("c", wanted)
+        assert [pair["ip_address"] for pair in own["allowed_address_pairs"]] == [CIDR]
+        assert cloud.routes == [{"destination": CIDR, "nexthop": "10.0.0.1"}]
+        assert not any(port["allowed_address_pairs"] for port in cloud.ports if port["device_id"] == other["id"])
+        victim = next(port for port in cloud.ports if port["device_id"] == other["id"])
+        victim["allowed_address_pairs"] = [{"ip_address": CIDR}]
+        await routes(provider).delete("c", Route(CIDR, wanted.provider_id, id=f"{CIDR} via 10.0.0.66"))
+        assert victim["allowed_address_pairs"] == [{"ip_address": CIDR}]

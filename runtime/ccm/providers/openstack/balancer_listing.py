@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One listing of Octavia's load balancers for all Services that ask at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import NotFound
+
+from .shared import GATHER
+
+if TYPE_CHECKING:
+    from .session import Api
+
+LOAD_BALANCER = "load-balancer"
+
+
+class Balancers:
+    """All load balancers of the project by ID, in one listing for all who ask at the same time."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._asked: list[str] = []
+        self._coming: asyncio.Task[dict[str, dict[str, Any]]] | None = None
+
+    async def look(self, balancer_id: str = "") -> dict[str, dict[str, Any]]:
+        """From a read that began after the call. Where nobody else asks, the one of `balancer_id` alone, if it is."""
+        self._asked.append(balancer_id)
+        if self._coming is None:
+            self._coming = asyncio.create_task(self._gather(), name="load balancers")
+            self._coming.add_done_callback(_seen)
+        return await asyncio.shield(self._coming)
+
+    async def all(self) -> dict[str, dict[str, Any]]:
+        return await self.look()
+
+    async def _gather(self) -> dict[str, dict[str, Any]]:
+        await asyncio.sleep(GATHER)
+        asked, self._asked, self._coming = self._asked, [], None
+        if len(asked) == 1 and asked[0]:
+            try:
+                answer = await self._api.call(
+                    "GET", LOAD_BALANCER, f"/lbaas/loadbalancers/{asked[0]}", missing=asked[0]
+                )
+            except NotFound:
+                return {}
+            return {asked[0]: answer["loadbalancer"]}
+        rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers")
+        return {str(row["id"]): row for row in rows}
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """All who asked may have gone: then nobody looks at a failure."""
+    _ = task.cancelled() or task.exception()

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Globs and regular expressions for names: what they match, and that none of them takes long."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccm.cloud import Invalid
+from ccm.providers.openstack import name_patterns
+
+#: Characters that mean something in globs, in regular expressions or in RE2's alone, and some that mean nothing.
+PIECES = st.sampled_from(
+    [*"ab*?[]!-^\\.(){}|+$/ \n", "é", "[a-z]", "[!ab]", "[]]", "[!]]", "[z-a]", "[a-]", "[[:alpha:]]"]
+)
+GLOBS = st.lists(PIECES, max_size=12).map("".join).filter(lambda text: not text.startswith(("~", "!")))
+
+
+@settings(max_examples=500, deadline=None)
+@given(pattern=GLOBS, name=st.text("ab-z]^\\.[é\n*", max_size=12))
+def test_globs_are_pythons(pattern: str, name: str) -> None:
+    assert name_patterns.name_matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    pattern=st.lists(st.sampled_from(["a", "b", ".", "a*", "(a|b)", "[ab]+", "a?", "b{1,2}"]), max_size=6).map("".join)
+)
+def test_regular_expressions_are_for_the_whole_name(pattern: str) -> None:
+    for name in ("", "a", "ab", "aab", "abab", "c"):
+        found = re.fullmatch(pattern, name) is not None
+        assert name_patterns.name_matches(f"~{pattern}", name) is found
+        assert name_patterns.name_matches(f"!~{pattern}", name) is not found
+
+
+@pytest.mark.parametrize(
+    "pattern", ["~(", r"~(a)\1", "~(?=a)", "~a{1001}", "~" + "(a{500}){500}", "a" * 256, "~" + ".{0,255}X" * 20]
+)
+def test_what_the_engine_cannot_do_in_little_memory_is_refused(pattern: str) -> None:
+    with pytest.raises(Invalid, match="floating-subnet: "):
+        name_patterns.check(pattern)
+
+
+#: What is known to be slow somewhere: for engines that go back, for automata with many states, for globs.
+WORST = st.one_of(
+    st.sampled_from(
+        ["(a*)*", "(a|a)*", "(.|.|.|.)*", "(a|aa)+", "(((.*)*)*)*", "(a?){99}", r"\pL{50}", "(.*a){20}", ".{0,99}"]
+    ).flatmap(lambda piece: st.integers(1, 40).map(lambda count: ("~" + piece * count + "X")[:255])),
+    st.lists(st.sampled_from(["*", "a", "?", "[a-z]", "*a*"]), max_size=255).map(lambda pieces: "".join(pieces)[:255]),
+    st.text(max_size=255).map(lambda text: "~" + text[:254]),
+)
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@settings(max_examples=150, deadline=None)
+@given(pattern=WORST)
+def test_the_worst_pattern_takes_less_than_fifty_milliseconds(pattern: str) -> None:
+    """To be compiled, and matched with names as long as they can be."""
+
+    def spent() -> float:
+        began = time.thread_time()
+        try:
+            for name in ("a" * 255, "ab" * 200, "a" * 10_000):
+                name_patterns.name_matches(pattern, name)
+        except Invalid:
+            pass
+        return time.thread_time() - began
+
+    assert min(spent() for _ in range(3)) < 0.05
