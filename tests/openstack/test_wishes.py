@@ -120,7 +120,7 @@ async def test_an_internal_service_has_the_address_that_it_wishes(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
     try:
-        start_ccm(**NO_ROUTES)
+        start_ccm(conf=site.conf(LoadBalancer={"allowed-load-balancer-ips": "10.30.99.0/24"}), **NO_ROUTES)
         await joined(kube, "node-0")
         await kube.create(SERVICES, wish("inside", HTTP, annotations={INTERNAL: "true"}, loadBalancerIP="10.30.99.9"))
         (service,) = await eventually(lambda: served(kube, "inside"), SECONDS)
