@@ -37,6 +37,8 @@ ANNOTATIONS = """## Annotations of Services
 
 Those of cloud-provider-openstack. A value that cannot be understood, and a wish that this cloud's Octavia cannot
 fulfil, are told in an Event about the Service. The default is that of the key of cloud.conf where it names one.
+"Allowed" says which ones Services may have where `allowed-annotations` is left out: those that shape the Service's own
+load balancer and name nothing else of the project. `load-balancer-id` is limited by `sharing`.
 """
 
 
@@ -61,8 +63,11 @@ def page(head: str, table: Any) -> Iterator[str]:
     refused = [(f"`[{section}] {key}`", why) for (section, key), why in config.REFUSED.items()]
     yield table(("Key", "Why, and what to do"), refused)
     yield ANNOTATIONS
-    rows = [(f"`{each.key}`", each.kind, each.default, each.effect) for each in annotations.TABLE]
-    yield table(("Annotation", "Kind", "Default", "Meaning"), rows)
+    rows = [
+        (f"`{each.key}`", each.kind, each.default, "no" if each.names_another else "yes", each.effect)
+        for each in annotations.TABLE
+    ]
+    yield table(("Annotation", "Kind", "Default", "Allowed", "Meaning"), rows)
 
 
 def _kind(field: dataclasses.Field[Any]) -> str:
@@ -74,6 +79,8 @@ def _default(field: dataclasses.Field[Any]) -> str:
     value = field.default
     if value in ("", (), None):
         return ""
+    if isinstance(value, tuple):
+        return f"`{', '.join(map(str, value))}`"
     if field.metadata["kind"] is config.duration:
         return f"`{value:g}s`"
     return f"`{str(value).lower() if isinstance(value, bool) else f'{value:g}' if isinstance(value, float) else value}`"
