@@ -99,7 +99,7 @@ class NodeLifecycleController:
         self._warnings = EventBudget(self._events, context.monotonic)
         self._missing: dict[str, Missing] = {}
         self._patience: dict[str, _Patience] = {}
-        self._witnesses = Witnesses()
+        self._witnesses = Witnesses(self._is_ours)
         self._window = Window(options.safety.window)
         self._recalled = False
         #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
@@ -131,9 +131,8 @@ class NodeLifecycleController:
         now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
         self._forget(nodes)
-        latest = self._directory.latest  # the node controller's refresh, most of the time
-        if latest is not None and not self._witnesses.knows(latest):
-            self._witnesses.hear(self._identified(nodes.values()), latest)
+        # The node controller's refresh, most of the time.
+        self._witnesses.overhear(nodes.values(), self._directory.latest)
         asked, well = [], []
         for node in nodes.values():
             if node_rules.is_ready(node):
@@ -187,9 +186,6 @@ class NodeLifecycleController:
             return not node_rules.is_uninitialized(node)
         return self._directory.owns(node.spec.provider_id)
 
-    def _identified(self, nodes: Iterable[Node]) -> list[Node]:
-        return [node for node in nodes if node.spec.provider_id and self._is_ours(node)]
-
     def _is_due(self, node: Node, now: float) -> bool:
         patience = self._patience.get(node.metadata.name)
         return patience is None or now >= patience.due
@@ -215,7 +211,7 @@ class NodeLifecycleController:
             except CloudError as error:
                 return error
 
-        return [find(node) for node in asked], self._witnesses.hear(self._identified(nodes), snapshot)
+        return [find(node) for node in asked], self._witnesses.hear(nodes, snapshot)
 
     def _may_be_the_last_look(self, node: Node) -> bool:
         missing = self._missing.get(node.metadata.name)

@@ -7,7 +7,7 @@ It reads Nodes and listings that others asked for and makes no call itself; `nod
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ccm.cloud import CloudError, NotFound
 from ccm.cloud.directory import Snapshot
@@ -18,21 +18,30 @@ from .node_witness_rules import Claim, Evidence, Sightings, evidence
 
 
 class Witnesses:
-    """Nodes that are given to it are of this provider, and have a providerID."""
+    """`is_ours`: whether a Node is of this provider and not being deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_ours: Callable[[Node], bool]) -> None:
+        self._is_ours = is_ours
         self._sightings = Sightings()
-        #: When the latest listing began that `_sightings` has.
+        #: When the latest listing began that `_sightings` has, and the UIDs of the Nodes that it was compared with.
         self._learnt = -math.inf
+        self._compared: set[str] = set()
 
-    def knows(self, listing: Snapshot) -> bool:
-        return listing.began <= self._learnt
+    def overhear(self, nodes: Iterable[Node], listing: Snapshot | None) -> None:
+        """Learn from a listing that somebody else asked for, unless it says nothing new."""
+        if listing is None or listing.began < self._learnt:
+            return
+        nodes = list(nodes)
+        if listing.began > self._learnt or not _identified(nodes) <= self._compared:
+            self.hear(nodes, listing)
 
     def hear(self, nodes: Iterable[Node], listing: Snapshot) -> Evidence:
         """What the Nodes say about a listing, with what was seen before and in it."""
-        claims = [claim for node in nodes if (claim := _claim(node, listing)) is not None]
-        if not self.knows(listing):
-            self._learnt = listing.began
+        nodes = list(nodes)
+        ours = (node for node in nodes if node.spec.provider_id and self._is_ours(node))
+        claims = [claim for node in ours if (claim := _claim(node, listing)) is not None]
+        if listing.began >= self._learnt:
+            self._learnt, self._compared = listing.began, _identified(nodes)
             self._sightings.learn(claims, listing.began)
         return evidence(claims, self._sightings)
 
@@ -48,6 +57,10 @@ class Witnesses:
     def keep_only(self, nodes: Iterable[Node]) -> None:
         """Forget those that no longer exist."""
         self._sightings.keep_only({node.metadata.uid for node in nodes})
+
+
+def _identified(nodes: Iterable[Node]) -> set[str]:
+    return {node.metadata.uid for node in nodes if node.spec.provider_id}
 
 
 def _claim(node: Node, listing: Snapshot) -> Claim | None:

@@ -67,12 +67,14 @@ class Sightings:
         """From one listing that began at `began`.
 
         An instance belongs to the Node of its name, or to the only Node that claims it. So a Node that claims another
-        Node's instance never counts as one whose instance was seen.
+        Node's instance never counts as one whose instance was seen. A listing may come twice, and after a later answer.
         """
         claimants = Counter(claim.provider_id for claim in claims)
         for claim in claims:
+            known = self.of(claim.uid, claim.provider_id)
+            if known and known.last > began:
+                continue
             if claim.listed_as is None:
-                known = self.of(claim.uid, claim.provider_id)
                 if known and known.absent_since is None:
                     known.absent_since = began
             elif claim.listed_as == claim.name or claimants[claim.provider_id] == 1:

@@ -96,6 +96,18 @@ def test_what_was_seen_is_of_one_node_and_one_provider_id():
     assert sightings.of("uid-n0", "fake://n0") is None and sightings.of("uid-n1", "fake://n1")
 
 
+def test_an_older_listing_does_not_undo_a_later_answer():
+    """A listing is compared again when Nodes get their providerIDs after it was made."""
+    sightings, lost = Sightings(), claim("n0", listed=False)
+    sightings.learn([claim("n0")], 10.0)
+    sightings.learn([lost], 20.0)
+    sightings.saw(claim("n0"), 30.0)
+    for _ in range(2):
+        sightings.learn([lost], 20.0)
+        known = sightings.of("uid-n0", "fake://n0")
+        assert (known.last, known.absent_since) == (30.0, None)
+
+
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @pytest.mark.parametrize(
     ("claims", "credited"),
