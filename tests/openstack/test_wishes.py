@@ -96,11 +96,15 @@ async def test_ports_monitors_sources_and_security_groups(kube: KubeClient, site
             return set(now) == {("TCP", 80), ("UDP", 53)}
 
         await eventually(changed, SECONDS, "listeners for 80/TCP and 53/UDP")
+
+        async def probed() -> bool:
+            return {each.type for each in octavia.health_monitors()} == {"TCP", "UDP-CONNECT"}
+
+        await eventually(probed, SECONDS, "a monitor for each")
         await quiet(site)
         now = await asyncio.to_thread(listeners, site, balancer.id)
         assert now["TCP", 80].id == found["TCP", 80].id, "what stays is not made anew"
         assert all(each.allowed_cidrs in (None, [], ["0.0.0.0/0"]) for each in now.values())
-        assert {each.type for each in octavia.health_monitors()} == {"TCP", "UDP-CONNECT"}
         again = await get_service(kube, "many")
         wanted = {(each.protocol.lower(), each.node_port) for each in again.spec.ports}
         (group,) = await asyncio.to_thread(groups, site)

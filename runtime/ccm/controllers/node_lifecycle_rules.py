@@ -35,8 +35,8 @@ class Safety:
     `cap_share`, `cap_min`: Nodes that may go within `window`: the larger of the share of all Nodes and the minimum.
     More missing Nodes wait for their turn. A share of 0 and a minimum of 0 turn deletion off.
 
-    The defaults delete ten missing Nodes of a cluster of any size in at most five batches within 12 minutes, and a third
-    of a large one as well. The first batch goes about 75 s after the machines: kube-controller-manager takes 50.
+    The defaults delete ten missing Nodes of a cluster of any size in at most five batches within 12 minutes, and a
+    third of a large one as well. The first batch goes about 75 s after the machines: kube-controller-manager takes 50.
     """
 
     min_age: float = 300.0

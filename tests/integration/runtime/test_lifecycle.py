@@ -7,6 +7,7 @@ import asyncio
 import re
 import signal
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -117,7 +118,9 @@ async def test_no_node_goes_while_the_cloud(
     assert await get_node(kube, names[1]) is not None
 
 
-async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+async def test_when_too_many_are_missing_and_no_node_is_ready_none_goes(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
     ccm = start_ccm(**FAST)
     await ccm.leading()
     names = await cluster_of(kube, cloud, "mass-", 6)
@@ -126,9 +129,67 @@ async def test_when_too_many_are_missing_none_goes(kube: KubeClient, cloud: Simu
         for name in names[:5]:
             delete_instance(cloud, name)
     messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[0]))
-    assert "5 Nodes" in messages[0] and "--node-deletion-cap" in messages[0]
+    assert "5 of 6 Nodes" in messages[0] and "--node-deletion-cap" in messages[0]
     await asyncio.sleep(2)
     assert [name for name in names if await get_node(kube, name) is None] == []
+
+
+@pytest.mark.threat("kubelet-cannot-delete-others")
+@pytest.mark.parametrize("ready", ["False", "True"])
+async def test_two_invented_nodes_keep_no_other_from_going(
+    ready: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    """Their providerIDs are of no instance. Those that are not Ready go later, in their turn; Ready ones are kept."""
+    ccm = start_ccm(**FAST | {"node_deletion_min_age": "4s"})
+    await ccm.leading()
+    prefix = f"beside-{ready.lower()}-"
+    names = await cluster_of(kube, cloud, prefix, 6)
+    for name in names[1:]:
+        await set_ready(kube, name, "True")
+    await asyncio.sleep(4)
+    invented = [f"{prefix}invented-{number}" for number in range(2)]
+    for name in invented:
+        await kube.create(NODES, node_body(name, tainted=False, providerID=f"sim://north/i-99900000000{name[-1]}"))
+        await set_ready(kube, name, ready)
+    delete_instance(cloud, names[0])
+
+    async def is_gone() -> bool:
+        return await get_node(kube, names[0]) is None
+
+    await eventually(is_gone)
+    assert all([await get_node(kube, name) for name in names[1:]])
+    assert not await event_messages(kube, "DeletionHeld", names[0])
+    if ready == "True":
+        await asyncio.sleep(5)
+        assert all([await get_node(kube, name) for name in invented])
+
+
+async def test_a_scale_down_goes_a_few_nodes_at_a_time(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    """Six of ten: two in each window. Those that wait are told so, and nothing is an alarm."""
+    ccm = start_ccm(**FAST | {"node_deletion_window": "4s"})
+    await ccm.leading()
+    names = await cluster_of(kube, cloud, "down-", 10)
+    for name in names:
+        await set_ready(kube, name, "True")
+    with cloud.server.world.batch():
+        for name in names[:6]:
+            delete_instance(cloud, name)
+    for name in names[:6]:
+        await set_ready(kube, name, "Unknown")
+    left = []
+
+    async def are_gone() -> bool:
+        left.append(sum([await get_node(kube, name) is not None for name in names[:6]]))
+        return left[-1] == 0
+
+    began = asyncio.get_running_loop().time()
+    await eventually(are_gone, 60)
+    assert asyncio.get_running_loop().time() - began >= 8
+    assert all(before - after <= 2 for before, after in pairwise(left))
+    assert all([await get_node(kube, name) for name in names[6:]])
+    waiting = [await event_messages(kube, "DeletionWaits", name) for name in names[:6]]
+    assert any("at most 2 of 10 Nodes" in message for messages in waiting for message in messages), waiting
+    assert not any([await event_messages(kube, "DeletionHeld", name) for name in names])
 
 
 async def test_what_a_killed_leader_deleted_counts_for_its_successor(
@@ -136,7 +197,7 @@ async def test_what_a_killed_leader_deleted_counts_for_its_successor(
 ):
     ccm = start_ccm(**FAST)
     await ccm.leading()
-    names = await cluster_of(kube, cloud, "killed-", 4)
+    names = await cluster_of(kube, cloud, "killed-", 6)
 
     def gone(name: str) -> Callable[[], Awaitable[bool]]:
         async def is_gone() -> bool:
@@ -149,10 +210,10 @@ async def test_what_a_killed_leader_deleted_counts_for_its_successor(
         await eventually(gone(name))
     ccm.signal(signal.SIGKILL)
     ccm = start_ccm(**FAST)
-    await ccm.leading()
+    await ccm.until_logged(r"leading; controllers", 60)  # the Lease of the killed one is good for 15 s
     delete_instance(cloud, names[2])
-    messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[2]), 60)
-    assert "the instances of 1 Nodes gone and 2 went within the last 600 s" in messages[0]
+    messages = await eventually(lambda: event_messages(kube, "DeletionWaits", names[2]), 60)
+    assert "2 other Nodes were deleted or go first; at most 2 of" in messages[0] and "within 180 s" in messages[0]
     assert await get_node(kube, names[2]) is not None
 
 
@@ -174,7 +235,7 @@ async def test_with_the_credentials_of_another_project_no_node_goes(
         ccm = start_ccm(conf=other.conf(), **FAST)
         await ccm.leading()
         messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[0]))
-        assert "6 Nodes" in messages[0]
+        assert "lists the instances of 0 Ready Nodes and lacks those of 5 others" in messages[0]
         await asyncio.sleep(3)
         assert await get_node(kube, names[0]) is not None
         assert await metric(ccm, admin_token, "ccm_node_deletions_total") == 0
