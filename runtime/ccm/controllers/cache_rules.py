@@ -11,7 +11,15 @@ from msgspec.structs import replace
 
 from ccm.engine.objects import Node, ObjectMeta, Service, ServiceSpec
 
-from .limits import EXTERNAL_IPS, NODE_ADDRESSES, NODE_CONDITIONS, PORTS, SOURCE_RANGES
+from .limits import (
+    EXTERNAL_IPS,
+    NODE_ADDRESSES,
+    NODE_CONDITIONS,
+    NODE_POD_CIDRS,
+    NODE_TAINTS,
+    PORTS,
+    SOURCE_RANGES,
+)
 from .service_rules import FINALIZER
 
 #: The conditions of a Node that controllers read.
@@ -40,11 +48,14 @@ def kept_service(service: Service) -> Service:
 
 
 def kept_node(node: Node) -> Node:
-    """The first addresses; of too many conditions those that controllers read."""
-    addresses, conditions = node.status.addresses, node.status.conditions
-    if len(addresses) <= NODE_ADDRESSES and len(conditions) <= NODE_CONDITIONS:
-        return node
-    if len(conditions) > NODE_CONDITIONS:
-        first = {each.type: each for each in reversed(conditions) if each.type in CONDITIONS}
-        conditions = list(first.values())
-    return replace(node, status=replace(node.status, addresses=addresses[:NODE_ADDRESSES], conditions=conditions))
+    """The first addresses and pod CIDRs, one taint more than the limit allows, and of too many conditions those that
+    controllers read."""
+    spec, status = node.spec, node.status
+    if len(spec.taints) > NODE_TAINTS or len(spec.pod_cidrs) > NODE_POD_CIDRS:
+        spec = replace(spec, taints=spec.taints[: NODE_TAINTS + 1], pod_cidrs=spec.pod_cidrs[:NODE_POD_CIDRS])
+    if len(status.addresses) > NODE_ADDRESSES:
+        status = replace(status, addresses=status.addresses[:NODE_ADDRESSES])
+    if len(status.conditions) > NODE_CONDITIONS:
+        first = {each.type: each for each in reversed(status.conditions) if each.type in CONDITIONS}
+        status = replace(status, conditions=list(first.values()))
+    return node if spec is node.spec and status is node.status else replace(node, spec=spec, status=status)

@@ -16,5 +16,9 @@ EXTERNAL_IPS = 1000
 NODE_ADDRESSES = 32
 #: Conditions of one Node. A kubelet writes four, add-ons a few more.
 NODE_CONDITIONS = 32
+#: Pod CIDRs of one Node: one of each IP family, as the API server checks.
+NODE_POD_CIDRS = 2
+#: Taints of one Node. They are written whole, so a Node with more gets no taint from us and keeps those that it has.
+NODE_TAINTS = 500
 #: Characters of a list, such as all addresses of a Node, that a message names.
 LISTED = 300

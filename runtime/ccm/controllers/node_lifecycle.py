@@ -391,6 +391,9 @@ class NodeLifecycleController:
         """Add or remove the shutdown taint, decided from the cache; a lost race is settled in the next pass."""
         if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
             return
+        if problem := node_rules.too_many_taints(node):
+            self._warnings.event(node, "Warning", "TaintNotSet", problem)
+            return
         taints = node_rules.taints_without(node.spec.taints, *SHUTDOWN) or []
         if wanted:
             taints.append(dict(zip(("key", "effect"), SHUTDOWN, strict=True)))

@@ -18,7 +18,7 @@ from ccm.engine.objects import Node, NodeAddress, Taint
 from ccm.text import quoted, shorten
 
 from .errors import RuleError
-from .limits import LISTED, NODE_ADDRESSES
+from .limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
 
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
@@ -228,6 +228,8 @@ def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) 
     provider_id = node.spec.provider_id or instance.provider_id
     if not provider_id:
         raise NodeRuleError("the cloud gave no providerID, and without one the Node may not be used (N21)")
+    if problem := too_many_taints(node):
+        raise NodeRuleError(problem)
     spec: dict[str, Any] = {"taints": taints_without(node.spec.taints, UNINITIALIZED_TAINT)}
     if not node.spec.provider_id:
         spec["providerID"] = provider_id
@@ -263,6 +265,13 @@ def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
     if not wanted or wanted == list(node.status.addresses):
         return None
     return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in wanted]}}
+
+
+def too_many_taints(node: Node) -> str:
+    """Why no taint of the Node is written, "" when they can be."""
+    if len(node.spec.taints) <= NODE_TAINTS:
+        return ""
+    return f"the Node has more than {NODE_TAINTS} taints, so none is added or removed: remove those that nobody needs"
 
 
 def has_taint(taints: Iterable[Taint], key: str, effect: str) -> bool:

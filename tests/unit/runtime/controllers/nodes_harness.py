@@ -336,8 +336,12 @@ class Cluster:
 
     async def __aenter__(self) -> Cluster:
         self.gateway = Gateway(FakeCloud(self.cloud), clock=now)
-        self.nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock)
-        services: Informer[Service] = Informer(self.api, "/api/v1/services", Service, name="services", keep=kept_service)
+        self.nodes: Informer[Node] = Informer(
+            self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock
+        )
+        services: Informer[Service] = Informer(
+            self.api, "/api/v1/services", Service, name="services", keep=kept_service
+        )
         self._tasks = [asyncio.create_task(self.nodes.run())]
         self._recorders: dict[str, EventRecorder] = {}
         self.context = Context(

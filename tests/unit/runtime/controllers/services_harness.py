@@ -449,7 +449,9 @@ class Cluster:
                 self._tasks.append(asyncio.create_task(recorders[component].run()))
             return recorders[component]
 
-        nodes: Informer[Node] = Informer(self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock)  # type: ignore[arg-type]
+        nodes: Informer[Node] = Informer(
+            self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock
+        )  # type: ignore[arg-type]
         services: Informer[Service] = Informer(
             self.api,  # type: ignore[arg-type]
             "/api/v1/services",

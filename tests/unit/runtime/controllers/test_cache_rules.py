@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the caches keep: all of ordinary objects, and of the largest so little that thousands of them fit."""
+
+import msgspec
+import pytest
+
+from ccm.controllers import limits, node_rules
+from ccm.controllers.cache_rules import kept_node, kept_service
+from ccm.controllers.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
+from ccm.engine.objects import Node, Service
+
+from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node
+
+pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
+
+
+def size(obj):
+    """Objects in it: what Python pays for."""
+    if isinstance(obj, dict):
+        return 1 + sum(map(size, obj.values()))
+    return 1 + sum(map(size, obj)) if isinstance(obj, list) else 1
+
+
+def service(**fields):
+    return msgspec.convert(load_balancer(**fields), Service)
+
+
+def test_ordinary_objects_are_kept_as_they_are():
+    ordinary = service(loadBalancerSourceRanges=["10.0.0.0/8"] * limits.SOURCE_RANGES)
+    assert kept_service(ordinary) is ordinary
+    plain = msgspec.convert(node(addresses=[{"type": "InternalIP", "address": "10.0.0.1"}]), Node)
+    assert kept_node(plain) is plain
+
+
+@pytest.mark.parametrize("name", ["distinct-ranges", "same-range", "ports", "external-ips"])
+def test_a_large_service_shrinks(name):
+    kept = msgspec.to_builtins(kept_service(msgspec.convert(LARGEST_SERVICES[name], Service)))
+    assert size(kept) < 3000
+
+
+@pytest.mark.parametrize("name", ["internal-ips", "conditions", "ready-many-times", "pod-cidrs", "taints"])
+def test_a_large_node_shrinks(name):
+    kept = msgspec.to_builtins(kept_node(msgspec.convert(LARGEST_NODES[name], Node)))
+    assert size(kept) < 3000
+
+
+@pytest.mark.parametrize("name", ["distinct-ranges", "ports"])
+def test_the_rules_see_the_excess(name):
+    with pytest.raises(ServiceRuleError, match="more than"):
+        load_balancer_spec(kept_service(msgspec.convert(LARGEST_SERVICES[name], Service)), "c")
+
+
+def test_of_a_service_that_wants_no_load_balancer_only_its_identity_is_kept():
+    kept = kept_service(service(type="ClusterIP", annotations={"a": "b"}, finalizers=["x/y"], labels={"l": "m"}))
+    assert kept.spec.type == "ClusterIP"
+    assert (kept.metadata.annotations, kept.metadata.finalizers, kept.spec.ports) == ({}, [], [])
+
+
+def test_one_that_still_has_a_load_balancer_is_kept_whole():
+    leaving = service(type="ClusterIP", annotations={"a": "b"}, finalizers=["x/y", FINALIZER])
+    assert kept_service(leaving) is leaving and needs_cleanup(leaving)
+
+
+def test_the_first_ready_condition_counts():
+    conditions = [{"type": f"c{n}", "status": "True"} for n in range(50)]
+    conditions += [{"type": "Ready", "status": "True"}, {"type": "Ready", "status": "False"}]
+    kept = kept_node(msgspec.convert(node(conditions=conditions), Node))
+    assert node_rules.is_ready(kept) and len(kept.status.conditions) == 1
+
+
+def test_too_many_taints_are_never_written_in_part():
+    """The cache keeps only some of them: a patch made of these would remove the others."""
+    tainted = kept_node(msgspec.convert(LARGEST_NODES["taints"], Node))
+    assert "more than 500 taints" in node_rules.too_many_taints(tainted)
+    assert not node_rules.too_many_taints(msgspec.convert(LARGEST_NODES["hostnames"], Node))

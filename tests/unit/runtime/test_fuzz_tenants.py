@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that users write to harm others, from the wire to the cloud: their text is data.
+
+No exception but a typed one, no callback of 50 ms, nothing written but what is the Service's own, and a healthy Service
+beside them is served. FUZZ_EXAMPLES makes it search longer (`hostile.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccm.app.logs import MESSAGE_LIMIT
+from ccm.cloud import Backend, CloudError, LoadBalancerSpec
+from ccm.controllers import cache_rules, service_rules
+from ccm.controllers.errors import RuleError
+from ccm.controllers.limits import PORTS, SOURCE_RANGES
+from ccm.engine.objects import UNREADABLE, Service, decoder
+from ccm.providers import sim, static
+from ccm.providers.static_config import Settings
+
+from .cloud.virtual import VirtualLoop
+from .controllers.services_harness import Balancers, Cluster, until
+from .hostile import LARGEST_SERVICES, SERVICE, bounded
+from .loop_watch import LIMIT, LoopWatch, watched_loop
+
+pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
+
+STATIC = """
+cluster: c
+load_balancer_addresses: ["192.0.2.1-192.0.2.200"]
+machines: [{name: healthy, addresses: [{type: InternalIP, address: 10.0.0.1}]}]
+"""
+BACKENDS = (Backend("healthy", "sim://north/i-000000000001"),)
+
+
+def decoded(document: dict[str, Any], name: str = "hostile") -> Service | None:
+    """As the informer keeps it, None when it cannot be decoded."""
+    meta = {"name": name, "namespace": "shop", "uid": f"uid-of-{name}", "resourceVersion": "1"}
+    wire = json.dumps({**document, "metadata": {**document["metadata"], **meta}}).encode()
+    try:
+        return cache_rules.kept_service(decoder(Service).decode(wire))
+    except UNREADABLE:
+        return None
+
+
+def quick(what: Any, *args: Any) -> Any:
+    """The answer, or the typed error; fails when it takes the thread for more than the limit."""
+    started = time.thread_time()
+    try:
+        return what(*args)
+    except (RuleError, CloudError) as error:
+        return error
+    finally:
+        assert time.thread_time() - started < LIMIT, what
+
+
+def judge(service: Service) -> None:
+    """All that is decided about a Service on its own."""
+    quick(service_rules.needs_update, service, service)
+    quick(service_rules.needs_cleanup, service)
+    quick(service_rules.same_ingress, service.status.load_balancer.ingress, [])
+    spec = quick(service_rules.load_balancer_spec, service, "kubernetes")
+    if isinstance(spec, RuleError):
+        assert len(str(spec)) < 1000, "a message is short"
+        return
+    assert isinstance(spec, LoadBalancerSpec)
+    assert (spec.cluster, spec.uid) == ("kubernetes", "uid-of-hostile")
+    assert len(spec.ports) <= PORTS and len(spec.source_ranges) <= SOURCE_RANGES
+    quick(sim._check_supported, spec)
+    quick(sim.SimLoadBalancers(None).fingerprint, spec, BACKENDS)  # type: ignore[arg-type]
+    provider = static.StaticLoadBalancers(Settings.parse(STATIC, "cloud.conf"), static.Given())
+    quick(provider.fingerprint, spec, BACKENDS)
+    with contextlib.suppress(CloudError):
+        asyncio.run(provider.ensure(spec, BACKENDS))
+
+
+@bounded(100)
+@given(SERVICE)
+def test_the_rules_answer_or_say_what_is_wrong(document: dict[str, Any]) -> None:
+    if (service := decoded(document)) is not None:
+        judge(service)
+
+
+@pytest.mark.parametrize("document", LARGEST_SERVICES.values(), ids=LARGEST_SERVICES)
+def test_the_rules_bear_the_largest_services(document: dict[str, Any]) -> None:
+    service = decoded(document)
+    assert service is not None
+    judge(service)
+
+
+class Own(Balancers):
+    """`strays`: what was written that is not the Service's own. (An AssertionError here would be a provider's bug.)"""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.strays: list[str] = []
+        self.fingerprints = sim.SimLoadBalancers(None)  # type: ignore[arg-type]
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Any) -> str:
+        return self.fingerprints.fingerprint(spec, backends)
+
+    def _write(self, spec: LoadBalancerSpec, backends: Any) -> Any:
+        service = self._cluster.api.objects["services"][f"{spec.namespace}/{spec.name}"]
+        name = ("a" + service["metadata"]["uid"].replace("-", ""))[:32]
+        if (spec.cluster, spec.uid, spec.default_name) != ("kubernetes", service["metadata"]["uid"], name):
+            self.strays.append(repr(spec))
+        sim._check_supported(spec)
+        return super()._write(spec, backends)
+
+
+async def serve_beside(documents: list[dict[str, Any]], watch: LoopWatch) -> None:
+    """A healthy Service is served before, with and after hostile ones, and each task of the controller lives."""
+    async with Cluster() as c:
+        watch.excuse(c.api, "_tell", "_patch", "put")
+        c.cloud = Own(c)
+        c.gateway.cloud.load_balancers = c.cloud
+        c.add_node("healthy")
+        c.add_service("before")
+        for number, document in enumerate(documents):
+            put(c, number, document)
+        c.serve()
+        await c.served("before")
+        tasks = set(c._tasks)
+        for number, document in enumerate(documents):  # a change, and another one of the same name
+            put(c, number, {**document, "spec": {**document["spec"], "externalIPs": ["192.0.2.77"]}})
+        c.add_service("after", port=81)
+        await c.served("after")
+        for number in range(len(documents)):
+            c.api.remove("services", f"shop/hostile-{number}")
+        c.add_service("last", port=82)
+        await c.served("last")
+        assert not any(task.done() for task in tasks)
+        assert c.cloud.strays == []
+        await until(lambda: c.cloud.hosts("last") == ["healthy"])
+        for event in c.api.events:
+            assert event["message"].isprintable() and len(event["message"].encode()) <= 1024
+
+
+def put(c: Cluster, number: int, document: dict[str, Any]) -> None:
+    meta = {"name": f"hostile-{number}", "namespace": "shop", "uid": f"uid-of-hostile-{number}"}
+    c.api.put("services", {**document, "metadata": {**document["metadata"], **meta}})
+
+
+def run(work: Any) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(work)
+
+
+@bounded(25)
+@given(st.lists(SERVICE, min_size=1, max_size=8))
+def test_a_healthy_service_is_served_beside(documents: list[dict[str, Any]]) -> None:
+    # What cannot be decoded is left as it was last known; the harness refuses it when it lists.
+    documents = [document for document in documents if decoded(document) is not None]
+    with watched_loop() as watch:
+        run(serve_beside(documents, watch))
+    watch.check()
+
+
+@pytest.mark.parametrize("document", LARGEST_SERVICES.values(), ids=LARGEST_SERVICES)
+def test_a_healthy_service_is_served_beside_the_largest(document: dict[str, Any], caplog: Any) -> None:
+    caplog.set_level(logging.INFO)
+    with watched_loop() as watch:
+        run(serve_beside([document], watch))
+    watch.check()
+    # What the controllers pass to the log may be longer than a line; how a line is cut is test_logs' matter.
+    assert all(len(record.getMessage()) < 3 * MESSAGE_LIMIT for record in caplog.records)
+
+
+def test_the_watch_sees_what_takes_too_long() -> None:
+    """The fuzz finds what it looks for."""
+
+    async def work(seconds: float) -> None:
+        await asyncio.sleep(0)
+        started = time.thread_time()
+        while time.thread_time() - started < seconds:
+            pass
+
+    with watched_loop() as watch:
+        asyncio.run(work(0.06))
+    with pytest.raises(AssertionError, match=r"work.*took the event loop"):
+        watch.check()
+    with watched_loop() as watch:
+        asyncio.run(work(0.001))
+    watch.check()
