@@ -40,7 +40,7 @@ from .errors import (
     UnavailableError,
     from_response,
 )
-from .objects import UNREADABLE, ObjectMeta, PartialObject, decoder, list_decoder
+from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +57,8 @@ DEFAULT_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
 #: First pause before sending again where the server named none, in seconds; doubled each time.
 RETRY_PAUSE = 0.25
+#: Bytes of a list that are decoded at a stretch, in some 10 ms.
+STRETCH = 2 * 1024 * 1024
 #: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection just closed.
 KEEP_ALIVE = 60.0
 
@@ -166,19 +168,37 @@ class KubeClient:
             params["limit"] = str(page)
         while True:
             body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
-            try:
-                answer = await self._decode(list_decoder(type_), body, path)
-                items += answer.items or []
-                metadata = answer.metadata
-            except UnavailableError:
-                if unreadable is None:
-                    raise
-                pieces = await self._decode(list_decoder(msgspec.Raw), body, path)
-                items += _readable(pieces.items or [], type_, unreadable)
-                metadata = pieces.metadata
+            found, metadata = await self._items(body, type_, path, unreadable)
+            items += found
             if not metadata.continue_:
                 return items, metadata.resource_version
             params["continue"] = metadata.continue_
+
+    async def _items(
+        self, body: bytes, type_: type[T], path: str, unreadable: Callable[[bytes], None] | None
+    ) -> tuple[builtins.list[T], ListMeta]:
+        """A page: in one piece when it is small, else item by item, so that others get their turn in between."""
+        if len(body) <= STRETCH:
+            try:
+                answer = await self._decode(list_decoder(type_), body, path)
+                return answer.items or [], answer.metadata
+            except UnavailableError:
+                if unreadable is None:
+                    raise
+        pieces = await self._decode(list_decoder(msgspec.Raw), body, path)
+        items, size = [], 0
+        for piece in pieces.items or []:
+            try:
+                items.append(decoder(type_).decode(piece))
+            except UNREADABLE as error:
+                if unreadable is None:
+                    raise _not_understood(path, error) from None
+                unreadable(bytes(piece))
+            size += len(bytes(piece))
+            if size > STRETCH:
+                size = 0
+                await asyncio.sleep(0)
+        return items, pieces.metadata
 
     async def patch(
         self, path: str, patch: Mapping[str, Any], *, strategic: bool = False, timeout: float | None = None
@@ -369,23 +389,14 @@ class KubeClient:
         try:
             return await nesting.decode(with_decoder, body)
         except UNREADABLE as error:
-            raise UnavailableError(
-                200, "NotUnderstood", f"{path}: the answer is not what was expected: {error}"
-            ) from None
+            raise _not_understood(path, error) from None
 
     async def _metadata(self, body: bytes, path: str) -> ObjectMeta:
         return (await self._decode(decoder(PartialObject), body, path)).metadata
 
 
-def _readable(items: list[msgspec.Raw], type_: type[T], unreadable: Callable[[bytes], None]) -> list[T]:
-    """The items one by one; those that are not of the type go to `unreadable`."""
-    found = []
-    for item in items:
-        try:
-            found.append(decoder(type_).decode(item))
-        except UNREADABLE:
-            unreadable(bytes(item))
-    return found
+def _not_understood(path: str, error: Exception) -> UnavailableError:
+    return UnavailableError(200, "NotUnderstood", f"{path}: the answer is not what was expected: {error}")
 
 
 def _pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
