@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ccm` as a process that says how long one callback took its event loop: `python watched_ccm.py FILE FLAGS...`.
 
-FILE gets, as JSON, the seconds of CPU and the name of the slowest callback so far. With asyncio's own loop: uvloop's
-callbacks cannot be watched.
+FILE gets, as JSON, the seconds of CPU and the name of the slowest callback since the start or the last SIGUSR1. With
+asyncio's own loop: uvloop's callbacks cannot be watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -29,6 +30,11 @@ def watch(file: Path) -> None:
             what = getattr(callback, "__self__", None) or callback
             file.write_text(json.dumps([longest, repr(what)[:300]]))
 
+    def forget(number: int, frame: object) -> None:
+        nonlocal longest
+        longest = 0.0
+
+    signal.signal(signal.SIGUSR1, forget)
     asyncio.Handle._run = run  # type: ignore[method-assign]
 
 

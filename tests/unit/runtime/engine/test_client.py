@@ -360,3 +360,26 @@ async def test_cancelling_a_request_is_a_cancellation(server, kube):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.threat("tenant-cannot-stop-the-controller")
+@pytest.mark.parametrize("stretch", [1, 10**9], ids=["in-pieces", "at-once"])
+async def test_a_large_list_is_decoded_in_pieces(server, kube, monkeypatch, stretch):
+    monkeypatch.setattr(module, "STRETCH", stretch)
+    items = [{"metadata": {"name": f"n{number}"}} for number in range(50)]
+    items[7] = {"metadata": {"name": 7}}
+    server.answers = [web.json_response({"metadata": {"resourceVersion": "5"}, "items": items})]
+    unreadable, turns = [], []
+
+    async def somebody_else():
+        while True:
+            turns.append(1)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(somebody_else())
+    found, version = await kube.list("/api/v1/nodes", Node, unreadable=unreadable.append)
+    assert (len(found), version, unreadable) == (49, "5", [b'{"metadata": {"name": 7}}'])
+    assert stretch > 1 or len(turns) >= 49
+    other.cancel()
+    with pytest.raises(UnavailableError, match="not what was expected"):
+        await kube.list("/api/v1/nodes", Node)
