@@ -39,7 +39,7 @@ prerequisites:
 .PHONY: setup
 setup: $(VENV)/.installed ## the Python environment in build/venv
 
-$(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml
+$(VENV)/.installed: requirements-dev.txt runtime/pyproject.toml runtime/simcloud/pyproject.toml
 	@tests/bed/setup-venv $(VENV)
 	@touch $@
 

@@ -3,16 +3,25 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+
+NO_SIMULATOR = (
+    "ccm sim: the simulated cloud is not installed here. It is a package of its own, outoftree-ccm-simcloud: install "
+    "runtime/simcloud of this version's sources beside ccm, or use its image (runtime/simcloud/Containerfile)"
+)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 cannot do its work, 2 unusable command line."""
     args = list(sys.argv[1:] if argv is None else argv)
     if args[:1] == ["sim"]:
-        from ccm import simcloud
+        if importlib.util.find_spec("ccm_simcloud") is None:
+            print(NO_SIMULATOR, file=sys.stderr)
+            return 1
+        import ccm_simcloud
 
-        return simcloud.main(args[1:])
+        return ccm_simcloud.main(args[1:])
     if args[:1] == ["check-provider"]:
         from ccm.conformance import command
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..integration.faults.audit import Witness, passes
 from ..integration.faults.churn import Churn

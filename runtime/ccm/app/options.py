@@ -7,6 +7,7 @@ Whatever is wrong is told at once (W31: upstream starts with 0 workers and stays
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import platform
 import re
@@ -211,12 +212,18 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
+def _others() -> str:
+    """How to learn about the subcommands. The simulated cloud is a package of its own, and seldom installed."""
+    names = ["check-provider", *(["sim"] if importlib.util.find_spec("ccm_simcloud") else [])]
+    return "; ".join(f"ccm {name} --help" for name in names)
+
+
 def parser() -> _Parser:
     """The parser. Flags that are not given are absent from its result."""
     p = _Parser(
         prog="ccm",
         usage="ccm [FLAG ...]",
-        description="External cloud-controller-manager for Kubernetes. Also: ccm check-provider --help; ccm sim --help",
+        description=f"External cloud-controller-manager for Kubernetes. Also: {_others()}",
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )

@@ -20,6 +20,7 @@ from bed.versions import Version
 PYTHON_IMAGE = "localhost/outoftree-bed-python:bookworm"
 NODE_IMAGE = "localhost/outoftree-bed-node:bookworm"
 PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
+SIMULATOR_IMAGE = "localhost/outoftree-ccm-simcloud:0.1.0"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
 VENDOR_IMAGE = "localhost/outoftree-bed-vendor:1"
 RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
@@ -45,7 +46,7 @@ def folder() -> Path:
 
 
 def ensure_python(progress: Progress) -> None:
-    """A small Debian with Python: the base of the node and of the runtime's image."""
+    """A small Debian with Python: the base of the node's, the runtime's and the simulated cloud's image."""
     mirror = os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
     key = keys.of_sources([], "bookworm", _PYTHON_PACKAGES, *_UNUSED)
     if _is_current(PYTHON_IMAGE, key):
@@ -89,6 +90,17 @@ def ensure_runtime(progress: Progress) -> Path:
             partial.replace(RUNTIME_ARCHIVE)
             stamp.write_text(key)
     return RUNTIME_ARCHIVE
+
+
+def ensure_simulator(progress: Progress) -> None:
+    """The image of the simulated cloud: a bed's gateway. No node imports it."""
+    folder = paths.RUNTIME / "simcloud"
+    containerfile = folder / "Containerfile"
+    sources = [containerfile, folder / "pyproject.toml", folder / "ccm_simcloud"]
+    key = keys.of_sources(sources, _id_of(PYTHON_IMAGE))
+    if not _is_current(SIMULATOR_IMAGE, key):
+        with progress.step(f"Image {SIMULATOR_IMAGE}"):
+            _build(containerfile, folder, SIMULATOR_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
 
 
 def ensure_control_plane(version: Version, binaries: Path, progress: Progress) -> Path:
@@ -144,13 +156,15 @@ def ensure_all(version: Version, binaries: Path, progress: Progress, only: str |
         "python": lambda: ensure_python(progress),
         "node": lambda: ensure_node(progress),
         "runtime": lambda: ensure_runtime(progress),
+        "simulator": lambda: ensure_simulator(progress),
         "control-plane": lambda: ensure_control_plane(version, binaries, progress),
         "programs": lambda: ensure_programs(progress),
         "vendor": lambda: ensure_vendor(progress),
     }
     if only is not None and only not in steps:
         raise BedError(f"--only {only}: choose from {', '.join(steps)}")
-    needed = {only, "python"} if only in ("node", "runtime") else {only} if only else set(steps) - {"vendor"}
+    on_python = {"node", "runtime", "simulator"}
+    needed = {only, "python"} if only in on_python else {only} if only else set(steps) - {"vendor"}
     with locks.held("images"):
         for name, make in steps.items():
             if name in needed:
@@ -168,7 +182,7 @@ def _id_of(tag: str) -> str:
 
 def forget() -> None:
     """Remove every image made here, with what builds left behind."""
-    for tag in (RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
+    for tag in (SIMULATOR_IMAGE, RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
         run("podman", "image", "rm", tag, check=False)
     _prune()
     for archive in (RUNTIME_ARCHIVE, VENDOR_ARCHIVE):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bed import images, paths
-from bed.documents import NODE_CONFIG, RUNTIME_IMAGE
+from bed.documents import NODE_CONFIG
 from bed.errors import BedError
 from bed.plan import API_PORT, CLOUD_PORT, Node, Plan
 from bed.progress import Progress
@@ -21,7 +21,7 @@ from bed.run import CommandFailed, in_parallel, run
 LABEL = "dev.outoftree.bed"
 
 GATEWAY_COMMAND = (
-    "ccm", "sim", "--listen", f"0.0.0.0:{CLOUD_PORT}", "--config", "/etc/bed/cloud.yaml",
+    "python", "-m", "ccm_simcloud", "--listen", f"0.0.0.0:{CLOUD_PORT}", "--config", "/etc/bed/cloud.yaml",
     "--state", "/var/lib/sim/state.db", "--fabric", "--fabric-interface", "eth0",
 )  # fmt: skip
 WITHOUT_CLOUD_COMMAND = ("sleep", "infinity")
@@ -118,24 +118,25 @@ def _disconnect_host(name: str) -> None:
 
 
 def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
-    """The container that is cloud and router in one, from the runtime's own image."""
+    """The container that is cloud and router in one."""
     command = GATEWAY_COMMAND if plan.cloud else WITHOUT_CLOUD_COMMAND
     podman(
         "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,
         "--network", plan.network, "--ip", plan.gateway, "--label", f"{LABEL}={plan.name}",
         "--user", "0", "--privileged", "--http-proxy=false", *limits(),
         "--volume", f"{cloud_yaml}:/etc/bed/cloud.yaml:ro", "--volume", "/var/lib/sim",
-        "--entrypoint", "sh", RUNTIME_IMAGE, "-c", _GATEWAY_START, "gateway", *command,
+        "--entrypoint", "sh", images.SIMULATOR_IMAGE, "-c", _GATEWAY_START, "gateway", *command,
     )  # fmt: skip
 
 
 def start_forwarder(plan: Plan) -> None:
     """In the gateway's network: one address for the API servers of several control planes."""
+    servers = [f"{node.address}:{API_PORT}" for node in plan.control_planes]
     podman(
         "run", "--detach", "--name", plan.forwarder_name, "--network", f"container:{plan.gateway_name}",
         "--label", f"{LABEL}={plan.name}", "--user", "0", "--http-proxy=false", *limits(),
         "--volume", f"{paths.BED / 'gateway' / 'forward.py'}:/forward.py:ro", "--entrypoint", "python3",
-        RUNTIME_IMAGE, "/forward.py", str(API_PORT), *(f"{node.address}:{API_PORT}" for node in plan.control_planes),
+        images.SIMULATOR_IMAGE, "/forward.py", str(API_PORT), *servers,
     )  # fmt: skip
 
 

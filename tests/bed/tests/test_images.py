@@ -71,8 +71,9 @@ def test_a_key_follows_content_names_and_modes_but_not_leavings(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("only", "made"),
     [
-        (None, ["python", "node", "runtime", "control_plane", "programs"]),
+        (None, ["python", "node", "runtime", "simulator", "control_plane", "programs"]),
         ("runtime", ["python", "runtime"]),
+        ("simulator", ["python", "simulator"]),
         ("vendor", ["vendor"]),
     ],
 )
@@ -80,7 +81,7 @@ def test_another_vendors_image_is_made_only_when_asked_for(
     monkeypatch: pytest.MonkeyPatch, only: str | None, made: list[str]
 ) -> None:
     seen: list[str] = []
-    for name in ("python", "node", "runtime", "control_plane", "programs", "vendor"):
+    for name in ("python", "node", "runtime", "simulator", "control_plane", "programs", "vendor"):
         monkeypatch.setattr(images, f"ensure_{name}", lambda *_, name=name: seen.append(name))
     images.ensure_all(versions.find(versions.DEFAULT), Path("/none"), Progress(io.StringIO()), only)
     assert seen == made

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.conftest import StartCcm
 from ..runtime.support import NODES, eventually, get_lease, initialised, node_body

@@ -8,7 +8,7 @@ from typing import Any
 
 from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.conftest import StartCcm
 from ..runtime.support import NODES, TAINT, node_body

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.conftest import StartCcm
 from ..runtime.support import NODES, TAINT, node_body

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from ccm.cloud import Cloud, ProviderConfig, VolumeRef
 from ccm.conformance import Subject, Trouble, World
 from ccm.providers.sim import CSI_DRIVER, SimCloud
-from ccm.simcloud import strict
-from ccm.simcloud.model import InstancePatch, VolumeBody
-from ccm.simcloud.testing import Simulator, running_simulator
-from ccm.simcloud.world import Refusal
+from ccm_simcloud import strict
+from ccm_simcloud.model import InstancePatch, VolumeBody
+from ccm_simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.world import Refusal
 
 TOKEN = "very-secret-token"
 CONFIG: dict[str, Any] = {

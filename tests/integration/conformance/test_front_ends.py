@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ccm.conformance import CASES
 from ccm.conformance.kit import secrets_in
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.testing import Simulator, running_simulator
 
 from .simworld import CONFIG, TOKEN
 

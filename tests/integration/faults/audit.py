@@ -18,8 +18,8 @@ import pytest
 from ccm.engine.client import KubeClient
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
-from ccm.simcloud.model import LoadBalancerBody, Port, RouteBody
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.support import CLUSTER_CIDR, NODES, is_tainted
 

@@ -10,9 +10,9 @@ from collections import Counter
 
 from ccm.engine.client import ConflictError, KubeClient, NotFoundError
 from ccm.engine.objects import Node
-from ccm.simcloud import strict
-from ccm.simcloud.model import Instance, InstancePatch
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud import strict
+from ccm_simcloud.model import Instance, InstancePatch
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.support import NODES, SERVICES, get_node, node_body, set_ready
 from .audit import Witness

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.testing import Simulator, running_simulator
 
 from ..runtime.conftest import StartCcm, admin_token, clean, start_ccm
 from .audit import Witness, add_foreign_things

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from ..engine.conftest import FaultProxy

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Callable
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.model import LoadBalancer, LoadBalancerBody, LoadBalancerPatch, Port, Route, RouteBody
-from ccm.simcloud.testing import Simulator
-from ccm.simcloud.world import Project
+from ccm_simcloud.model import LoadBalancer, LoadBalancerBody, LoadBalancerPatch, Port, Route, RouteBody
+from ccm_simcloud.testing import Simulator
+from ccm_simcloud.world import Project
 
 from ..runtime.support import NODES, eventually
 from .audit import CLUSTER, Witness, audit, passes, wrong_writes

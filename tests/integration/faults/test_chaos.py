@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.support import Ccm
 from .audit import Witness, passes

@@ -11,7 +11,7 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..runtime.support import NODES, Ccm, eventually, get_node
 from .audit import Witness, passes

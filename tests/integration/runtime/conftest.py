@@ -12,7 +12,7 @@ import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, PersistentVolume, Service
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.testing import Simulator, running_simulator
 
 from ..cluster import ApiServer, free_port
 from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm

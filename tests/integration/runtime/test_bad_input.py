@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .conftest import StartCcm

@@ -7,7 +7,7 @@ import asyncio
 import sys
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .conftest import StartCcm

@@ -10,8 +10,8 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node, WatchEvent
-from ccm.simcloud.model import Address, InstancePatch
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.model import Address, InstancePatch
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import NODES, event_messages, eventually, get_node, initialised, is_tainted, node_body, set_ready

@@ -20,7 +20,7 @@ import yaml
 
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Lease
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .conftest import StartCcm

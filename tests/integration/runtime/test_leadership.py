@@ -8,7 +8,7 @@ import signal
 import time
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import NODES, Ccm, eventually, get_lease, initialised, node_body

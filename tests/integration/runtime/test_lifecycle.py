@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.model import InstancePatch
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.model import InstancePatch
+from ccm_simcloud.testing import Simulator, running_simulator
 
 from .conftest import StartCcm
 from .support import NODES, Ccm, event_messages, eventually, get_node, initialised, node_body, set_ready

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer
 from .support import NODES, node_body

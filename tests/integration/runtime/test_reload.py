@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import NODES, SERVICES, event_messages, eventually, initialised, node_body

@@ -20,8 +20,8 @@ from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.providers.sim import SimCloud
-from ccm.simcloud.model import LoadBalancerBody, Port, RouteBody
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import NODES, SERVICES, event_messages, eventually, get_node, get_service, initialised, node_body

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer, free_port
 from .conftest import StartCcm

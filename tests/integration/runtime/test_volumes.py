@@ -8,8 +8,8 @@ from typing import Any
 
 from ccm.engine.client import KubeClient
 from ccm.providers.sim import CSI_DRIVER
-from ccm.simcloud.model import VolumeBody
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.model import VolumeBody
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import VOLUMES, event_messages, eventually

@@ -35,9 +35,9 @@ from ccm.engine.errors import ApiError, KubeConfigError, UnavailableError, from_
 from ccm.engine.informer import Informer
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
 from ccm.providers.sim import Settings
-from ccm.simcloud import config as sim_config
-from ccm.simcloud import model, strict
-from ccm.simcloud.faults import Rule
+from ccm_simcloud import config as sim_config
+from ccm_simcloud import model, strict
+from ccm_simcloud.faults import Rule
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 bounded = settings(

@@ -40,7 +40,7 @@ from ccm.cloud import (
 )
 from ccm.cloud.gateway import Gateway
 from ccm.providers.sim import CSI_DRIVER, SimCloud
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.testing import Simulator, running_simulator
 
 CONFIG: dict[str, Any] = {
     "projects": [

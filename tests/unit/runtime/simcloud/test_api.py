@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud.testing import Simulator, running_simulator
 
 CONFIG: dict[str, Any] = {
     "projects": [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ccm.simcloud import main
+from ccm_simcloud import main
 
 GOOD = "projects: [{name: demo, token: secret-token}]\n"
 
@@ -90,7 +90,7 @@ def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    code = "import sys; from ccm.simcloud import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from ccm_simcloud import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--config", str(path), "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

@@ -15,11 +15,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ccm.simcloud import forward
-from ccm.simcloud.forward import Pool, Rules
-from ccm.simcloud.model import InstanceBody, LoadBalancerBody, LoadBalancerPatch, RouteBody, TargetsBody
-from ccm.simcloud.strict import convert
-from ccm.simcloud.testing import Simulator, running_simulator
+from ccm_simcloud import forward
+from ccm_simcloud.forward import Pool, Rules
+from ccm_simcloud.model import InstanceBody, LoadBalancerBody, LoadBalancerPatch, RouteBody, TargetsBody
+from ccm_simcloud.strict import convert
+from ccm_simcloud.testing import Simulator, running_simulator
 
 VIP = "127.0.77.1"
 BACKENDS = ("127.0.78.1", "127.0.78.2", "127.0.78.3")
@@ -353,7 +353,7 @@ async def test_routes_follow_the_cloud_into_the_kernel() -> None:
 
 
 async def test_a_port_that_is_taken_is_opened_as_soon_as_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccm.simcloud.fabric.RETRY", 0.02)
+    monkeypatch.setattr("ccm_simcloud.fabric.RETRY", 0.02)
     port, node_port = free_port(), free_port()
     async with running_simulator(CONFIG, fabric=True) as cloud, tcp_backend(BACKENDS[0], node_port):
         with socket.socket() as squatter:
@@ -373,7 +373,7 @@ async def test_a_port_that_is_taken_is_opened_as_soon_as_it_is_free(monkeypatch:
 
 NETLINK = """
 import asyncio, subprocess, sys
-from ccm.simcloud.kernel import KernelError, NetlinkKernel
+from ccm_simcloud.kernel import KernelError, NetlinkKernel
 
 def ip(*words):
     return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
@@ -455,7 +455,7 @@ def forgotten():
     assert "10.244.1.0/24" not in ip("route") and "10.89.0.200" not in ip("addr")
 
 def start():
-    code = "import sys; from ccm.simcloud import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from ccm_simcloud import main; sys.exit(main(sys.argv[1:]))"
     process = subprocess.Popen([sys.executable, "-c", code, *sys.argv[1:]])
     eventually(lambda: urllib.request.urlopen("http://10.89.0.2:9440/healthz").read())
     return process
@@ -545,7 +545,7 @@ def test_the_whole_command_is_a_network_and_is_it_again_after_a_restart(tmp_path
 
 @needs_root
 def test_a_machine_that_cannot_be_a_network_says_why() -> None:
-    code = "import sys; from ccm.simcloud import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from ccm_simcloud import main; sys.exit(main(sys.argv[1:]))"
     command = ["unshare", "--net", sys.executable, "-c", code, "--listen", "127.0.0.1:0", "--fabric"]
     done = subprocess.run([*command, "--fabric-interface", "eth7"], capture_output=True, text=True, timeout=60)
     if "unshare failed" in done.stderr:

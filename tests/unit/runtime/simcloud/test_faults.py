@@ -10,8 +10,8 @@ import time
 import aiohttp
 import pytest
 
-from ccm.simcloud.faults import FaultBook, Match, Rule
-from ccm.simcloud.testing import running_simulator
+from ccm_simcloud.faults import FaultBook, Match, Rule
+from ccm_simcloud.testing import running_simulator
 
 HEADERS = {"Authorization": "Bearer demo-token", "Connection": "close"}
 PATH = "/v1/projects/demo/instances"

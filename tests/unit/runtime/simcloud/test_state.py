@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ccm.simcloud import config, world
-from ccm.simcloud.model import LoadBalancerBody, Port, RouteBody, VolumeBody
-from ccm.simcloud.storage import Storage, StorageError
-from ccm.simcloud.testing import running_simulator
+from ccm_simcloud import config, world
+from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody, VolumeBody
+from ccm_simcloud.storage import Storage, StorageError
+from ccm_simcloud.testing import running_simulator
 
 
 def settings(*names: str, **more: Any) -> dict[str, Any]:

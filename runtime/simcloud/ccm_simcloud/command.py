@@ -20,7 +20,7 @@ from .server import Server
 from .storage import StorageError
 from .strict import Invalid
 
-log = logging.getLogger("ccm.simcloud")
+log = logging.getLogger("ccm_simcloud")
 
 
 class Failure(Exception):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-log = logging.getLogger("ccm.simcloud")
+log = logging.getLogger("ccm_simcloud")
 
 #: Seconds: for a connection to a backend; without a backend that just failed; between health checks.
 CONNECT, EJECTION, CHECK_EVERY = 1.0, 5.0, 2.0

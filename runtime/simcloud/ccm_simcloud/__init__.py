@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cloud: an HTTP API with state, faults and a journal, and (`fabric`) the network of that cloud.
 
-It imports nothing from the rest of `ccm`, and nothing there imports it: the provider `sim` talks HTTP to it like any
-provider to its cloud. Tests use `ccm.simcloud.testing`.
+It is a package of its own, so that no image of the controller contains its fault API. It imports nothing of `ccm`, and
+`ccm` imports it only to run `ccm sim`: the provider `sim` talks HTTP to it like any provider to its cloud. Tests use
+`ccm_simcloud.testing`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .forward import Listener, Rules
 from .kernel import Kernel, KernelError
 from .world import Project, World
 
-log = logging.getLogger("ccm.simcloud")
+log = logging.getLogger("ccm_simcloud")
 
 #: Seconds until what failed is tried again.
 RETRY = 2.0

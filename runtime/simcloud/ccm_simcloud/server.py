@@ -38,7 +38,7 @@ from .storage import Storage
 from .world import Project, Refusal, Table, World
 
 T = TypeVar("T")
-log = logging.getLogger("ccm.simcloud")
+log = logging.getLogger("ccm_simcloud")
 
 #: What a proxy in front of a cloud says.
 HTML = b"<html><head><title>%d</title></head><body><h1>%d</h1><hr>gateway</body></html>"

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m ccm_simcloud`: the same as `ccm sim`, where the controller is not installed."""
+
+from __future__ import annotations
+
+import sys
+
+from . import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller's image contains, in the archive that nodes import (`make images`): nothing of the simulated
+cloud, whose fault API needs no credentials."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+ARCHIVE = Path(__file__).parents[2] / "build/images/outoftree-ccm-0.1.0.tar"
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    """The files of all layers below /opt, by path."""
+    if not ARCHIVE.exists():
+        pytest.skip(f"there is no {ARCHIVE}: make images")
+    found: dict[str, bytes] = {}
+    with tarfile.open(ARCHIVE) as archive:
+        manifest = archive.extractfile("manifest.json")
+        assert manifest is not None
+        (image,) = json.loads(manifest.read())
+        for name in image["Layers"]:
+            with tarfile.open(fileobj=archive.extractfile(name)) as layer:
+                for member in layer:
+                    if member.isfile() and member.name.startswith("opt/"):
+                        content = layer.extractfile(member)
+                        assert content is not None
+                        found[member.name] = content.read()
+    return found
+
+
+def test_there_is_a_controller_and_no_simulated_cloud(files: dict[str, bytes]) -> None:
+    packages = {path.split("/site-packages/")[1] for path in files if "/site-packages/" in path}
+    assert {"ccm/cli.py", "ccm/providers/sim.py"} <= packages
+    assert not [path for path in packages if "simcloud" in path or path.startswith("pyroute2/")]
+
+
+def test_no_program_of_ours_serves_a_fault_api(files: dict[str, bytes]) -> None:
+    ours = {path: text for path, text in files.items() if "/site-packages/ccm/" in path}
+    assert ours and not [path for path, text in ours.items() if b"/admin/" in text]
