@@ -41,6 +41,13 @@ options:
     description: The name under which load balancers and routes will be looked for; another one of the paused controller is a problem.
     type: str
     default: ""
+  names:
+    description:
+      - What the inventory calls each host and where it reaches it, as lists by host. A worker's Node is tainted, or drained and
+        deleted, only when one of them is the Node's name or one of its addresses; the host's own word is not enough.
+      - A host that is not in it is known by its name in the inventory.
+    type: dict
+    default: {}
   port:
     description: The new controller's port on its nodes. Another controller that has it cannot run beside it.
     type: int
@@ -71,11 +78,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_pl
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), takeover=False, cluster_name="",
-                   port=10258, reregister=False):
+                   port=10258, reregister=False, names=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), takeover, cluster_name, port, reregister=bool(reregister))
+    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), takeover, cluster_name, port,
+                     reregister=bool(reregister), names=names)
 
 
 class FilterModule:

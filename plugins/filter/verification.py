@@ -22,6 +22,10 @@ options:
     description: The result of M(outoftree.ccm.ccm_health_info).
     type: dict
     required: true
+  names:
+    description: What the inventory calls each host, as for P(outoftree.ccm.migration_plan#filter).
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -42,8 +46,8 @@ _value:
 from ansible_collections.outoftree.ccm.plugins.module_utils._verify import nodes_table, verify
 
 
-def verification(detected, cluster, health, control_plane):
-    return dict(verify(detected, cluster, health, list(control_plane)), nodes=nodes_table(cluster["nodes"]))
+def verification(detected, cluster, health, control_plane, names=None):
+    return dict(verify(detected, cluster, health, list(control_plane), names), nodes=nodes_table(cluster["nodes"]))
 
 
 class FilterModule:

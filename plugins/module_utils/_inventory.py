@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Sequence, Set
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest, _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils import _facts, _manifest, _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, load
 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
@@ -19,6 +19,29 @@ SKEW = 3
 
 #: What the version of a managed service's API server contains.
 MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
+
+
+def with_versions(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """Return the hosts' facts with the version that each kubelet reports on its Node; a host asks a program only for want of that."""
+    reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
+    return {host: dict(facts, kubelet=dict(facts["kubelet"], version=reported[facts["node_name"]]))
+            if reported.get(facts["node_name"]) else facts for host, facts in detected.items()}
+
+
+def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: List[str], names: Dict[str, List[str]]) -> None:
+    """Refuse to change a Node because a worker says that it is the worker's.
+
+    A worker that is somebody else's by now could have another host's Node tainted, or drained and deleted. C(names) is what the
+    inventory calls each host and where it reaches it, by host.
+    """
+    nodes = {node["name"]: node for node in cluster["nodes"]}
+    for host, name in plan["nodes"].items():
+        changed = name in plan["adopt"] or host in plan["reregister"]
+        if host in control_plane or not changed or _facts.proven(name, nodes.get(name), names.get(host) or [host]):
+            continue
+        plan["problems"].append(
+            "{0}: it says that it is the Node {1}, which would be changed, and nothing else says so: the inventory has neither that "
+            "name nor an address of that Node for it. If it is right, set ccm_install_node_name for this host".format(host, name))
 
 
 def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],

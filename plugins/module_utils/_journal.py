@@ -6,7 +6,7 @@
 
 It is the rollback's only source: the original bytes, owner and mode are kept beside it, and a file that was not there
 is noted as such. The record is written *before* the file, so a run that is killed in between can be undone too.
-Stdlib-only, it runs on managed nodes (Python 3.8).
+Stdlib-only, it runs on managed nodes (Python 3.8). Its folder is root's alone; the callers give its canonical path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,12 @@ import os
 import time
 from typing import Any, Dict, Iterator, Optional
 
+from ansible_collections.outoftree.ccm.plugins.module_utils import _files
+
 VERSION = 1
+
+#: Bytes of the journal, and of one backup.
+LIMIT = 64 << 20
 
 #: Ends the name of a file that is being written; one that is still there later is the half of a run that was killed.
 UNFINISHED = ".new"
@@ -71,10 +76,10 @@ class Journal:
         self.path = os.path.join(directory, "journal.json")
         self.files: Dict[str, Dict[str, Any]] = {}
         try:
-            with open(self.path, encoding="utf-8") as handle:
-                data = json.load(handle)
-        except FileNotFoundError:
-            return
+            content = _files.read(self.path, LIMIT)
+            if content is None:
+                return
+            data = json.loads(content.decode("utf-8"))
         except (OSError, ValueError) as exc:
             raise JournalRefused("cannot read {0}: {1}. It says how to undo the migration: mend it or move it away"
                                  .format(self.path, exc)) from exc
@@ -88,8 +93,7 @@ class Journal:
         entry = self.files[name]["original"]
         if not entry["exists"]:
             return None
-        with open(os.path.join(self.directory, entry["copy"]), "rb") as handle:
-            content = handle.read()
+        content = _files.read(os.path.join(self.directory, entry["copy"]), LIMIT)
         if digest(content) != entry["sha256"]:
             raise JournalRefused("the backup {0} of {1} was altered: restore {1} by hand"
                                  .format(os.path.join(self.directory, entry["copy"]), name))
@@ -141,10 +145,9 @@ class Journal:
         target = os.path.join(self.directory, folder, name.strip("/").replace("/", "__"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
-        if os.path.exists(target):
-            with open(target, "rb") as handle:
-                if handle.read() == content:
-                    return target
+        if os.path.lexists(target):
+            if _files.read(target, LIMIT) == content:
+                return target
             target = "{0}.{1}".format(target, digest(content)[:12])
         _write(target, content)
         return target
@@ -161,7 +164,9 @@ class Journal:
 
 def _write(path: str, content: bytes) -> None:
     temporary = path + UNFINISHED
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as handle:
         handle.write(content)
         handle.flush()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 from typing import Any, Dict, List
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _inventory, _plan, _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils import _facts, _inventory, _plan, _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
     hands_over, in_tree_provider, is_external, leader_migration_changes)
@@ -46,8 +46,13 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
     if version is None or not _versions.supported(version) or version >= _versions.IN_TREE_GONE:
         plan["problems"].append(refusal(cluster["version"]))
         return _plan.finish(plan)
-    _inventory.check(plan, detected, cluster, control_plane)
+    detected = _facts.sorted_out(detected)
+    unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
+    detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
+    _inventory.check(plan, detected, cluster, control_plane, unseen)
     for host in control_plane:
+        if host not in detected:
+            continue
         facts = detected[host]
         plan["problems"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"]]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}

@@ -14,7 +14,7 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
+    _facts, _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -41,8 +41,10 @@ RISKS = {
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True, left_out: Iterable[str] = (), takeover: bool = False,
-              cluster_name: str = "", port: int = 10258, reregister: bool = False) -> Dict[str, Any]:
+              cluster_name: str = "", port: int = 10258, reregister: bool = False,
+              names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
+    detected = _facts.sorted_out(detected)
     unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
     detected = {host: facts for host, facts in detected.items() if host not in unseen}
     plan = empty()
@@ -53,8 +55,9 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return finish(plan)
     again = _reregister.agents(detected, cluster)
-    names = {node["name"] for node in cluster["nodes"]}
-    away = [host for host, name in again.items() if reregister and name not in names]
+    there = {node["name"] for node in cluster["nodes"]}
+    away = [host for host, name in again.items() if reregister and name not in there]
+    detected = _inventory.with_versions(detected, cluster)
     _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out), away)
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
@@ -62,6 +65,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         plan["hosts"][host] = steps
         for problem in facts["problems"]:
             plan["problems"].append("{0}: {1}".format(host, problem))
+        plan["notes"] += ["{0}: {1}".format(host, notice) for notice in facts["notices"]]
         if facts["service"]:
             _plan_rancher(plan, steps, host, facts, version)
             continue
@@ -72,6 +76,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
+    _inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _plan_serving(plan, detected, cluster)
     plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)

@@ -9,16 +9,17 @@ Pure, controller side. Success is judged by effects (running processes, Nodes, a
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _serving
+from ansible_collections.outoftree.ccm.plugins.module_utils import _facts, _serving
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
-           control_plane: List[str]) -> Dict[str, Any]:
+           control_plane: List[str], names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """Return {ok, checks: [{name, ok, detail}], failures, lines}; every check is made, whatever the others say."""
-    plan = make_plan(detected, cluster, control_plane)
+    plan = make_plan(detected, cluster, control_plane, names=names)
+    detected = _facts.sorted_out(detected)
     detected = {host: facts for host, facts in detected.items() if "node_name" in facts}  # the others are problems of the plan
     checks: List[Dict[str, Any]] = []
 

@@ -17,7 +17,7 @@ description:
     health endpoint on this host answers, twice in a row. Asking the endpoint alone could be answered by the old process.
   - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
     keeps what each file was before the first change, so that O(state=original) restores it byte for byte.
-  - A file is written only when it still is what the plan was made from.
+  - A file is written only when it still is what the plan was made from, and only by a path that root alone decides about.
   - It may be killed at any time. What was half-written is removed by the next call, a restart that is still missing is made
     up for, and while a module goes on that nobody waits for any more, the next one waits for it.
 version_added: 0.1.0
@@ -176,7 +176,7 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _secrets, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _host, _journal, _processes, _secrets, _unit
 
 POLL = 0.5
 #: Components that are one process with all others in it.
@@ -190,16 +190,12 @@ class Failed(Exception):
 
 
 def read(path):
-    try:
-        with open(os.path.realpath(path), "rb") as handle:
-            return handle.read()
-    except FileNotFoundError:
-        return None
+    return _files.read(path)
 
 
 def temporary(path):
     """Return the name a file has while it is written: beside it, and with a dot, which the kubelet does not read."""
-    folder, name = os.path.split(os.path.realpath(path))
+    folder, name = os.path.split(_files.resolve(path))
     return os.path.join(folder, ".outoftree-ccm." + name)
 
 
@@ -226,16 +222,18 @@ class Component:
     def use(self, service):
         self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
         self.data_directory = service.get("data_directory") or ""
+        kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
+        self.logs = _host.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
     def write(self, path, content, mode, owner):
-        """Replace a file in one step."""
-        real, new = os.path.realpath(path), temporary(path)
+        """Replace a file in one step. Raises OSError, also for a path that others than root decide about."""
+        real, new = _files.resolve(path), temporary(path)
         if content is None:
             remove(real)
             return
         os.makedirs(os.path.dirname(real), exist_ok=True)
         remove(new)
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         try:
             with os.fdopen(descriptor, "wb") as handle:
                 handle.write(content)
@@ -254,14 +252,15 @@ class Component:
         if self.name not in WHOLE:
             return any(self._flags(process) == list(flags) for process in processes)
         # A file that is gone again changed its folder.
-        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in paths]
-        return bool(processes) and _host.started_at(processes[0]) > max(changed)
+        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in map(_files.resolve, paths)]
+        return bool(processes) and _processes.started_at(processes[0]) > max(changed)
 
     def processes(self):
-        if self.name in WHOLE:
-            running = _host.unit_process(self.unit)
+        """Return the component's processes: the main one of its unit, or those of its static Pods."""
+        if self.unit:
+            running = _processes.of_unit(self.unit, "" if self.name in WHOLE else self.name)
             return [running] if running else []
-        return _host.processes(self.name)
+        return _processes.of_static_pod(self.name, self.logs)
 
     def take_up(self, paths):
         """Make a service start with new files; static Pods are restarted by the kubelet itself."""
@@ -269,9 +268,9 @@ class Component:
             return
         # Without files it makes up for a run that was killed after it had written them, which may have been units.
         if not paths or any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
-            _host.run(["systemctl", "daemon-reload"])
+            _commands.run(["systemctl", "daemon-reload"])
         self.restarted_at = _host.timestamp()
-        done = _host.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
+        done = _commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:
             raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
@@ -296,7 +295,7 @@ class Component:
                 time.sleep(1)
                 continue
             good = None
-            starts = _host.restarts(self.unit) if self.unit else _host.container_starts(self.name, folders)
+            starts = _host.restarts(self.unit) if self.unit else _host.container_starts(self.name, folders, self.logs)
             if starts >= CRASHES:
                 raise Failed("it ends again and again ({0})".format(lacks))
             time.sleep(POLL)
@@ -317,7 +316,7 @@ class Component:
     def log(self, since):
         if self.unit:
             return _host.kubelet_log(since, unit=self.unit)
-        return _host.pod_log(self.name, since) or _host.kubelet_log(since, about=self.name)
+        return _host.pod_log(self.name, since, logs=self.logs) or _host.kubelet_log(since, about=self.name)
 
 
 def planned(module, journal):
@@ -333,7 +332,7 @@ def planned(module, journal):
         if _journal.digest(before) != item["sha256"]:
             module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run "
                              "again to plan with its new content".format(path, module.params["component"]))
-        info = os.stat(os.path.realpath(path)) if before is not None else None
+        info = os.stat(_files.resolve(path)) if before is not None else None
         mode = info.st_mode & 0o7777 if info else 0o644
         work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
     return work
@@ -367,7 +366,7 @@ def originals(module, journal, component):
 def settle(component, work, flags, flags_before, restart):
     """Write the files and wait; put them back and raise Failed with the reason when the component does not come up."""
     since = time.time() - 1
-    folders = _host.pod_directories(component.name)
+    folders = _host.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
     written = []
     try:
@@ -390,7 +389,7 @@ def restore(component, written, flags_before, restart):
             component.write(path, before, mode, owner)
         if written or restart:
             component.take_up([item[0] for item in written])
-            component.wait(flags_before, set(), _host.pod_directories(component.name))
+            component.wait(flags_before, set(), _host.pod_directories(component.name, component.logs))
         return True
     except (Failed, OSError):
         return False
@@ -443,7 +442,7 @@ def main():
         supports_check_mode=True,
     )
     try:
-        directory = module.params["state_directory"]
+        directory = _files.resolve(module.params["state_directory"])
         if not module.check_mode and module.params["state"] == "present":
             os.makedirs(directory, mode=0o700, exist_ok=True)
         with _journal.alone(directory, 0 if module.check_mode else module.params["timeout"]):
@@ -521,7 +520,8 @@ def sweep(journal, name):
     journal.sweep()
     for path, entry in journal.files.items():
         if entry["component"] == name and name != "kubeadm-config":
-            remove(temporary(path))
+            with contextlib.suppress(_files.Untrusted):
+                remove(temporary(path))
 
 
 if __name__ == "__main__":

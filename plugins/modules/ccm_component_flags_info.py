@@ -15,6 +15,10 @@ description:
     configuration files of k3s and RKE2, kubeadm's patches, the argument lists of the running processes - and the journal of
     earlier changes by M(outoftree.ccm.ccm_component_config).
   - It trusts the running unit, not a variable. A file that the unit does not read is reported, but not as a source.
+  - Processes are identified by systemd's main process of a unit, or by the control group of a static Pod. What only calls itself like
+    a component, such as a program in some Pod, is listed in RV(notices), and nothing of it is believed, opened or run.
+  - Files are opened only by paths that root alone decides about. A link that somebody else made, a FIFO, a device and a file of more
+    than 1 MiB are problems.
   - The filter P(outoftree.ccm.migration_plan#filter) turns the result of all hosts into a plan.
 version_added: 0.1.0
 author:
@@ -153,6 +157,12 @@ api_server:
   returned: always
   type: str
   sample: https://10.89.77.11:6443
+notices:
+  description: What was seen on this host and left out of account, such as a process of a Pod that calls itself C(kubelet).
+  returned: always
+  type: list
+  elements: str
+  sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0: it is ignored"]
 problems:
   description: What keeps this host from being changed safely.
   returned: always
@@ -162,13 +172,13 @@ problems:
 """
 
 import base64
-import glob
 import os
 import re
 import socket
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _host, _journal, _secrets, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import (
+    _commands, _facts, _files, _flags, _host, _journal, _processes, _secrets, _unit)
 
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
@@ -189,14 +199,13 @@ def read_file(path, secret=False):
 
     The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
     """
-    real = os.path.realpath(path)
-    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": real, "problem": ""}
+    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": ""}
     try:
-        with open(real, "rb") as handle:
-            content = handle.read()
-        info = os.stat(real)
-    except FileNotFoundError:
-        return result
+        result["real_path"] = _files.resolve(path)
+        content = _files.read(path)
+        if content is None:
+            return result
+        info = os.lstat(result["real_path"])
     except OSError as exc:
         result["problem"] = "cannot read {0}: {1}".format(path, exc.strerror)
         return result
@@ -212,25 +221,29 @@ def text_of(entry):
     return base64.b64decode(entry["content"]).decode("utf-8", "replace") if entry["exists"] else None
 
 
-def manifests_in(directory):
-    """Return what the kubelet reads there: every regular file whose name does not start with a dot."""
+def listed(result, directory, pattern="*"):
+    """Return the paths in a directory; one that somebody else may change is a problem."""
     try:
-        names = sorted(os.listdir(directory))
-    except OSError:
+        return _files.listing(directory, pattern)
+    except OSError as exc:
+        result["problems"].append("cannot read the directory {0}: {1}".format(directory, exc.strerror))
         return []
-    paths = [os.path.join(directory, name) for name in names if not name.startswith(".")]
-    return [path for path in paths if os.path.isfile(path)]
+
+
+def manifests_in(result, directory):
+    """Return what the kubelet reads there: every regular file whose name does not start with a dot."""
+    return [path for path in listed(result, directory) if os.path.isfile(path)]
 
 
 def unit_names():
     """Return the properties of every unit that may run a kubelet on this host."""
     names = ("kubelet",) + tuple(sorted(SERVICES))
-    found = {name: _host.unit_properties(name, PROPERTIES) for name in names}
+    found = {name: _commands.unit_properties(name, PROPERTIES) for name in names}
     return {name: unit for name, unit in found.items() if unit.get("LoadState") == "loaded"}
 
 
 def detect(result, patches_directory):
-    units = unit_names()
+    units, identified = unit_names(), []
     active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
     candidates = active or sorted(units)
     result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
@@ -239,17 +252,17 @@ def detect(result, patches_directory):
         result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
             " and ".join(name + ".service" for name in candidates)))
     elif not candidates:
-        stray = _host.processes("kubelet")
         result["problems"].append(
-            "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown{0}. Only kubelets run by "
-            "systemd can be changed".format(" (its process is {0}: {1})".format(stray[0].pid, " ".join(stray[0].argv)[:200])
-                                            if stray else ""))
+            "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown. Only kubelets run by "
+            "systemd can be changed")
     elif candidates[0] == "kubelet":
-        detect_kubelet(result, units["kubelet"])
+        identified.append(detect_kubelet(result, units["kubelet"]))
     else:
-        detect_service(result, candidates[0], units[candidates[0]])
-    detect_control_plane(result)
-    for path in manifests_in(patches_directory):
+        identified.append(detect_service(result, candidates[0], units[candidates[0]]))
+    identified += detect_control_plane(result)
+    result["notices"] += _processes.impostors(identified, result["kubelet"]["pod_logs"])
+    check_node_name(result)
+    for path in manifests_in(result, patches_directory):
         result["patches"].append(path)
         result["files"][path] = read_file(path)
 
@@ -264,15 +277,17 @@ def unit_sources(result, unit):
     name = os.path.basename(unit["FragmentPath"]).rpartition(".")[0]
     for pattern in parsed.environment_files:
         pattern = pattern.replace("%n", name + ".service").replace("%N", name).replace("%p", name)
-        environment_files += sorted(glob.glob(pattern)) if re.search(r"[*?\[]", pattern) else [pattern]
+        folder, last = os.path.split(pattern)
+        environment_files += listed(result, folder, last) if re.search(r"[*?\[]", last) else [pattern]
     for path in environment_files:
         result["files"][path] = read_file(path)
     return unit_files, environment_files, parsed
 
 
 def detect_kubelet(result, unit):
-    running = _host.processes("kubelet")
-    argv = running[0].argv if running else []
+    """Return its process."""
+    running = _processes.of_unit("kubelet", "kubelet")
+    argv = running.argv if running else []
     kubelet = result["kubelet"]
     kubelet.update(needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
     kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
@@ -287,52 +302,62 @@ def detect_kubelet(result, unit):
                                             for flag in _flags.find_flags(words)]
     if not running:
         result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
-        return
+        return None
     kubelet["config_files"] = [_host.option(argv, "config", "/var/lib/kubelet/config.yaml")]
     drop_ins = _host.option(argv, "config-dir")
-    kubelet["config_files"] += sorted(glob.glob(os.path.join(drop_ins, "*.conf"))) if drop_ins else []
-    kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.exists(path)]
+    kubelet["config_files"] += listed(result, drop_ins, "*.conf") if drop_ins else []
+    kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.lexists(path)]
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
     kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
-    kubelet["pid"] = running[0].pid
+    kubelet["pid"] = running.pid
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
-    kubelet["version"] = _host.version_of(running[0])
-    result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override") or socket.gethostname().lower()
+    kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
+    result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
+    return running
+
+
+def version_of(result, component, unit, running):
+    """Return the version of the program that runs; where it cannot be had, what is known of it by other means counts."""
+    version, reason = _processes.version_of(running, _processes.program_of(unit))
+    if reason:
+        result["notices"].append("the version of the running {0} is not asked of its program: {1}".format(component, reason))
+    return version
 
 
 def detect_service(result, name, unit):
     """k3s and RKE2: one process is everything, its configuration files say what it does.
 
-    Unit and environment files may hold the token of the cluster: they are read, but not returned.
+    Unit and environment files may hold the token of the cluster: they are read, but not returned. Returns its process.
     """
     kind = SERVICES[name]
-    local = {"files": {}}
+    local = {"files": {}, "problems": result["problems"]}
     unit_files, environment_files, parsed = unit_sources(local, unit)
     arguments = [word.value for word in parsed.exec_words[1:]]
-    running = _host.unit_process(name)
+    running = _processes.of_unit(name)
     config = _host.option(arguments, "config") or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE") \
         or "/etc/rancher/{0}/config.yaml".format(kind)
-    config_files = [config] + sorted(glob.glob(config + ".d/*.yaml") + glob.glob(config + ".d/*.yml"))
+    config_files = [config] + sorted(listed(result, config + ".d", "*.yaml") + listed(result, config + ".d", "*.yml"))
     for path in config_files:
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
     data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
-    changed = [os.stat(path).st_mtime for path in config_files if os.path.exists(path)]
+    changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
     result["layout"] = kind
     result["service"] = {
         "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
         "arguments": _secrets.public_arguments(arguments),
         "config_files": config_files, "data_directory": data,
-        "stale": bool(running and changed and max(changed) > _host.started_at(running)),
+        "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
     result["node_name"] = result["node_name"] or _host.option(arguments, "node-name") or scalar(texts, "node-name") \
         or socket.gethostname().lower()
     if running is None:
         result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
-        return
-    result["kubelet"].update(pid=running.pid, version=_host.version_of(running))
+        return None
+    result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
+    return running
 
 
 def environment_value(result, paths, variable):
@@ -353,30 +378,48 @@ def scalar(texts, key):
 
 
 def detect_control_plane(result):
+    """Return the components' processes."""
     if not result["service"]:  # k3s and RKE2 rewrite their manifests at every start
-        for path in manifests_in(result["kubelet"]["static_pod_path"]):
+        for path in manifests_in(result, result["kubelet"]["static_pod_path"]):
             result["manifests"].append(path)
             result["files"][path] = read_file(path)
         for name in COMPONENTS:
-            unit = _host.unit_properties(name, PROPERTIES)
+            unit = _commands.unit_properties(name, PROPERTIES)
             if unit.get("LoadState") == "loaded":
                 unit_files, environment_files, unused = unit_sources(result, unit)
                 result["units"][name] = {"unit": name + ".service", "unit_files": unit_files, "environment_files": environment_files}
+    identified = []
     for name in COMPONENTS:
-        for process in _host.processes(name):
+        processes = _processes.of_static_pod(name, result["kubelet"]["pod_logs"])
+        identified += processes
+        main = _processes.of_unit(name, name) if name in result["units"] else None
+        for process in processes + ([main] if main else []):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
             result["components"][name] = {"pid": process.pid, "flags": flags, "version": ""}
-            if name in result["units"]:
-                result["components"][name]["version"] = _host.version_of(process)
+        if main:
+            identified.append(main)
+            result["components"][name]["version"] = version_of(result, name, name, main)
+    find_admin_conf(result)
+    return identified
+
+
+def find_admin_conf(result):
     for path in ADMIN_CONFS:
-        try:
-            with open(path, encoding="utf-8") as handle:
-                match = re.search(r"^\s+server:\s*[\"']?(https://[^\s\"']+)", handle.read(), re.MULTILINE)
-        except OSError:
-            continue
-        result["admin_conf"] = path
-        result["api_server"] = match.group(1) if match else ""
-        break
+        text = _files.read_text(path)
+        if text is not None:
+            match = re.search(r"^\s+server:\s*[\"']?(https://[^\s\"']+)", text, re.MULTILINE)
+            result["admin_conf"] = path
+            result["api_server"] = match.group(1) if match else ""
+            return
+
+
+def check_node_name(result):
+    """A Node's name ends in paths of the API and in messages: what is none is refused here."""
+    name = result["node_name"]
+    if name and not _facts.is_node_name(name):
+        result["problems"].append("its kubelet's name {0!r} is no name of a Node (lower case letters, digits, '-' and '.'): look at "
+                                  "--hostname-override, or set ccm_install_node_name".format(name[:100]))
+        result["node_name"] = ""
 
 
 def detect_journal(result, directory):
@@ -401,7 +444,7 @@ def detect_journal(result, directory):
 def check_writable(result, directory):
     """Say now what would stop a change half-way: no room for backups, or a read-only place."""
     parent = directory
-    while not os.path.isdir(parent):
+    while not os.path.isdir(parent) and parent != "/":
         parent = os.path.dirname(parent)
     space = os.statvfs(parent)
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
@@ -425,18 +468,21 @@ def main():
         supports_check_mode=True,
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
-                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", problems=[])
+                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
         module.exit_json(changed=False, **result)
     try:
-        with _journal.alone(module.params["state_directory"], module.params["wait_timeout"]):
+        directory = _files.resolve(module.params["state_directory"])
+        with _journal.alone(directory, module.params["wait_timeout"]):
             detect(result, module.params["patches_directory"])
-            detect_journal(result, module.params["state_directory"])
+            detect_journal(result, directory)
+        check_writable(result, directory)
     except _journal.JournalRefused as exc:
         result["problems"].append(str(exc))
-    check_writable(result, module.params["state_directory"])
+    except _files.Untrusted as exc:
+        result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]
     module.exit_json(changed=False, **result)
 

@@ -14,6 +14,7 @@ description:
     and imported only where containerd lacks the image.
   - An image of the same name but other content counts as lacking. It is recognised by the ID in the archive.
   - k3s and RKE2 bring a containerd of their own, which is asked with their own C(ctr).
+  - The program is looked for in the system's directories, not by C(PATH), and is run only when nobody but root can change it.
   - Copies of the archive that runs left behind which were killed are removed.
 version_added: 0.1.0
 author:
@@ -73,7 +74,7 @@ import pwd
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files
 
 #: Where the containerd that k3s and RKE2 bring listens, and what asks it: k3s is its own ctr, RKE2 unpacks one.
 RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
@@ -87,12 +88,20 @@ def client():
     """Return the command that asks the kubelet's containerd."""
     if not os.path.exists(RANCHER_SOCKET):
         return ["ctr"]
-    found = next((command for command in RANCHER_CLIENTS if shutil.which(command[0])), ["ctr"])
+    found = next((command for command in RANCHER_CLIENTS if installed(command[0])), ["ctr"])
     return found + ["--address", RANCHER_SOCKET]
 
 
+def installed(program):
+    """Whether root may run a program: it, and every directory on the way to it, is root's."""
+    try:
+        return bool(_files.program(program) if os.path.isabs(program) else _files.find_program(program))
+    except OSError:
+        return False
+
+
 def ctr(module, *arguments):
-    return _host.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
+    return _commands.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
 
 
 def homes():

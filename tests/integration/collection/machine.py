@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import shlex
@@ -26,7 +27,9 @@ import time
 from pathlib import Path
 
 UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
-BINDS = ("etc", "var/lib", "usr/lib/systemd/system")
+BINDS = ("etc", "var/lib", "var/log", "usr/lib/systemd/system")
+#: What the modules run, which look for it in the system's folders and not by PATH.
+PROGRAMS = ("systemctl", "journalctl")
 COMPONENT = """
 import http.server, time
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -62,8 +65,11 @@ class Machine:
         self._script(
             "python", f'enter {folder} {sys.executable} "$@"', "unshare --mount --pid --fork --mount-proc --uts --net"
         )
-        self._script("bin/systemctl", f'systemctl {folder} "$@"')
-        self._script("bin/journalctl", f'journalctl {folder} "$@"')
+        for name in PROGRAMS:
+            self._script(f"bin/{name}", f'{name} {folder} "$@"')
+        # As the kubelet makes it for a static Pod's containers.
+        for name in pods or {}:
+            (folder / "var/log/pods" / f"kube-system_{name}-{folder.name}_{uid(name)}" / name).mkdir(parents=True)
 
     def _script(self, name: str, arguments: str, lead: str = "") -> None:
         path = self.folder / name
@@ -143,6 +149,11 @@ def command_line(root: Path, unit: str) -> list[str]:
     return words
 
 
+def uid(pod: str) -> str:
+    """The UID of a static Pod: a digest, where other Pods have a UUID."""
+    return hashlib.md5(pod.encode(), usedforsecurity=False).hexdigest()
+
+
 # -- inside -----------------------------------------------------------------------------------------------------------
 
 
@@ -158,10 +169,21 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
         stderr=subprocess.DEVNULL,
     )
     (folder / f"{unit}.pid").write_text(str(process.pid))
+    if not unit_files(Path("/"), unit):
+        # A static Pod's control group, as the kernel would show it.
+        group = folder / f"{unit}.cgroup"
+        group.write_text(f"0::/kubepods/burstable/pod{uid(unit)}/{'0' * 64}\n")
+        subprocess.run(["mount", "--bind", str(group), f"/proc/{process.pid}/cgroup"], check=True)
 
 
 def enter(folder: Path, command: list[str]) -> int:
     binds = [["--bind", str(folder / place), f"/{place}"] for place in BINDS]
+    # Where this machine has no systemd, its place is taken in a folder that is searched later.
+    binds += [
+        ["--bind", str(folder / "bin" / name), f"/usr/bin/{name}"]
+        for name in PROGRAMS
+        if Path("/usr/bin", name).exists()
+    ] or [["--bind", str(folder / "bin"), "/usr/local/sbin"]]
     for arguments in [["--make-rprivate", "/"], *binds, *json.loads((folder / "mounts.json").read_text())]:
         subprocess.run(["mount", *arguments], check=True)
     socket.sethostname(folder.name)
@@ -169,7 +191,7 @@ def enter(folder: Path, command: list[str]) -> int:
         fcntl.ioctl(interface, 0x8914, struct.pack("16sH14s", b"lo", 0x1, b""))
     for unit, argv in json.loads((folder / "running.json").read_text()).items():
         start(folder, unit, argv)
-    return subprocess.run(command, env=os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}).returncode
+    return subprocess.run(command).returncode
 
 
 def systemctl(folder: Path, arguments: list[str]) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host, _journal, _secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _host, _journal, _processes, _secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
@@ -30,14 +30,15 @@ class Host:
         self.state = root / "state"
         self.broken: set[bytes] = set()
         self._seen, self._pid = BEFORE, 1
-        monkeypatch.setattr(_host, "processes", lambda name: self._processes())
+        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: self._processes())
+        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": None)
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12: ["Error: unknown flag"])
+        monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
         monkeypatch.setattr(subject, "POLL", 0.01)
         monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
 
-    def _processes(self) -> list[_host.Process]:
+    def _processes(self) -> list[_processes.Process]:
         self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))
         content = self.manifest.read_bytes() if self.manifest.exists() else b""
         if content != self._seen:
@@ -45,7 +46,7 @@ class Host:
         if content in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
-        return [_host.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
+        return [_processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
 
     def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
@@ -102,7 +103,7 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, mon
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_host, "processes", lambda name: [_host.Process(1, 1, ["kube-controller-manager"])])
+    monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [_processes.Process(1, 1, ["kube-controller-manager"])])
     assert "no new process" in host.present(monkeypatch)["msg"]
 
 
@@ -155,9 +156,9 @@ class Service:
         self.commands: list[list[str]] = []
         self.broken: set[bytes] = set()
         self._pid, self._running = 1, BEFORE
-        monkeypatch.setattr(_host, "run", self._run)
-        monkeypatch.setattr(_host, "processes", lambda name: self._processes() if name == component else [])
-        monkeypatch.setattr(_host, "unit_process", lambda unit: (self._processes() or [None])[0])
+        monkeypatch.setattr(_commands, "run", self._run)
+        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
+        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
         monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(subject, "POLL", 0.01)
@@ -168,13 +169,13 @@ class Service:
         if argv[:2] == ["systemctl", "restart"]:
             self._pid, self._running = self._pid + 1, self.file.read_bytes()
         out = "the last words\n" if argv[0] == "journalctl" else ""
-        return _host.subprocess.CompletedProcess(argv, 0, out, "")
+        return _commands.subprocess.CompletedProcess(argv, 0, out, "")
 
-    def _processes(self) -> list[_host.Process]:
+    def _processes(self) -> list[_processes.Process]:
         if self._running in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
-        return [_host.Process(self._pid, self._pid, [self.component, *flags])]
+        return [_processes.Process(self._pid, self._pid, [self.component, *flags])]
 
     @property
     def is_new(self) -> bool:
@@ -274,7 +275,7 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
-    monkeypatch.setattr(_host, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
+    monkeypatch.setattr(_processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
     host.present(monkeypatch, service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _host
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_image as subject
 
 NAME, IMAGE = "localhost/ccm:1", "sha256:abc"
@@ -23,11 +23,11 @@ class Node:
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str = "", programs: tuple[str, ...] = ()) -> None:
         self.root, self.images = root, set[str]()
         self.commands: list[list[str]] = []
-        monkeypatch.setattr(_host, "run", self._run)
+        monkeypatch.setattr(_commands, "run", self._run)
         if socket:
             (root / "k3s.sock").write_text("")
         monkeypatch.setattr(subject, "RANCHER_SOCKET", str(root / "k3s.sock"))
-        monkeypatch.setattr(subject.shutil, "which", lambda name: name if name in programs else None)
+        monkeypatch.setattr(subject, "installed", lambda name: name in programs)
 
     def _run(self, argv: list[str], timeout: float = 60) -> Any:
         self.commands.append(argv)
@@ -38,7 +38,7 @@ class Node:
             out = "REF TYPE DIGEST\n" + "".join(f"{name} type sha256:m\n" for name in self.images)
         elif words[:2] == ["content", "get"]:
             out = json.dumps({"config": {"digest": IMAGE}})
-        return _host.subprocess.CompletedProcess(argv, 0, out, "")
+        return _commands.subprocess.CompletedProcess(argv, 0, out, "")
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
         arguments = {"name": NAME, "archive": "/x.tar", "image_id": IMAGE, "_ansible_remote_tmp": str(self.root / "tmp"), **arguments}

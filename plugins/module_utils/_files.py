@@ -1,0 +1,191 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files and programs of a managed host, reached only by paths that nobody but root decides about.
+
+The modules run as root and open paths that units, processes and manifests name. A link, FIFO or device that somebody else put on
+such a path must not decide what root reads, writes or runs. So every path is walked component by component before it is used:
+each directory belongs to root and only root may change its entries, and a link counts only when root made it. After that walk
+nobody else can swap a component, so the canonical path may be used as it is. Stdlib-only, for managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fnmatch
+import os
+import pwd
+import stat
+from typing import List, Optional, Set
+
+#: Bytes of a file that is read whole. The kubelet takes manifests of up to 10 MiB, real ones have some KiB.
+LIMIT = 1 << 20
+
+#: Entries of a directory that are looked at; a folder of manifests or drop-ins has a few.
+ENTRIES = 1000
+
+#: Links on one path; Linux follows as many.
+LINKS = 40
+
+#: kubespray's owner of /etc/kubernetes and of the manifests: what this account writes there, the kubelet runs as root anyway.
+INSTALLERS = ("kube",)
+
+#: Directories that distributions let a group of their own write to: Ubuntu gives /var/log to rsyslog's group.
+GROUP_WRITABLE = ("/var/log",)
+
+#: Where programs are looked for, in this order. PATH is not: it belongs to whoever started the run.
+PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/bin", "/run/current-system/sw/bin")
+
+
+class Untrusted(OSError):
+    """Somebody other than root decides what this path leads to; C(strerror) says which part of it, and what to do."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(errno.EPERM, reason, path)
+
+
+def owners() -> Set[int]:
+    """Return the user IDs whose directories and links are followed: root, an installer's account, and who runs this."""
+    found = {0, os.geteuid()}
+    for name in INSTALLERS:
+        with contextlib.suppress(KeyError):
+            account = pwd.getpwnam(name).pw_uid
+            if account < 1000:  # a person's account of that name is no installer's
+                found.add(account)
+    return found
+
+
+def resolve(path: str) -> str:
+    """Return the canonical path, without links; what does not exist yet is kept as it is. Raises Untrusted."""
+    return _walk(path, owners(), False)
+
+
+def _walk(path: str, trusted: Set[int], strict: bool) -> str:
+    if not os.path.isabs(path) or "\0" in path:
+        raise Untrusted(path, "it is not an absolute path")
+    todo = path.split("/")[::-1]
+    done, links = "/", 0
+    shared = _check_directory("/", os.lstat("/"), trusted, strict)
+    while todo:
+        name = todo.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            done = os.path.dirname(done)
+            shared = _check_directory(done, os.lstat(done), trusted, strict)
+            continue
+        here = os.path.join(done, name)
+        try:
+            info = os.lstat(here)
+        except (FileNotFoundError, NotADirectoryError):
+            rest = [part for part in reversed(todo) if part not in ("", ".")]
+            if ".." in rest:
+                raise Untrusted(path, "{0} does not exist".format(here)) from None
+            return os.path.join(here, *rest)
+        if stat.S_ISLNK(info.st_mode):
+            links += 1
+            if links > LINKS:
+                raise Untrusted(path, "it has more than {0} links".format(LINKS))
+            # In a directory that everybody may write to, a link of root's may be a hard link that somebody else made.
+            if info.st_uid not in trusted or shared:
+                raise Untrusted(path, "the link {0} may be somebody else's than root's: put the file itself there, or make the link "
+                                      "as root in a directory of root's".format(here))
+            target = os.readlink(here)
+            if target.startswith("/"):
+                done, shared = "/", False
+            todo += target.split("/")[::-1]
+            continue
+        if stat.S_ISDIR(info.st_mode):
+            shared = _check_directory(here, info, trusted, strict)
+        elif shared and (info.st_uid not in trusted or info.st_nlink > 1):
+            raise Untrusted(path, "everybody may write to {0}, and {1} may be somebody else's than root's".format(done, here))
+        done = here
+    return done
+
+
+def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict: bool) -> bool:
+    """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp))."""
+    if info.st_uid not in trusted:
+        raise Untrusted(path, "the directory {0} belongs to user {1}, not to root: give it to root (chown root)".format(path, info.st_uid))
+    theirs = info.st_mode & 0o002
+    if info.st_mode & 0o020 and info.st_gid not in (0, os.getegid()) and (strict or path not in GROUP_WRITABLE):
+        theirs = 0o020
+    if theirs and not info.st_mode & stat.S_ISVTX:
+        raise Untrusted(path, "others than root may write to the directory {0}: take that away (chmod go-w)".format(path))
+    return bool(theirs)
+
+
+def read(path: str, limit: int = LIMIT) -> Optional[bytes]:
+    """Return the content of a regular file, None where there is none. Raises Untrusted, and OSError for what cannot be read."""
+    real = resolve(path)
+    try:
+        info = os.lstat(real)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if not stat.S_ISREG(info.st_mode):
+        raise Untrusted(path, "it is not a regular file")
+    # Not to wait for a FIFO's writer, should root put one there in this moment.
+    descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as handle:
+        content = handle.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
+    if len(content) > limit:
+        raise Untrusted(path, "it has more than {0} bytes".format(limit))
+    return content
+
+
+def read_text(path: str) -> Optional[str]:
+    """Return a file's text, None where there is none or where it cannot be read."""
+    try:
+        content = read(path)
+    except OSError:
+        return None
+    return None if content is None else content.decode("utf-8", "replace")
+
+
+def tail(path: str, size: int) -> str:
+    """Return the last bytes of a regular file as text. Raises Untrusted and OSError."""
+    real = resolve(path)
+    if not stat.S_ISREG(os.lstat(real).st_mode):
+        raise Untrusted(path, "it is not a regular file")
+    with os.fdopen(os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as handle:
+        handle.seek(max(0, os.fstat(handle.fileno()).st_size - size))
+        return handle.read(size).decode("utf-8", "replace")
+
+
+def listing(directory: str, pattern: str = "*", limit: int = ENTRIES) -> List[str]:
+    """Return the paths in a directory that match, sorted and without dotted names; [] where there is none. Raises Untrusted."""
+    try:
+        names = sorted(os.listdir(resolve(directory)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    wanted = [name for name in names if not name.startswith(".") and fnmatch.fnmatchcase(name, pattern)]
+    if len(wanted) > limit:
+        raise Untrusted(directory, "it has more than {0} entries".format(limit))
+    return [os.path.join(directory, name) for name in wanted]
+
+
+def program(path: str) -> str:
+    """Return the path when root may run it: root's, and writable by nobody else, as is every directory on the way. Raises OSError."""
+    real = _walk(path, {0, os.geteuid()}, True)
+    info = os.lstat(real)
+    if not stat.S_ISREG(info.st_mode) or not info.st_mode & 0o111:
+        raise Untrusted(path, "it is not a program")
+    group = info.st_mode & 0o020 and info.st_gid not in (0, os.getegid())
+    if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o002 or group:
+        raise Untrusted(path, "others than root may change {0}: give it to root (chown root, chmod go-w)".format(real))
+    return path
+
+
+def find_program(name: str) -> str:
+    """Return the absolute path of an installed program. Raises FileNotFoundError, and Untrusted when there is none but others'."""
+    refused: Optional[Untrusted] = None
+    for folder in PROGRAMS:
+        try:
+            return program(os.path.join(folder, name))
+        except Untrusted as exc:
+            refused = refused or exc
+        except OSError:
+            continue
+    raise refused or FileNotFoundError(errno.ENOENT, "it is not installed in any of {0}".format(" ".join(PROGRAMS)), name)
