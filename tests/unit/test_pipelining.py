@@ -35,3 +35,13 @@ def test_a_task_with_a_kubeconfig_is_pipelined(path: Path):
 
 def test_there_are_such_tasks():
     assert sum(told(task) for path in FILES for task in tasks(yaml.safe_load(path.read_text()))) > 20
+
+
+@pytest.mark.threat("worker-sees-no-admin-credentials")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.parent.name}-{path.stem}")
+def test_tasks_go_to_hosts_that_no_worker_names(path: Path):
+    """A worker's answers may set that worker's variables. The role ccm_runtime runs on control planes alone."""
+    trusted = {"localhost", "{{ __ccm_install_api_host }}", "{{ ccm_runtime_api_host }}"}
+    for task in tasks(yaml.safe_load(path.read_text())):
+        target = task.get("delegate_to", "localhost")
+        assert target in trusted or (task.get("delegate_facts") is True and not told(task)), task["name"]
