@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,31 @@ def test_strings_are_booleans(given: Any, there: bool):
     assert ("--enable-leader-migration" in flags) is there
     flags = arguments(ccm_runtime_configure_cloud_routes=given, ccm_runtime_cluster_cidr="10.244.0.0/16")
     assert f"--configure-cloud-routes={str(there).lower()}" in flags
+
+
+def test_the_pods_of_another_controller_carry_nothing_that_was_made_of_the_credentials():
+    """An unsalted digest of a secret lets whoever reads DaemonSets try passwords against it."""
+    secret = "password: hunter2\n"
+    variables = {"ccm_runtime_command": ["/vendor"], "ccm_runtime_cloud_config": secret}
+
+    def annotations(version: str) -> dict[str, str]:
+        done = {"changed": False, "result": {"metadata": {"resourceVersion": version}}}
+        (daemonset,) = rendered("daemonset.yaml.j2", **variables, __ccm_runtime_secret=done)
+        found: dict[str, str] = daemonset["spec"]["template"]["metadata"]["annotations"]
+        return found
+
+    digests = {hashlib.new(name, secret.encode()).hexdigest() for name in ("md5", "sha1", "sha256", "sha512")}
+    assert not digests & set(annotations("1").values())
+    assert annotations("1") == annotations("1") != annotations("2"), (
+        "the Pods are replaced when the Secret changes, and only then"
+    )
+    changing = {"changed": True, "result": {"metadata": {"resourceVersion": "1"}}}
+    (foretold,) = rendered("daemonset.yaml.j2", **variables, __ccm_runtime_secret=changing, ansible_check_mode=True)
+    assert foretold["spec"]["template"]["metadata"]["annotations"] != annotations("1"), (
+        "check mode shows the replacement"
+    )
+    # A removal renders the template without having seen the Secret.
+    assert rendered("daemonset.yaml.j2", **variables, ansible_check_mode=True)
 
 
 @pytest.mark.parametrize("content", ["", "endpoint: http://cloud.example.com\n"], ids=["empty", "some"])
