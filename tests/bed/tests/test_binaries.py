@@ -146,6 +146,29 @@ class TestDownload:
             binaries.ensure(VERSION, progress)
         assert not list(cache.glob("etcd*"))
 
+    def test_checksums_of_the_operators_own_count_and_the_servers_do_not(
+        self, cache: Path, release: Release, progress: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sums = tmp_path / "sums"
+        lines = {path[1:]: hashlib.sha256(data).hexdigest() for path, data in release.files.items()}
+        sums.write_text("".join(f"{checksum}  {path}\n" for path, checksum in lines.items()))
+        monkeypatch.setenv(binaries.CHECKSUMS, str(sums))
+        release.add_kubernetes("kubelet", b"a dishonest server has a checksum that agrees")
+        with pytest.raises(BedError, match="kubelet has the SHA-256"):
+            binaries.ensure(VERSION, progress)
+        release.add_kubernetes("kubelet", b"this is kubelet")
+        assert not binaries.missing(binaries.ensure(VERSION, progress))
+        assert not [path for path in release.asked if path.endswith((".sha256", "SHA256SUMS"))]
+
+    def test_a_binary_that_the_operators_file_does_not_name_is_refused(
+        self, cache: Path, release: Release, progress: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "sums").write_text("00  some/other/file\n")
+        monkeypatch.setenv(binaries.CHECKSUMS, str(tmp_path / "sums"))
+        with pytest.raises(BedError, match=r"OUTOFTREE_SHA256SUMS=.* has no checksum of http"):
+            binaries.ensure(VERSION, progress)
+        assert not [path for path in release.asked if not path.endswith("/")]
+
     def test_an_empty_checksum_file_is_refused(self, cache: Path, release: Release, progress: Progress) -> None:
         release.files[f"/v1.36.3/bin/linux/{architecture()}/kubelet.sha256"] = b"\n"
         with pytest.raises(BedError, match="its checksum file says nothing"):
