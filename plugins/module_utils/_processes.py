@@ -271,7 +271,7 @@ def _whereabouts(seen: Seen, logs: str) -> str:
 
 
 def version_of(running: Process, program: str) -> Tuple[str, str]:
-    """Return the version of a component, such as 'v1.36.3', and why it is '' if it is.
+    """Return the version of a component, such as 'v1.36.3' or '' when its program says none, and why the program was not asked.
 
     C(program) is what its unit starts. A program is asked only when root alone could have put it there and when it is the very
     file that runs; what /proc/PID/exe leads to is compared, and never run.
@@ -294,7 +294,7 @@ def version_of(running: Process, program: str) -> Tuple[str, str]:
         else:
             if (there.st_dev, there.st_ino) == (runs.st_dev, runs.st_ino):
                 match = re.search(r"v\d+\.\d+\.\S+", _commands.run([trusted, "--version"], timeout=20).stdout)
-                return (match.group(0), "") if match else ("", "{0} --version says none".format(path))
+                return match.group(0) if match else "", ""
             reason = "{0} was replaced after the process was started".format(path)
     return "", reason
 

@@ -252,6 +252,7 @@ class NodeLifecycleController:
         taken = self._window.within(now)
         nodes = told.known + len(taken)
         cap = self._options.safety.cap(nodes)
+        at_once = self._options.safety.cap(told.listed + len(told.absent))
         chosen: list[Node] = []
         condemned: list[Node] = []
 
@@ -261,7 +262,7 @@ class NodeLifecycleController:
             decision = decide(
                 missing,
                 age=age,
-                doubt=doubt(told, last_seen=last_seen, cap=cap, now=now),
+                doubt=doubt(told, last_seen=last_seen, cap=at_once, now=now),
                 used=len(taken - {uid}),
                 nodes=nodes,
                 cap=cap,

@@ -10,9 +10,10 @@ single Node nor an instance that nobody ever listed:
    there are real ones.
 2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs at the time when the
    missing Node lost its own. One kubelet has one Node, so a single one stops nobody.
-3. Without any Ready Node all Nodes are witnesses, and not more of them are missing than may be deleted at once.
+3. Without any Ready Node all Nodes are witnesses. Not more of them are missing than may be deleted at once, and more
+   are listed than missing.
 
-A Ready Node whose machine was replaced by another one of its name says nothing.
+A Node whose machine was replaced by another one of its name says nothing in the rules that compare numbers.
 """
 
 from __future__ import annotations
@@ -98,18 +99,20 @@ class Sightings:
 
 @dataclass(frozen=True)
 class Absence:
-    """A witness whose instance the listing lacks; `since`: Sighting.absent_since, None when it was never seen."""
+    """A witness whose instance the listing lacks; `since`: Sighting.absent_since, None when it was never seen;
+    `replaced`: another instance of its name is listed."""
 
     node: str
     since: float | None = None
+    replaced: bool = False
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What the witnesses say about one listing; without a listing it is empty, and believed by nobody.
 
-    `ready`: whether the witnesses are Ready. `listed`: how many of their instances are listed; `absent`: those that are
-    not, by providerID. `known`: instances of all Nodes of ours that are listed, or were. Each instance counts once,
+    `ready`: whether any Node is Ready; then only Ready ones are witnesses. `listed`: how many of their instances are
+    listed; `absent`: those that are not, by providerID. `known`: instances of all Nodes of ours that are listed, or were. Each instance counts once,
     however many Nodes claim it.
     """
 
@@ -125,15 +128,16 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
         for claim in claims
         if claim.listed_as is not None or sightings.of(claim.uid, claim.provider_id)
     }
-    telling = [claim for claim in claims if not (claim.ready and claim.replaced)]
-    ready = [claim for claim in telling if claim.ready]
-    witnesses = ready or telling
+    ready = [claim for claim in claims if claim.ready]
+    witnesses = [claim for claim in ready if not claim.replaced] if ready else claims
     absent: dict[str, Absence] = {}
     for claim in witnesses:
         if claim.listed_as is None:
             sighting = sightings.of(claim.uid, claim.provider_id)
             if sighting or claim.provider_id not in absent:
-                absent[claim.provider_id] = Absence(claim.name, sighting.absent_since if sighting else None)
+                absent[claim.provider_id] = Absence(
+                    claim.name, sighting.absent_since if sighting else None, claim.replaced
+                )
     listed = len({claim.provider_id for claim in witnesses if claim.listed_as is not None})
     return Evidence(bool(ready), listed, absent, len(known))
 
@@ -150,8 +154,8 @@ class Doubt:
 def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
     """May a Node whose instance is missing from the listing be deleted? None when nothing speaks against it.
 
-    `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many may go at once; `now`:
-    monotonic seconds.
+    `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many of the witnesses may be
+    deleted at once; `now`: monotonic seconds.
     """
     message = _contradiction(told, last_seen, cap)
     if not message:
@@ -164,12 +168,18 @@ def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> D
 def _contradiction(told: Evidence, last_seen: float | None, cap: int) -> str:
     """What the witnesses say against the listing, "" for nothing."""
     absent = told.absent.values()
-    if not told.ready and len(absent) > min(cap, told.listed - 1):
+    unreplaced = sum(1 for each in absent if not each.replaced)
+    if not told.ready and (len(absent) > cap or unreplaced >= max(1, told.listed)):
         return (
             f"none of the Nodes is Ready, and the cloud does not list the instances of {len(absent)} of "
             f"{told.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node at most {cap} missing Nodes "
             "are deleted (--node-deletion-cap), and only while more are listed than missing. Check that --cloud-config "
             "names this cluster's project; if the machines are really gone, delete the Nodes by hand"
+        )
+    if told.ready and not absent and not told.listed:
+        return (
+            "the cloud lists no instance of any Ready Node, at most others of their names, so its listing is not "
+            "believed and no Node is deleted. Check that --cloud-config names this cluster's project"
         )
     if told.ready and len(absent) >= told.listed:
         return (

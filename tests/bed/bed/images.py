@@ -22,6 +22,7 @@ NODE_IMAGE = "localhost/outoftree-bed-node:bookworm"
 PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
 SIMULATOR_IMAGE = "localhost/outoftree-ccm-simcloud:0.1.0"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
+IMPOSTOR_IMAGE = "localhost/outoftree-bed-impostor:1"
 VENDOR_IMAGE = "localhost/outoftree-bed-vendor:1"
 RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
 VENDOR_ARCHIVE = paths.BUILD / "images" / "vendor-ccm.tar"
@@ -120,14 +121,14 @@ def ensure_control_plane(version: Version, binaries: Path, progress: Progress) -
 
 
 def ensure_programs(progress: Progress) -> Path:
-    """The archive with what every node runs: the pause image, and the application of the demonstration."""
+    """The archive with what nodes run: the pause image, the application of the demonstration, and a hostile program."""
     sources = paths.BED / "programs"
     archive = folder() / f"programs-{keys.of_sources([sources])}.tar"
     if not archive.exists():
         go = str(golang.ensure(progress))
         with progress.step("Archive of the bed's own images"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
             images = []
-            for name, tag in (("pause", PAUSE_IMAGE), ("app", APP_IMAGE)):
+            for name, tag in (("pause", PAUSE_IMAGE), ("app", APP_IMAGE), ("impostor", IMPOSTOR_IMAGE)):
                 binary = Path(scratch) / name
                 run(go, "build", "-trimpath", "-ldflags", "-s -w", "-o", str(binary), f"./{name}",
                     cwd=str(sources), env={**os.environ, "CGO_ENABLED": "0"})  # fmt: skip

@@ -121,7 +121,7 @@ class ClosesOnlyWhatItOpened(SimCloud):
         await super().close()
 
 
-@mutant("configuration.two_clouds_live_side_by_side")
+@mutant("configuration.two_clouds_live_side_by_side", "load_balancers.an_address_of_another_service_is_refused")
 class OneSessionForAll(SimCloud):
     """Opened by the first, closed by whichever closes."""
 
@@ -645,7 +645,11 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
         return address not in self.given
 
 
-@mutant("load_balancers.a_lost_answer_makes_no_second_one", "load_balancers.a_half_made_one_is_completed")
+@mutant(
+    "load_balancers.a_lost_answer_makes_no_second_one",
+    "load_balancers.a_half_made_one_is_completed",
+    "load_balancers.an_address_of_another_service_is_refused",
+)
 class NamesThatAreNeverTheSame(SimLoadBalancers):
     """Looks only for what it knows that it made."""
 

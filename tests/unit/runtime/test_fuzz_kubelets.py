@@ -172,31 +172,17 @@ async def route_and_serve_beside(documents: list[dict[str, Any]], watch: LoopWat
     return c
 
 
-def modest(document: dict[str, Any]) -> dict[str, Any]:
-    """Without the pod CIDRs that take a healthy Node's. Needed until the cloud vouches for Nodes (branch sec-vouch)."""
-
-    def takes(text: str) -> bool:
-        try:
-            return ipaddress.ip_network(text).overlaps(ipaddress.ip_network("10.120.200.0/23"))
-        except (ValueError, TypeError):
-            return False
-
-    cidrs = [text for text in document["spec"].get("podCIDRs", []) if not takes(text)]
-    return {**document, "spec": {**document["spec"], "podCIDRs": cidrs}}
-
-
 def instances(c: Cluster) -> None:
-    """The cloud's instances, where the harness has any: three, whatever the Nodes say."""
-    if (machines := getattr(c, "machines", None)) is not None:
-        known = [machine("healthy", "10.0.0.1"), machine("late", "10.0.0.8"), machine("hostile", "10.9.9.9")]
-        machines.all = lambda: known
+    """The cloud's instances: three, whatever the Nodes say."""
+    known = [machine("healthy", "10.0.0.1"), machine("late", "10.0.0.8"), machine("hostile", "10.9.9.9")]
+    c.machines.all = lambda: known
 
 
 @bounded(12)
 @given(st.lists(NODE, min_size=1, max_size=6))
 def test_a_healthy_node_is_routed_and_served_beside(documents: list[dict[str, Any]]) -> None:
     with watched_loop() as watch:
-        run(route_and_serve_beside([modest(each) for each in usable(documents)], watch))
+        run(route_and_serve_beside(usable(documents), watch))
     watch.check()
 
 
@@ -213,8 +199,6 @@ def test_a_healthy_node_is_routed_and_served_beside_the_largest(document: dict[s
     )
 
 
-# The assertions of this test hold once the cloud vouches for Nodes (branch sec-vouch). Remove the mark after merging.
-@pytest.mark.skip(reason="routes and backends do not ask the cloud yet")
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
 @pytest.mark.threat("kubelet-own-addresses-only")
 @bounded(40)

@@ -192,7 +192,7 @@ async def an_address_of_another_service_is_refused(trial: Trial) -> None:
     address. After a restart, too, even if it is the first to ask. The other Service keeps its address."""
     owner, backends = trial.spec(), await trial.backends()
     before = await trial.ensure(owner, backends)
-    wanted = next((each.ip for each in before.ingress if each.ip), "")
+    wanted = next((each.ip for each in before.ingress if _is_ip(each.ip)), "")
     if not wanted:
         raise NotRun("needs a load balancer that has an IP address")
     await _refused(trial, trial.load_balancers, wanted, backends, "at once")

@@ -53,7 +53,25 @@ def test_a_ready_node_whose_machine_was_replaced_says_nothing():
     told = evidence([*nodes(2), *replaced], Sightings())
     assert (told.ready, told.listed, told.absent) == (True, 2, {})
     told = evidence([*replaced, claim("gone", ready=False, listed=False, replaced=True)], Sightings())
-    assert (told.ready, told.listed, len(told.absent)) == (False, 0, 1)
+    assert (told.ready, told.listed, told.absent) == (True, 0, {})
+    assert doubted(told)  # another cluster's project, where the machines have the same names
+
+
+@pytest.mark.parametrize(
+    ("replaced", "missing", "listed", "believed"),
+    [(6, 0, 0, True), (7, 0, 3, False), (4, 2, 2, False), (3, 2, 3, True)],
+)
+def test_without_ready_nodes_replaced_ones_count_for_the_cap_alone(replaced, missing, listed, believed):
+    """All machines made again at once, under the same names."""
+    told = evidence(
+        [
+            *nodes(replaced, "again", ready=False, listed=False, replaced=True),
+            *nodes(missing, "lost", ready=False, listed=False),
+            *nodes(listed, ready=False),
+        ],
+        Sightings(),
+    )
+    assert doubted(told, cap=6) is not believed
 
 
 def test_instances_are_counted_however_many_nodes_claim_them():
