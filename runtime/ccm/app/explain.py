@@ -206,7 +206,11 @@ def _line(event: Event, now: datetime.datetime) -> str:
 
 
 def _seconds_since(text: str | None, now: datetime.datetime) -> float | None:
-    return (now - parse_time(text)).total_seconds() if text else None
+    """None for no time, and for what is no RFC 3339 time with a zone."""
+    try:
+        return (now - parse_time(text)).total_seconds() if text else None
+    except (ValueError, TypeError, OverflowError):
+        return None
 
 
 def _ago(text: str | None, now: datetime.datetime) -> str:

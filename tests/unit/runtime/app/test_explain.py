@@ -167,3 +167,9 @@ def test_what_kubelets_write_directs_no_terminal():
     lines = explain(found, None, [event("InstanceNotFound", hostile)], "kube-system/ccm", NOW)
     assert all(line.isprintable() and len(line) < 2100 for line in lines)
     assert not any(line.startswith("providerID: forged") for line in lines)
+
+
+@pytest.mark.parametrize("when", ["2026-01-01", "x", "2026-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_cannot_be_read_is_unknown(when):
+    found = msgspec.convert({"metadata": {"name": "w1", "uid": "u1", "creationTimestamp": when}}, Node)
+    assert "created at a time unknown" in text(found) or when.startswith("9999")
