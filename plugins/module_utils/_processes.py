@@ -244,6 +244,7 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
 def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> List[str]:
     """Return, as sentences, which processes bear a component's name without being this host's component."""
     known = [look(process.pid) for process in identified if process is not None]
+    identities = {seen.process.identity for seen in known if seen is not None}
     groups = {seen.group for seen in known if seen is not None and not seen.pod}
     pods = {seen.pod for seen in known if seen is not None and seen.pod}
     found = []
@@ -251,7 +252,7 @@ def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> 
         name = next((name for name in COMPONENTS if name == seen.program or name[:15] == seen.name), "")
         # A component's own helpers, and another process of the same static Pod, are where root put them.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
-        if name and not own:
+        if name and not own and seen.process.identity not in identities:
             found.append("process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, _whereabouts(seen, logs)))
     more = ["{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED)]
     return found[:NAMED] + (more if len(found) > NAMED else [])

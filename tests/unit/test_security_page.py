@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _ROW = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
-_MARK = re.compile(r"^\s*@pytest\.mark\.threat\(\"([a-z-]+)\"\)", re.MULTILINE)
+_MARK = re.compile(r"pytest\.mark\.threat\(\s*\"([a-z-]+)\"")
 
 
 def rows() -> set[str]:

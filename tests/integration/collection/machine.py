@@ -164,6 +164,7 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
     process = subprocess.Popen(
         python,
         executable=sys.executable,
+        cwd=folder,  # In / it would find another Python's library.
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

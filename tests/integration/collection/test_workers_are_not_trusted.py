@@ -153,7 +153,9 @@ def test_what_the_inventory_calls_a_host_is_not_the_hosts_word(worker: Worker):
     ask = {"hosts": "w-1", "tasks": [{"ansible.builtin.ping": {}}]}
     show = {
         "hosts": "w-1",
-        "tasks": [{"ansible.builtin.debug": {"msg": "names={{ hostvars['cp-1'].__ccm_install_names['w-1'] | join(';') }}="}}],
+        "tasks": [
+            {"ansible.builtin.debug": {"msg": "names={{ hostvars['cp-1'].__ccm_install_names['w-1'] | join(';') }}="}}
+        ],
     }
     done = worker.play(ask, {"hosts": "cp-1:w-1"} | role("detect"), show)
     assert "names=w-1;;=" in done.stdout, done.stdout + done.stderr

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from ccm.engine.client import ApiError, KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from ..cluster import ApiServer, free_port
 from ..runtime.support import CLUSTER_CIDR, NODES, SERVICES, Ccm, eventually, get_lease, initialised, node_body

@@ -11,7 +11,7 @@ import asyncio
 import pytest
 
 from ccm.engine.client import KubeClient
-from ccm.simcloud.testing import Simulator
+from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
 from .support import NODES, SERVICES, event_messages, eventually, get_node, initialised, is_tainted, node_body

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from ccm.app.logs import MESSAGE_LIMIT
 from ccm.cloud import Backend, CloudError, LoadBalancerSpec
 from ccm.controllers import cache_rules, service_rules
+from ccm.controllers.allocations import ServiceAllocations
 from ccm.controllers.errors import RuleError
 from ccm.controllers.limits import PORTS, SOURCE_RANGES
 from ccm.engine.objects import UNREADABLE, Service, decoder
@@ -77,7 +78,8 @@ def judge(service: Service) -> None:
     assert len(spec.ports) <= PORTS and len(spec.source_ranges) <= SOURCE_RANGES
     quick(sim._check_supported, spec)
     quick(sim.SimLoadBalancers(None).fingerprint, spec, BACKENDS)  # type: ignore[arg-type]
-    provider = static.StaticLoadBalancers(Settings.parse(STATIC, "cloud.conf"), static.Given())
+    provider = static.StaticLoadBalancers(Settings.parse(STATIC, "cloud.conf"))
+    provider.use_allocations(ServiceAllocations())
     quick(provider.fingerprint, spec, BACKENDS)
     with contextlib.suppress(CloudError):
         asyncio.run(provider.ensure(spec, BACKENDS))

@@ -134,13 +134,15 @@ def test_a_pid_that_went_to_a_pod_is_not_the_units(host):
 
 @pytest.mark.parametrize(("group", "parent", "namespaces", "there"), [
     (KUBELET, 1, "host", True), (KUBELET + "/inner", 1, "host", True), (KUBELET, 1, "private", True),  # PrivateTmp and the like
-    ("/podruntime.slice", 1, "host", True),  # a kubelet with kubeletCgroups
+    ("/podruntime.slice", 1, "host", True), ("/", 1, "host", True),  # a kubelet with kubeletCgroups
     ("/podruntime.slice", 1, "other", False), ("/podruntime.slice", 99, "host", False), (KUBELET + "-not", 99, "host", False),
 ])
 def test_the_units_group_decides_or_being_systemds_own_child(host, group, parent, namespaces, there):
     host.start(647, ["kubelet"], group, parent, namespaces)
     host.unit("kubelet", 647, KUBELET)
-    assert bool(_processes.of_unit("kubelet", "kubelet")) is there
+    found = _processes.of_unit("kubelet", "kubelet")
+    assert bool(found) is there
+    assert len(_processes.impostors([found], str(host.logs))) == (0 if there else 1)
 
 
 @pytest.mark.parametrize(("state", "pid"), [("inactive", "0"), ("failed", "647"), ("activating", "647"), ("active", "0"), ("active", "x")])

@@ -27,7 +27,6 @@ from tests.integration.cluster import free_port
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ADMIN = {"subject": ((("commonName", "admin"),),)}
-BUDGET = pytest.mark.threat("peer-cannot-spend-the-api-budget")
 
 
 class ApiServer:
@@ -79,7 +78,7 @@ MADE_UP = {
 }
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 @pytest.mark.parametrize("request_of", MADE_UP.values(), ids=MADE_UP.keys())
 async def test_one_peer_has_a_share_of_the_reviews(authorizer, api, clock, request_of):
     statuses = []
@@ -92,7 +91,7 @@ async def test_one_peer_has_a_share_of_the_reviews(authorizer, api, clock, reque
     assert statuses.count(429) >= 1000 - most
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_many_peers_share_one_budget(authorizer, api, clock):
     for second in range(10):
         for number in range(100):
@@ -101,7 +100,7 @@ async def test_many_peers_share_one_budget(authorizer, api, clock):
     assert len(api.asked) <= STRANGERS.burst + 10 * STRANGERS.rate
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_prometheus_is_not_kept_out_by_strangers(authorizer, api, clock):
     """It was known before; and its answers are not pushed out by those about made-up tokens."""
     assert (await authorizer.check("/metrics", "Bearer good", peer="prometheus"))[0] == 200
@@ -112,7 +111,7 @@ async def test_prometheus_is_not_kept_out_by_strangers(authorizer, api, clock):
         await clock.advance(1)
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_made_up_tokens_push_no_good_answer_out(api):
     """Neither the user nor the permission, however many there are."""
     clock = FakeClock()
@@ -127,7 +126,7 @@ async def test_made_up_tokens_push_no_good_answer_out(api):
     assert api.asked == []
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_anonymous_requests_are_answered_from_what_is_known(authorizer, api, clock):
     for _ in range(100):
         assert (await authorizer.check("/metrics", peer="192.0.2.1"))[0] == 403
@@ -135,14 +134,14 @@ async def test_anonymous_requests_are_answered_from_what_is_known(authorizer, ap
     assert len(api.asked) == 1
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_an_unknown_token_is_remembered_as_unknown(authorizer, api):
     for _ in range(100):
         assert (await authorizer.check("/metrics", "Bearer made-up"))[0] == 401
     assert len(api.asked) == 1
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_the_same_question_is_asked_once_at_a_time(authorizer, api):
     """And whoever asked first may hang up."""
     api.wait.clear()
@@ -155,7 +154,7 @@ async def test_the_same_question_is_asked_once_at_a_time(authorizer, api):
     assert (api.count(TOKENS), api.count(ACCESS)) == (1, 1)
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_few_reviews_at_a_time_when_the_api_server_is_slow(authorizer, api):
     api.wait.clear()
     asking = [
@@ -197,7 +196,7 @@ async def client_of(authorizer, failing=None):
         yield client
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 @pytest.mark.parametrize("path", ["/healthz", "/healthz?verbose", "/readyz", "/readyz?verbose&exclude=cloud"])
 async def test_health_asks_nobody(authorizer, api, path):
     async with client_of(authorizer) as client:
@@ -207,7 +206,7 @@ async def test_health_asks_nobody(authorizer, api, path):
     assert api.asked == []
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_health_is_told_without_reasons_when_the_budget_is_spent(authorizer, api):
     async with client_of(authorizer, failing="because") as client:
         for number in range(50):
@@ -250,7 +249,7 @@ async def test_what_is_no_text_is_no_error_of_ours(authorizer, caplog):
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-@BUDGET
+@pytest.mark.threat("peer-cannot-spend-the-api-budget")
 async def test_the_controllers_requests_do_not_wait_for_strangers(tmp_path):
     """The process as it is put together: real sockets, real clients, a flood, and the limiter of the controllers."""
     reviews = []

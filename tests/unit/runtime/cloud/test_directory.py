@@ -21,7 +21,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.cloud.directory import Snapshot
-from ccm.cloud.gateway import Gateway
+from ccm.cloud.gateway import Gateway, ProviderBug
 
 from .fake import FakeCloud, FakeInstances, machine
 from .virtual import in_virtual_time, now
@@ -48,7 +48,8 @@ async def ask(found, *refs, not_before=None):
 
 
 def kinds(answers):
-    return [type(answer) for answer in answers]
+    """The contract's types of the answers: a bug of the provider is a Transient of its own."""
+    return [Transient if isinstance(answer, ProviderBug) else type(answer) for answer in answers]
 
 
 # --- one listing for many -------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from typing import Any
 
 import pytest
@@ -139,7 +140,7 @@ class Town(Cluster):
         for event in self.api.events:
             others = [each["metadata"]["name"] for each in there]
             others = [f"shop/{name}" for name in others if name != event["involvedObject"]["name"]]
-            assert not [name for name in others if name in event["message"]], event
+            assert not set(others) & set(re.findall(r"shop/\w+", event["message"])), event
 
 
 def addresses(service: dict[str, Any]) -> list[str]:
