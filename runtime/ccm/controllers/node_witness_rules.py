@@ -112,8 +112,8 @@ class Evidence:
     """What the witnesses say about one listing; without a listing it is empty, and believed by nobody.
 
     `ready`: whether any Node is Ready; then only Ready ones are witnesses. `listed`: how many of their instances are
-    listed; `absent`: those that are not, by providerID. `known`: instances of all Nodes of ours that are listed, or were. Each instance counts once,
-    however many Nodes claim it.
+    listed; `absent`: those that are not, by providerID. `known`: instances of all Nodes of ours that are listed, or
+    were. Each instance counts once, however many Nodes claim it.
     """
 
     ready: bool = True
