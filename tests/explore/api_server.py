@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An API server that is called where `KubeClient` would call aiohttp: everything above the socket is the real code.
+
+`Session` stands in the place of `aiohttp.ClientSession`. The semantics are those of the real server as far as the
+runtime relies upon them (`store`): optimistic concurrency, preconditions, the status subresource, finalizers, watches
+with bookmarks that end, 410 after a compaction. What may go wrong is in `faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from . import faults
+from .store import Change, Document, Refusal, Store
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+    from .process import Process
+
+_encode = msgspec.json.encode
+JSON = {"Content-Type": "application/json"}
+#: How often a watch is told the resourceVersion, in seconds.
+BOOKMARKS = 60.0
+
+
+class Response:
+    def __init__(self, status: int, body: bytes, headers: Mapping[str, str] = JSON, stream: Any = None) -> None:
+        self.status, self._body, self.headers, self.content = status, body, headers, stream
+        self.content_type = headers.get("Content-Type", "application/octet-stream")
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def __aenter__(self) -> Response:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.content is not None:
+            self.content.close()
+
+
+def refused(status: int, reason: str, message: str, *, retry_after: str = "") -> Response:
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status}
+    headers = {**JSON, "Retry-After": retry_after} if retry_after else JSON
+    return Response(status, _encode({**body, "reason": reason, "message": message}), headers)
+
+
+def unreachable() -> Exception:
+    return aiohttp.ClientConnectionError("connection refused")
+
+
+def hung_up() -> Exception:
+    return aiohttp.ServerDisconnectedError()
+
+
+class Request:
+    """A request taken apart. `key` is "" for a collection."""
+
+    def __init__(self, method: str, url: URL, data: bytes | None, headers: list[tuple[str, str]]) -> None:
+        parts = url.path.strip("/").split("/")
+        parts = parts[2:] if parts[0] == "api" else parts[3:]
+        namespace = ""
+        if parts[0] == "namespaces" and len(parts) > 2:
+            namespace, parts = parts[1], parts[2:]
+        self.namespace, self.resource = namespace, parts[0]
+        name = parts[1] if len(parts) > 1 else ""
+        self.key = f"{namespace}/{name}" if name and namespace else name
+        self.status = parts[2:] == ["status"]
+        self.query = url.query
+        self.only_name = ""
+        if self.query:
+            self.only_name = self.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        watching = bool(self.query) and "watch" in self.query
+        self.verb = "WATCH" if watching else "LIST" if method == "GET" and not name else method
+        self.body: Document = msgspec.json.decode(data) if data else {}
+        self.is_strategic = any(name == "Content-Type" and "strategic" in value for name, value in headers)
+
+    @property
+    def what(self) -> str:
+        if self.resource == "events":
+            return f"{self.verb} events"  # whose names are random
+        end = "/status" if self.status else ""
+        name = self.key or (self.body.get("metadata", {}).get("name", "") if self.verb == "POST" else "")
+        return f"{self.verb} {self.resource}{'/' + name if name else ''}{end}"
+
+    def selects(self, document: Document) -> bool:
+        meta = document["metadata"]
+        return (not self.namespace or meta.get("namespace") == self.namespace) and (
+            not self.only_name or meta["name"] == self.only_name
+        )
+
+
+class ApiServer:
+    """`store` is the truth; `shown` is the cluster that answers at the address now, at times another one."""
+
+    def __init__(self, simulation: Simulation, store: Store) -> None:
+        self.simulation = simulation
+        self.store = self.shown = store
+        self.streams: list[Stream] = []
+        self.down_until = self.paused_until = 0.0
+        self.spoil_next_list: dict[str, str] = {}
+        store.listeners.append(self._on_change)
+
+    # What becomes of the whole server
+
+    def go_down(self, seconds: float) -> None:
+        self.down_until = self._now() + seconds
+        self.break_streams()
+
+    def pause(self, seconds: float) -> None:
+        self.paused_until = self._now() + seconds
+
+    def become(self, other: Store, seconds: float) -> None:
+        """Another cluster, or another state of this one, answers for a while; connections break at either change."""
+        self.shown = other
+        other.listeners.append(self._on_change)
+        self.break_streams()
+        self.simulation.loop.call_later(seconds, self._come_back, other)
+
+    def _come_back(self, other: Store) -> None:
+        if self.shown is other:
+            self.shown = self.store
+            self.store.compact()  # a resourceVersion of another cluster means nothing here
+            self.break_streams()
+
+    @property
+    def is_genuine(self) -> bool:
+        return self.shown is self.store
+
+    def break_streams(self) -> None:
+        for stream in list(self.streams):
+            stream.break_off()
+
+    def _on_change(self, change: Change) -> None:
+        for stream in list(self.streams):
+            stream.offer(change)
+
+    def _now(self) -> float:
+        return self.simulation.loop.now
+
+    # One request
+
+    async def serve(self, process: Process, request: Request, read_timeout: float | None) -> Response:
+        simulation = self.simulation
+        if not process.alive:
+            raise unreachable()
+        kind = ""
+        if request.resource != "events":
+            kind = simulation.reach(f"api {request.what}", process)
+        await asyncio.sleep(simulation.latency())
+        while self._now() < self.paused_until:
+            await asyncio.sleep(self.paused_until - self._now())
+        if self._now() < self.down_until or not process.alive:
+            raise unreachable()
+        return await self._with(kind, process, request, read_timeout)
+
+    async def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response:
+        """The answer, or what a fault of this kind makes of it."""
+        match kind:
+            case "error":
+                return refused(500, "InternalError", "simulated: etcdserver: request timed out")
+            case "throttled":
+                return refused(429, "TooManyRequests", "simulated", retry_after="2")
+            case "hang":
+                await asyncio.sleep(3600)
+            case "kill-before":
+                process.kill()
+                raise unreachable()
+            case "late":
+                self.simulation.loop.call_later(faults.LATE, self._carry_out, process, request)
+                await asyncio.sleep(3600)
+            case "conflict":
+                self.shown.touch(request.resource, request.key)
+            case "gone" if request.verb == "WATCH":
+                return refused(410, "Expired", "simulated: too old resource version")
+        response = self._answer(process, request, kind, read_timeout)
+        match kind:
+            case "lost":
+                raise hung_up()
+            case "lost-silently":
+                await asyncio.sleep(3600)
+            case "kill":
+                process.kill()
+                raise unreachable()
+        return response
+
+    def _carry_out(self, process: Process, request: Request) -> None:
+        self._answer(process, request, "", None)
+
+    def _answer(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
+        try:
+            self.simulation.checks.before_api(process, request, self)
+            return self._do(process, request, kind, read_timeout)
+        except Refusal as refusal:
+            return refused(refusal.status, refusal.reason, str(refusal))
+
+    def _do(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
+        store, resource, key = self.shown, request.resource, request.key
+        if resource == "events":
+            return _metadata({"metadata": {"name": "event", "resourceVersion": str(store.version)}})
+        match request.verb:
+            case "GET":
+                table = store.as_of(resource, self._now() - faults.STALE)[0] if kind == "stale" else None
+                if table is not None and key not in table:
+                    raise Refusal(404, "NotFound", f'{resource} "{key}" not found')
+                return Response(200, _encode(table[key] if table is not None else store.get(resource, key)))
+            case "LIST":
+                return self._list(request, kind)
+            case "WATCH":
+                return self._watch(process, request, read_timeout)
+            case "POST":
+                body = request.body
+                if request.namespace:
+                    body = {**body, "metadata": {"namespace": request.namespace, **body["metadata"]}}
+                return _metadata(store.create(resource, body), 201)
+            case "PATCH":
+                done = store.patch(
+                    resource, key, request.body, is_strategic=request.is_strategic, status=request.status
+                )
+                return _metadata(done)
+            case "DELETE":
+                conditions = request.body.get("preconditions", {})
+                store.delete(resource, key, version=conditions.get("resourceVersion"), uid=conditions.get("uid"))
+                return _metadata({"metadata": {}})
+        raise Refusal(405, "MethodNotAllowed", request.verb)
+
+    def _list(self, request: Request, kind: str) -> Response:
+        kind = self.spoil_next_list.pop(request.resource, kind)
+        if kind == "stale":
+            table, version = self.shown.as_of(request.resource, self._now() - faults.STALE)
+        else:
+            table, version = self.shown.table(request.resource), self.shown.version
+        items = [each for each in table.values() if request.selects(each)]
+        if kind == "empty":
+            items = []
+        elif kind == "shrunken":
+            items = items[: len(items) // 4]
+        return Response(200, _encode({"metadata": {"resourceVersion": str(version)}, "items": items}))
+
+    def _watch(self, process: Process, request: Request, read_timeout: float | None) -> Response:
+        version = int(request.query.get("resourceVersion", "0"))
+        if version < self.shown.compacted or version > self.shown.version:
+            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.shown.compacted})")
+        stream = Stream(self, process, request, read_timeout or 90.0)
+        self.streams.append(stream)
+        for change in self.shown.since(request.resource, version):
+            stream.offer(change)
+        return Response(200, b"", JSON, stream)
+
+
+def _metadata(document: Document, status: int = 200) -> Response:
+    """Writes are answered with metadata alone, as the client asks for it."""
+    return Response(status, _encode({"metadata": document["metadata"]}))
+
+
+class Stream:
+    """The body of a watch."""
+
+    def __init__(self, server: ApiServer, process: Process, request: Request, read_timeout: float) -> None:
+        self._server, self._process, self._request, self._read_timeout = server, process, request, read_timeout
+        self._lines: deque[tuple[float, bytes]] = deque()
+        self._error: Callable[[], Exception] | None = None
+        self._lag, self._silent = 0.0, False
+        self._wake: asyncio.Future[None] | None = None
+        self._ends = server._now() + float(request.query.get("timeoutSeconds", "400"))
+
+    def offer(self, change: Change) -> None:
+        """A change of the cluster: sent if it is one of ours, unless a fault is due at it."""
+        if change.resource != self._request.resource or self._error is not None:
+            return
+        if not self._request.selects(msgspec.json.decode(change.line)["object"] if self._request.only_name else _ANY):
+            return
+        server, line = self._server, change.line
+        kind = server.simulation.reach(f"api EVENT {change.resource}", self._process)
+        match kind:
+            case "cut":
+                self.break_off()
+            case "gone" | "gone-then-empty" | "gone-then-shrunken":
+                server.shown.compact()
+                if kind != "gone":
+                    server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
+                status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "simulated: compacted"}
+                line = _encode({"type": "ERROR", "object": status}) + b"\n"
+            case "lag":
+                self._lag = faults.LAG
+            case "silent":
+                self._silent = True
+        due = server._now() + server.simulation.latency() + self._lag
+        self._lines.append((max(due, self._lines[-1][0]) if self._lines else due, line))
+        self._wake_up()
+
+    def break_off(self) -> None:
+        self._error = lambda: aiohttp.ClientPayloadError("simulated: the connection broke")
+        self._wake_up()
+
+    def close(self) -> None:
+        if self in self._server.streams:
+            self._server.streams.remove(self)
+
+    def _wake_up(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        loop = self._server.simulation.loop
+        heard, bookmark = loop.now, loop.now + BOOKMARKS
+        while True:
+            now = loop.now
+            if self._error is not None:
+                raise self._error()
+            if not self._process.alive:
+                raise unreachable()
+            if self._silent or now < self._server.paused_until:
+                due = heard + self._read_timeout if self._silent else self._server.paused_until
+                if self._silent and now >= due:
+                    raise aiohttp.ServerTimeoutError("simulated: silence")
+            elif self._lines and self._lines[0][0] <= now:
+                ready = []
+                while self._lines and self._lines[0][0] <= now:
+                    ready.append(self._lines.popleft()[1])
+                heard = now
+                yield b"".join(ready)
+                continue
+            elif now >= self._ends:
+                return
+            elif now >= bookmark and not self._lines:
+                heard, bookmark = now, now + BOOKMARKS
+                version = str(self._server.shown.version)
+                yield _encode({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}) + b"\n"
+                continue
+            else:
+                due = min(self._ends, self._lines[0][0] if self._lines else bookmark)
+            self._wake = loop.create_future()
+            timer = loop.call_at(due, self._wake_up)
+            try:
+                await self._wake
+            finally:
+                timer.cancel()
+
+
+_ANY: Document = {"metadata": {}}
+
+
+class Session:
+    """In the place of one process's `aiohttp.ClientSession`."""
+
+    def __init__(self, server: ApiServer, process: Process) -> None:
+        self._server, self._process = server, process
+
+    async def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, timeout: Any, **_: Any) -> Any:
+        request = Request(method, url, data, headers)
+        return await self._server.serve(self._process, request, timeout.sock_read)
+
+    async def close(self) -> None:
+        return None
+
+
+__all__ = ["ApiServer", "Request", "Session", "errno"]

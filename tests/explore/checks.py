@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What must hold at every write, and what must be true in the end.
+
+The truth is the cluster's own store and the cloud's own tables, whatever the runtime was shown of them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from .process import CLUSTER, CLUSTER_CIDR
+
+if TYPE_CHECKING:
+    from .api_server import ApiServer, Request
+    from .cloud import InProcessCloud
+    from .process import Process
+    from .simulation import Simulation
+    from .store import Change, Document
+
+#: A Service that did not want a load balancer, or a Node that did not count, within the last so many seconds may still
+#: be treated so: nobody sees everything at once.
+SINCE = 60.0
+#: Label and taint that keep a Node from being a backend.
+EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
+DELETING = "ToBeDeletedByClusterAutoscaler"
+
+
+class Violation(NamedTuple):
+    invariant: str
+    text: str
+    at: float
+
+
+class Checks:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.found: list[Violation] = []
+        #: UID of a Service -> when it last was there and did not want a load balancer.
+        self._unwanted: dict[str, float] = {}
+        #: providerID's id or pod CIDR -> when its Node last went, came or changed.
+        self._touched: dict[str, float] = {}
+
+    def violated(self, invariant: str, text: str) -> None:
+        at = self._simulation.loop.now
+        if all((each.invariant, each.text) != (invariant, text) for each in self.found):
+            self.found.append(Violation(invariant, text, at))
+            self._simulation.note(f"VIOLATION {invariant}: {text}")
+
+    def follow(self, change: Change) -> None:
+        """Something changed in the true store."""
+        now = self._simulation.loop.now
+        if change.resource == "services":
+            document = self._simulation.store.table("services").get(change.key)
+            for each in (change.before, document):
+                if each is not None and not wants(each):
+                    self._unwanted[each["metadata"]["uid"]] = now
+        elif change.resource == "nodes":
+            document = self._simulation.store.table("nodes").get(change.key)
+            if change.before is None or document is None:
+                for each in (change.before, document):
+                    if each is not None:
+                        self._touched[each["metadata"]["name"]] = now
+
+    # At every write
+
+    def before_api(self, process: Process, request: Request, server: ApiServer) -> None:
+        if request.verb == "DELETE" and request.resource == "nodes" and server.is_genuine:
+            node = self._simulation.store.table("nodes").get(request.key)
+            uid = request.body.get("preconditions", {}).get("uid")
+            if node is not None and uid in (None, node["metadata"]["uid"]) and self._instance(node) is not None:
+                self.violated("node-deleted", f"Node {request.key} is deleted and its instance lives")
+        if request.verb in ("PATCH", "POST", "PUT", "DELETE") and request.resource not in ("events", "leases"):
+            self._check_leadership(process, f"{request.what}")
+
+    def before_cloud(self, process: Process, operation: str, id_: str, data: bytes | None, cloud: InProcessCloud) -> None:
+        verb = operation.partition(".")[2]
+        if operation.startswith(("instances.", "tokens.", "project.")) or verb in ("list", "get"):
+            return
+        self._check_leadership(process, operation)
+        project = cloud.project
+        if operation == "load_balancers.delete":
+            row = project.load_balancers.rows.get(id_)
+            if row is not None and row.state != "error" and self._lives(row.tags.get("service_uid", "")):
+                self.violated("load-balancer-deleted", f"{self._service_name(row.tags)}: its load balancer is deleted")
+        elif operation == "load_balancers.create":
+            tags = msgspec.json.decode(data or b"{}").get("tags", {})
+            same = [each for each in project.load_balancers.rows.values() if each.tags == tags]
+            if len(same) > 1:
+                self.violated("load-balancer-doubled", f"{self._service_name(tags)}: it has {len(same)} load balancers")
+        elif operation in ("load_balancers.update", "load_balancers.set_targets"):
+            self._check_targets(project.load_balancers.rows.get(id_), msgspec.json.decode(data or b"{}"))
+        elif operation == "routes.delete":
+            route = project.routes.rows.get(id_)
+            if route is not None and route.state == "active":
+                self._check_route(route)
+
+    def _check_leadership(self, process: Process, what: str) -> None:
+        """Nobody writes while another process holds the Lease."""
+        for lease in self._simulation.store.table("leases").values():
+            holder = lease["spec"].get("holderIdentity")
+            mine = process.elector.identity if process.elector is not None else ""
+            if holder and holder != mine and self._simulation.api.is_genuine:
+                self.violated("write-without-lease", f"{process.name} writes while another process leads: {what}")
+
+    def _check_targets(self, row: Any, body: Document) -> None:
+        if row is None or "targets" not in body or not self._lives(row.tags.get("service_uid", "")):
+            return
+        left = {each["instance_id"] for each in body["targets"]}
+        taken = {target.instance_id for target in row.targets} - left
+        lost = sorted(name for name, id_ in self._backends().items() if id_ in taken and self._is_settled(name))
+        if lost:
+            name = self._service_name(row.tags)
+            self.violated("backend-removed", f"{name}: its load balancer loses the living Nodes {', '.join(lost)}")
+
+    def _check_route(self, route: Any) -> None:
+        for name, node in self._simulation.store.table("nodes").items():
+            if route.destination in node["spec"].get("podCIDRs", ()) and self._is_settled(name):
+                if _id(node) == route.instance_id:
+                    self.violated("route-deleted", f"Node {name}: its route {route.destination} is deleted")
+
+    def _is_settled(self, name: str) -> bool:
+        return self._simulation.loop.now - self._touched.get(name, 0.0) > SINCE
+
+    def _lives(self, uid: str) -> bool:
+        """Whether a Service of this UID is there and has been wanting a load balancer for some time."""
+        for service in self._simulation.store.table("services").values():
+            if service["metadata"]["uid"] == uid:
+                return wants(service) and self._simulation.loop.now - self._unwanted.get(uid, 0.0) > SINCE
+        return False
+
+    def _service_name(self, tags: Any) -> str:
+        for key, service in self._simulation.store.table("services").items():
+            if service["metadata"]["uid"] == tags.get("service_uid"):
+                return f"Service {key}"
+        return f"Service with UID {tags.get('service_uid')}"
+
+    def _instance(self, node: Document) -> Any:
+        return self._simulation.cloud.project.instances.rows.get(_id(node))
+
+    def _backends(self) -> dict[str, str]:
+        """Node -> id of its instance, for those that load balancers should send to."""
+        found = {}
+        for name, node in self._simulation.store.table("nodes").items():
+            taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
+            if self._instance(node) is not None and EXCLUDE_LABEL not in node["metadata"].get("labels", {}):
+                if DELETING not in taints:
+                    found[name] = _id(node)
+        return found
+
+    # In the end
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Everything that differs from what cluster and cloud should be like at rest: invariant and sentence."""
+        return [*self._node_problems(), *self._route_problems(), *self._service_problems()]
+
+    def _node_problems(self) -> list[tuple[str, str]]:
+        found = []
+        for name, node in self._simulation.store.table("nodes").items():
+            if _id(node) and self._instance(node) is None:
+                found.append(("node-stays", f"Node {name} exists and its instance does not"))
+                continue
+            taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
+            if not _id(node) or "node.cloudprovider.kubernetes.io/uninitialized" in taints:
+                found.append(("not-converged", f"Node {name} is not initialised"))
+                continue
+            conditions = {each["type"]: each["status"] for each in node["status"].get("conditions", ())}
+            if conditions.get("Ready") == "True" and "node.cloudprovider.kubernetes.io/shutdown" in taints:
+                found.append(("not-converged", f"Node {name} is Ready and has the shutdown taint"))
+            if conditions.get("NetworkUnavailable") != "False":
+                found.append(("not-converged", f"Node {name} is not marked as having its route"))
+        for name in self._simulation.people.waiting:
+            if name not in self._simulation.store.table("nodes"):
+                found.append(("not-converged", f"Node {name} has yet to register"))
+        return found
+
+    def _route_problems(self) -> list[tuple[str, str]]:
+        found, ours = [], ipaddress.ip_network(CLUSTER_CIDR)
+        wanted = {}
+        for node in self._simulation.store.table("nodes").values():
+            if self._instance(node) is not None:
+                wanted |= {cidr: _id(node) for cidr in node["spec"].get("podCIDRs", ())}
+        present = {}
+        for row in self._simulation.cloud.project.routes.rows.values():
+            if ipaddress.ip_network(row.destination).subnet_of(ours):
+                if row.destination in present:
+                    found.append(("route-doubled", f"{row.destination} is routed twice"))
+                present[row.destination] = row.instance_id if row.state == "active" else "nowhere"
+        stays = {cidr for node in self._simulation.store.table("nodes").values() for cidr in node["spec"]["podCIDRs"]}
+        for cidr in sorted(wanted.keys() | present.keys()):
+            if cidr not in wanted and cidr not in stays:
+                found.append(("route-leaked", f"{cidr} is routed to {present[cidr]} and belongs to no Node"))
+            elif cidr in wanted and present.get(cidr) != wanted[cidr]:
+                found.append(("not-converged", f"{cidr} is routed to {present.get(cidr)}, not to {wanted[cidr]}"))
+        return found
+
+    def _service_problems(self) -> list[tuple[str, str]]:
+        found = []
+        services = self._simulation.store.table("services")
+        wanted = {each["metadata"]["uid"]: (key, each) for key, each in services.items() if wants(each)}
+        rows: dict[str, list[Any]] = {}
+        for row in self._simulation.cloud.project.load_balancers.rows.values():
+            if row.tags.get("cluster") == CLUSTER:
+                rows.setdefault(row.tags.get("service_uid", ""), []).append(row)
+        targets = sorted(self._backends().values())
+        for uid, same in rows.items():
+            if uid not in wanted:
+                found.append(("load-balancer-leaked", f"{same[0].name} is there, and no Service wants it"))
+            elif len(same) > 1:
+                found.append(("load-balancer-doubled", f"Service {wanted[uid][0]} has {len(same)} load balancers"))
+        for uid, (key, service) in wanted.items():
+            row = rows.get(uid, [None])[0]
+            if row is None:
+                found.append(("not-converged", f"Service {key} has no load balancer"))
+                continue
+            ports = sorted((each["protocol"], each["port"], each["nodePort"]) for each in service["spec"]["ports"])
+            if row.state != "active":
+                found.append(("not-converged", f"the load balancer of Service {key} is {row.state}"))
+            if sorted((each.protocol, each.port, each.node_port) for each in row.ports) != ports:
+                found.append(("not-converged", f"the load balancer of Service {key} has other ports"))
+            if sorted(target.instance_id for target in row.targets) != targets:
+                found.append(("not-converged", f"the load balancer of Service {key} has other targets"))
+            ingress = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+            if [entry.get("ip") for entry in ingress] != [row.ip]:
+                found.append(("not-converged", f"Service {key} does not name its load balancer's address"))
+        for key, service in services.items():
+            ingress = (service.get("status", {}).get("loadBalancer") or {}).get("ingress")
+            if not wants(service) and (service["metadata"].get("finalizers") or ingress):
+                found.append(("not-converged", f"Service {key} was not let go"))
+        return found
+
+
+def wants(service: Document) -> bool:
+    """Whether a Service is to have a load balancer."""
+    return service["spec"].get("type") == "LoadBalancer" and not service["metadata"].get("deletionTimestamp")
+
+
+def _id(node: Document) -> str:
+    found: str = node["spec"].get("providerID", "").rpartition("/")[2]
+    return found

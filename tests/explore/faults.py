@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What can go wrong, by the kind of read or write at which it does. Names only; `api_server` and `cloud` act them out.
+
+A *point* is one request, named so that it stays the same when others come or go: `api PATCH nodes/n1/status#2` is the
+second patch of that Node's status. A *fault* is a kind at a point.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: After any request: the process is killed, the cluster or the cloud behind the address fails or becomes another.
+ANYWHERE = ("kill", "api-down", "api-pause", "other-cluster", "empty-cluster", "snapshot", "cloud-down")
+
+API_READ = ("error", "hang", "stale")
+API_LIST = (*API_READ, "empty", "shrunken")
+API_WRITE = ("error", "throttled", "conflict", "lost", "lost-silently", "late", "kill-before")
+#: A watch when it is opened, and when it is about to tell of a change.
+API_WATCH = ("error", "hang", "gone")
+API_EVENT = ("cut", "gone", "gone-then-empty", "gone-then-shrunken", "lag", "silent")
+
+CLOUD_READ = ("error", "hang", "throttled", "stale", "truncated")
+CLOUD_LIST = (*CLOUD_READ, "empty", "short", "shrunken")
+CLOUD_WRITE = ("error", "hang", "throttled", "lost", "lost-silently", "kill-before")
+CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
+
+#: How long what does not end by itself lasts, in seconds.
+DURATION = {
+    "api-down": 45.0,
+    "api-pause": 20.0,
+    "other-cluster": 30.0,
+    "empty-cluster": 30.0,
+    "snapshot": 30.0,
+    "cloud-down": 60.0,
+}
+#: How old a stale answer is, how much later a late write is carried out, how far a watch lags behind, in seconds.
+STALE, LATE, LAG = 20.0, 35.0, 20.0
+
+
+class Fault(NamedTuple):
+    point: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.point}={self.kind}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fault:
+        point, _, kind = text.strip().rpartition("=")
+        return cls(point, kind)
+
+
+def kinds_at(point: str) -> tuple[str, ...]:
+    """Every kind of fault that can happen at a point."""
+    side, what = point.partition("#")[0].split(" ", 1)
+    verb, _, rest = what.partition(" ")
+    if side == "cloud":
+        group, _, operation = what.partition(".")
+        if group == "tokens" or operation == "replace":
+            own = CLOUD_READ
+        elif operation == "list":
+            own = CLOUD_LIST
+        elif operation == "get":
+            own = CLOUD_READ
+        else:
+            own = CLOUD_CREATE if group == "load_balancers" else CLOUD_WRITE
+        return own + ANYWHERE
+    own = {"GET": API_READ, "LIST": API_LIST, "WATCH": API_WATCH, "EVENT": API_EVENT}.get(verb, API_WRITE)
+    return own + ANYWHERE

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others do to the cluster and the cloud while the runtime works: users, kubelets, administrators, autoscalers.
+
+Each step bears that its object is not there: a shorter sequence must be as runnable as the whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ccm.controllers.service_rules import FINALIZER
+from ccm.simcloud.model import Address, InstanceBody, InstancePatch
+
+from .store import Document, merge
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+NAMESPACE = "shop"
+UNINITIALISED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+OLD = "2025-12-01T00:00:00Z"
+
+
+class People:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.store = simulation.store
+        #: Machines whose kubelet registers as soon as no Node has its name.
+        self.waiting: dict[str, int] = {}
+
+    def do(self, verb: str, *arguments: Any) -> None:
+        getattr(self, verb.replace("-", "_"))(*arguments)
+
+    # Services
+
+    def create_service(self, name: str, port: int = 80) -> None:
+        if f"{NAMESPACE}/{name}" in self.store.table("services"):
+            return
+        ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
+        self.store.create(
+            "services",
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"type": "LoadBalancer", "ports": ports, "externalTrafficPolicy": "Cluster"},
+                "status": {"loadBalancer": {}},
+            },
+        )
+
+    def delete_service(self, name: str) -> None:
+        if f"{NAMESPACE}/{name}" in self.store.table("services"):
+            self.store.delete("services", f"{NAMESPACE}/{name}")
+
+    def change_port(self, name: str, port: int) -> None:
+        ports = [{"name": "http", "protocol": "TCP", "port": port, "nodePort": 30000 + port}]
+        self._change("services", f"{NAMESPACE}/{name}", {"spec": {"ports": ports}})
+
+    def change_type(self, name: str, kind: str) -> None:
+        self._change("services", f"{NAMESPACE}/{name}", {"spec": {"type": kind}})
+
+    def strip_finalizer(self, name: str) -> None:
+        """By hand, as people do with what will not go."""
+        service = self.store.table("services").get(f"{NAMESPACE}/{name}")
+        if service is not None:
+            left = [each for each in service["metadata"].get("finalizers", []) if each != FINALIZER]
+            self._change("services", f"{NAMESPACE}/{name}", {"metadata": {"finalizers": left or None}})
+
+    # Nodes
+
+    def join(self, name: str, number: int, *, old: bool = False) -> None:
+        """A machine is bought and its kubelet registers."""
+        self._machine(name, number)
+        self._register(name, number, old=old)
+
+    def join_old(self, name: str, number: int) -> None:
+        self.join(name, number, old=True)
+
+    def _machine(self, name: str, number: int) -> None:
+        if all(row.name != name for row in self._simulation.cloud.project.instances.rows.values()):
+            addresses = (Address("InternalIP", f"10.0.0.{number}"),)
+            self._simulation.cloud.project.create_instance(InstanceBody(name=name, zone="north-1", addresses=addresses))
+
+    def _register(self, name: str, number: int, *, old: bool = False) -> None:
+        if name in self.store.table("nodes"):
+            self.waiting[name] = number
+            return
+        self.waiting.pop(name, None)
+        meta: Document = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        if old:
+            meta["creationTimestamp"] = OLD
+        cidr = f"10.120.{number}.0/24"
+        self.store.create(
+            "nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": meta,
+                "spec": {"podCIDR": cidr, "podCIDRs": [cidr], "taints": [UNINITIALISED]},
+                "status": {
+                    "addresses": [{"type": "Hostname", "address": name}],
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                },
+            },
+        )
+
+    def register_those_who_wait(self) -> None:
+        for name, number in list(self.waiting.items()):
+            if name not in self.store.table("nodes"):
+                self._register(name, number)
+
+    def lose(self, name: str) -> None:
+        """The machine goes for good, and its kubelet falls silent: a scale-down, or a spot instance."""
+        for row in list(self._simulation.cloud.project.instances.rows.values()):
+            if row.name == name:
+                self._simulation.cloud.project.delete_instance(row.id)
+        self.ready(name, "Unknown")
+
+    def replace(self, name: str, number: int) -> None:
+        """Another machine of the same name; its kubelet can register once the old Node is gone."""
+        self.lose(name)
+        self._machine(name, number)
+        self.waiting[name] = number
+
+    def drain(self, name: str) -> None:
+        """By an administrator: the Node first, then the machine."""
+        if name in self.store.table("nodes"):
+            self.store.delete("nodes", name)
+        self.lose(name)
+
+    def power(self, name: str, state: Any) -> None:
+        for row in list(self._simulation.cloud.project.instances.rows.values()):
+            if row.name == name:
+                self._simulation.cloud.project.change_instance(row.id, InstancePatch(state=state))
+        self.ready(name, "True" if state == "running" else "Unknown")
+
+    def ready(self, name: str, status: str) -> None:
+        node = self.store.table("nodes").get(name)
+        if node is None:
+            return
+        conditions = [each for each in node["status"]["conditions"] if each["type"] != "Ready"]
+        patch = {"status": {"conditions": [*conditions, {"type": "Ready", "status": status}]}}
+        self.store.update("nodes", name, lambda before: merge(before, patch), status=True)
+
+    # Processes
+
+    def kill_leader(self) -> None:
+        for process in list(self._simulation.processes):
+            if process.leads:
+                process.kill()
+                return
+
+    def stop_leader(self) -> None:
+        for process in self._simulation.processes:
+            if process.leads:
+                process.main.cancel()
+                return
+
+    def _change(self, resource: str, key: str, patch: Document) -> None:
+        if key in self.store.table(resource):
+            self.store.update(resource, key, lambda before: merge(before, patch))

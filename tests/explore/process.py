@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One process of the runtime: what `ccm.app.main` puts together, without sockets, signals and a serving port.
+
+This file alone knows how a process is assembled; when `ccm.app` changes shape, it is the one to follow. Killed, a
+process sends nothing more, whatever its tasks do while they are cancelled: as after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ccm.app import assembly, leadership
+from ccm.app.leadership import Leadership
+from ccm.app.migration import split
+from ccm.app.options import Options, parse
+from ccm.app.recorders import Recorders
+from ccm.cloud import CloudError, ProviderConfig
+from ccm.cloud.gateway import Gateway
+from ccm.controllers.context import Context
+from ccm.engine.auth import Access
+from ccm.engine.client import KubeClient
+from ccm.engine.election import LeadershipLost
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, Service
+from ccm.engine.queue import QUEUES
+from ccm.providers.sim import Api, Project, SimCloud
+
+from . import api_server, cloud
+from .virtual_time import wall_clock
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+CLUSTER = "kubernetes"
+CLUSTER_CIDR = "10.120.0.0/16"
+ARGV = (
+    "--cloud-provider=sim",
+    f"--cluster-cidr={CLUSTER_CIDR}",
+    "--leader-elect-lease-duration=15s",
+    "--leader-elect-renew-deadline=10s",
+    "--leader-elect-retry-period=4s",
+)
+
+#: The process whose task is running.
+current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+@functools.cache
+def options() -> Options:
+    return parse(ARGV)
+
+
+async def _open(api: Api, session: cloud.Session) -> None:
+    """`Api.open` without a socket."""
+    api._session = session  # type: ignore[assignment]
+    api.region = (await api.call("GET", "", Project)).region
+
+
+class Process:
+    def __init__(self, simulation: Simulation, number: int) -> None:
+        self.simulation, self.number = simulation, number
+        self.name = f"p{number}"
+        self.alive, self.ended = True, False
+        self.leads = False
+        self.tasks: list[asyncio.Task[Any]] = []
+        self.elector: Any = None
+        self.queues: list[Any] = []
+        before = set(QUEUES)
+        context = contextvars.copy_context()
+        context.run(current.set, self)
+        self.main = context.run(simulation.loop.create_task, self._run())
+        self._queues_before = before
+
+    def kill(self) -> None:
+        """SIGKILL: nothing that its tasks still do reaches anybody."""
+        if self.alive:
+            self.alive = False
+            self.simulation.note(f"{self.name} is killed")
+            self.simulation.loop.call_soon(self._reap)
+
+    def _reap(self) -> None:
+        left = [task for task in self.tasks if not task.done()]
+        self.tasks = left
+        for task in left:
+            task.cancel()
+        if left:
+            self.simulation.loop.call_later(0.5, self._reap)
+        else:
+            self.ended = True
+
+    async def stop(self) -> list[str]:
+        """SIGTERM; what is left of it afterwards, which should be nothing."""
+        self.main.cancel()
+        await asyncio.wait({self.main}, timeout=30.0)
+        if not self.main.done():
+            left = ["the main task"]
+        else:
+            left = sorted(task.get_name() for task in self.tasks if not task.done())
+        self.alive = False
+        self._reap()
+        return left
+
+    def queued(self) -> list[str]:
+        """Keys that wait, are delayed, or are being worked on."""
+        found = []
+        for queue in self.queues:
+            for what, keys in (("waits", queue._added_at), ("is worked on", queue._running), ("back-off", queue._timers)):
+                found += [f"{queue.name}: {key} {what}" for key in keys]
+        return sorted(found)
+
+    async def _run(self) -> None:
+        try:
+            await self._live()
+        except LeadershipLost as error:
+            self.simulation.note(f"{self.name} ends: {error}")
+        finally:
+            self.leads = False
+            self.simulation.on_end(self)
+
+    async def _live(self) -> None:
+        """As `ccm.app.main._live`."""
+        simulation, given = self.simulation, options()
+        client = KubeClient(Access(server="http://api"))
+        client._session = api_server.Session(simulation.api, self)  # type: ignore[assignment]
+        provider = SimCloud(ProviderConfig(cloud.CLOUD_CONF, "cloud.conf"))
+        provider._api.open = functools.partial(  # type: ignore[method-assign]
+            _open, provider._api, cloud.Session(simulation.cloud, self)
+        )
+        clock = simulation.loop.time
+        gateway = Gateway(provider, clock=clock)
+        parts = split(assembly.usable_controllers(given, provider), given.migration())
+        own = tuple(name for name in parts.own if name != "persistentvolume-label-controller")
+        parts = parts.__class__(own, parts.migrated, parts.elsewhere)
+        async with contextlib.AsyncExitStack() as cleanup:
+            cleanup.push_async_callback(gateway.close)
+            while True:
+                try:
+                    await gateway.call("cloud.start", provider.start)
+                    break
+                except CloudError:
+                    await asyncio.sleep(2.0)
+            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
+            services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
+            recorders = Recorders(client)
+            cleanup.push_async_callback(recorders.close)
+            leader = Leadership(given, parts, client, gateway, recorders)
+            self.elector = leader.main
+            context = Context(
+                client,
+                gateway,
+                nodes,
+                services,
+                recorders.of,
+                CLUSTER,
+                leader.notes,
+                monotonic=clock,
+                now=lambda: wall_clock(clock()),
+            )
+
+            async def work(names: tuple[str, ...]) -> None:
+                self.leads = True
+                simulation.note(f"{self.name} leads")
+                before = set(QUEUES)
+                controllers = [assembly.make(name, context, given, None) for name in names]
+                self.queues = sorted(set(QUEUES) - before, key=lambda queue: queue.name)
+                await assembly.run(controllers)
+
+            lost: LeadershipLost | None = None
+            async with asyncio.TaskGroup() as background:
+                tasks = [background.create_task(nodes.run()), background.create_task(services.run())]
+                try:
+                    await leader.run(work)
+                except LeadershipLost as error:
+                    lost = error
+                finally:
+                    for task in tasks:
+                        task.cancel()
+            if lost is not None:
+                raise lost
+
+
+def _expired() -> None:
+    """In the place of `os._exit`."""
+    process = current.get()
+    if process is not None:
+        process.kill()
+
+
+@contextlib.contextmanager
+def in_process() -> Iterator[None]:
+    """A Lease that ran out ends the simulated process, and not this one."""
+    before = leadership._end_at_once
+    leadership._end_at_once = _expired
+    try:
+        yield
+    finally:
+        leadership._end_at_once = before
+
+
+def task_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+    """Every task belongs to the process that started it."""
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    context = options.get("context")
+    owner = context.get(current) if context is not None else current.get()
+    if owner is not None:
+        owner.tasks.append(task)
+    return task

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run: a cluster, a cloud, processes of the runtime, a workload, and faults at chosen points of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from . import faults
+from .api_server import ApiServer
+from .checks import Checks, Violation
+from .cloud import InProcessCloud
+from .faults import Fault
+from .people import People
+from .process import Process, in_process, task_factory
+from .store import Change, Store
+from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
+from .workloads import Workload
+
+#: All is as it should be, and nothing was written, for so many seconds: the run is over.
+QUIET = 20.0
+#: After the last step and the last fault everything is as it should be within so many seconds.
+BOUND = 420.0
+LOOK = 2.0
+
+
+@dataclass
+class Outcome:
+    """`points` in the order in which they were reached; `digest` tells whether two runs were the same."""
+
+    violations: list[Violation]
+    points: list[str]
+    digest: str
+    seconds: float
+    requests: int
+    story: list[str] = field(default_factory=list)
+
+    @property
+    def invariants(self) -> set[str]:
+        return {each.invariant for each in self.violations}
+
+
+class Simulation:
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        workload: Workload,
+        planned: Sequence[Fault],
+        seed: int,
+        steps: Iterable[int] | None = None,
+    ) -> None:
+        self.loop = loop
+        self._workload, self._seed = workload, seed
+        self._planned = {fault.point: fault.kind for fault in planned}
+        self._steps = [step for number, step in enumerate(workload.steps) if steps is None or number in set(steps)]
+        self._random = random.Random(seed)
+        self._counts: Counter[str] = Counter()
+        self._digest = hashlib.sha256()
+        self.points: list[str] = []
+        self.story: list[str] = []
+        self.processes: list[Process] = []
+        self._started = 0
+        self._last_write = self._last_trouble = loop.now
+        self._ending = False
+
+        def stamp() -> str:
+            return wall_clock(loop.now).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+        self.store = Store(loop.time, stamp)
+        self.store.create("namespaces", {"metadata": {"name": "kube-system"}})
+        self.store.create("services", _KUBERNETES)
+        self.cloud = InProcessCloud(self)
+        self.people = People(self)
+        self.checks = Checks(self)
+        self.store.listeners.append(self._on_change)
+        self.api = ApiServer(self, self.store)
+        for verb, *arguments in workload.before:
+            self.people.do(verb, *arguments)
+        self._early = self.store.snapshot()
+
+    # What the servers ask
+
+    def latency(self) -> float:
+        return self._random.uniform(0.002, 0.02)
+
+    def reach(self, what: str, process: Process) -> str:
+        """The next request of its kind is made: the kind of fault that is due at it, "" for none."""
+        if self._ending:
+            return ""
+        self._counts[what] += 1
+        point = f"{what}#{self._counts[what]}"
+        self.points.append(point)
+        self._digest.update(f"{self.loop.now:.6f} {process.name} {point}\n".encode())
+        if not what.startswith(("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")):
+            if "leases/" not in what and not what.endswith((".list", ".get")):
+                self._last_write = self.loop.now
+        kind = self._planned.get(point, "")
+        if not kind:
+            return ""
+        self.note(f"FAULT {point}={kind}")
+        self._last_trouble = self.loop.now + faults.DURATION.get(kind, 40.0)
+        return self._happen(kind, point, process)
+
+    def _happen(self, kind: str, point: str, process: Process) -> str:
+        """What a fault does to whole servers; the kind that is left for the request itself."""
+        seconds = faults.DURATION.get(kind, 0.0)
+        match kind:
+            case "api-down":
+                self.api.go_down(seconds)
+            case "api-pause":
+                self.api.pause(seconds)
+            case "other-cluster":
+                self.api.become(self._other_cluster(), seconds)
+            case "empty-cluster":
+                self.api.become(Store(self.store.clock, self.store.stamp, name="b", version=self.store.version), seconds)
+            case "snapshot":
+                self.api.become(self._early.snapshot(), seconds)
+            case "cloud-down":
+                self.cloud.go_down(seconds)
+            case "kill" if " EVENT " in point:
+                process.kill()
+            case _:
+                return kind
+        return ""
+
+    def _other_cluster(self) -> Store:
+        other = Store(self.store.clock, self.store.stamp, name="other", version=7000)
+        other.create("namespaces", {"metadata": {"name": "kube-system"}})
+        other.create("services", _KUBERNETES)
+        return other
+
+    def _on_change(self, change: Change) -> None:
+        self.checks.follow(change)
+        self._digest.update(f"{change.at:.6f} {change.kind} {change.resource} {change.key}\n".encode())
+
+    def note(self, text: str) -> None:
+        self.story.append(f"{self.loop.now - EPOCH:8.3f} s  {text}")
+
+    # Processes
+
+    def start_process(self) -> None:
+        if not self._ending:
+            self._started += 1
+            self.processes.append(Process(self, self._started))
+
+    def on_end(self, process: Process) -> None:
+        """What a kubelet does: start it again."""
+        if process in self.processes:
+            self.processes.remove(process)
+            self._last_trouble = max(self._last_trouble, self.loop.now)
+            self.loop.call_later(3.0, self.start_process)
+
+    # The run
+
+    async def run(self) -> Outcome:
+        begun = self.loop.now
+        for _ in range(self._workload.processes):
+            self.start_process()
+        for step in self._steps:
+            await asyncio.sleep(max(0.0, begun + step.at - self.loop.now))
+            if self.checks.found:
+                break
+            self.note(str(step))
+            self.people.do(step.verb, *step.arguments)
+            self._last_trouble = max(self._last_trouble, self.loop.now)
+        await self._come_to_rest()
+        await self._end()
+        return Outcome(
+            self.checks.found,
+            self.points,
+            self._digest.hexdigest()[:16],
+            self.loop.now - begun,
+            len(self.points),
+            self.story,
+        )
+
+    async def _come_to_rest(self) -> None:
+        """Until all is well and quiet, or something is violated, or it should have been well long ago."""
+        while not self.checks.found:
+            await asyncio.sleep(LOOK)
+            self.people.register_those_who_wait()
+            now = self.loop.now
+            if now < self._last_trouble:
+                continue
+            problems = self.checks.problems()
+            queued = [key for process in self.processes for key in process.queued()]
+            if not problems and not queued and self._is_led():
+                if now - max(self._last_write, self._last_trouble) >= QUIET:
+                    return
+            elif now - self._last_trouble > BOUND + self._workload.patience:
+                for invariant, text in problems:
+                    self.checks.violated(invariant, text)
+                for text in queued if not problems else ():
+                    self.checks.violated("key-left", text)
+                if not problems and not queued:
+                    self.checks.violated("not-converged", "nobody leads")
+                return
+            if now - self._last_trouble > 2 * BOUND + self._workload.patience:
+                self.checks.violated("never-quiet", "all is well, and yet something is written again and again")
+                return
+
+    def _is_led(self) -> bool:
+        return any(process.leads for process in self.processes)
+
+    async def _end(self) -> None:
+        self._ending = True
+        running, self.processes = self.processes, []
+        for process in running:
+            left = await process.stop()
+            if left and not self.checks.found:
+                self.checks.violated("task-left", f"{process.name}: {', '.join(left)}")
+
+
+_KUBERNETES: dict[str, Any] = {
+    "metadata": {"name": "kubernetes", "namespace": "default"},
+    "spec": {"type": "ClusterIP", "ports": [{"name": "https", "protocol": "TCP", "port": 443}]},
+    "status": {},
+}
+
+
+def simulate(
+    workload: Workload,
+    planned: Sequence[Fault] = (),
+    *,
+    seed: int = 0,
+    steps: Iterable[int] | None = None,
+    prepare: Callable[[Simulation], None] | None = None,
+) -> Outcome:
+    """One run from its beginning to its end. The same arguments give the same run."""
+    random.seed(seed)
+    with virtual_time() as loop, in_process():
+        loop.set_task_factory(task_factory)  # type: ignore[arg-type]
+        simulation = Simulation(loop, workload, planned, seed, steps)
+        if prepare is not None:
+            prepare(simulation)
+        try:
+            return loop.run_until_complete(simulation.run())
+        except Stuck as error:
+            simulation.checks.violated("stuck", str(error))
+            return Outcome(simulation.checks.found, simulation.points, "", 0.0, len(simulation.points), simulation.story)
+        finally:
+            _close(loop)
+
+
+def _close(loop: VirtualLoop) -> None:
+    """End what is left of killed processes."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.turns = 0
+        try:
+            loop.run_until_complete(asyncio.wait(left, timeout=60.0))
+        except Stuck:
+            pass
+
+
+__all__ = ["Outcome", "Simulation", "gc", "msgspec", "simulate"]

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of a cluster as the API server keeps them. Knows nothing of HTTP, faults or time-outs.
+
+Documents are never changed in place, so that a copy of the tables is a snapshot, and an old state can be shown again.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+Document = dict[str, Any]
+Key = tuple[str, str]  # resource ("services"), and "namespace/name" or "name"
+
+#: Resources that are read with a subresource `status`.
+WITH_STATUS = {"nodes", "services"}
+
+
+class Refusal(Exception):
+    """The API server says no: HTTP status, reason, message."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason = status, reason
+
+
+class Change(NamedTuple):
+    """What a watch tells. `before` is None for an object that was not there."""
+
+    version: int
+    at: float
+    resource: str
+    kind: str
+    key: str
+    before: Document | None
+    line: bytes
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """JSON merge patch (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge(result.get(key), value)
+    return result
+
+
+def strategic(target: Document, patch: Document) -> Document:
+    """Strategic merge patch, as far as it is used: `status.conditions` are merged by type."""
+    conditions = patch.get("status", {}).get("conditions")
+    result: Document = merge(target, patch)
+    if conditions:
+        old = {each["type"]: each for each in target.get("status", {}).get("conditions", [])}
+        for each in conditions:
+            old[each["type"]] = {**old.get(each["type"], {}), **each}
+        result["status"]["conditions"] = list(old.values())
+    return result
+
+
+@dataclass
+class Store:
+    """One cluster's etcd. `clock` gives monotonic seconds, `stamp` the wall clock as RFC 3339 text."""
+
+    clock: Callable[[], float]
+    stamp: Callable[[], str]
+    objects: dict[str, dict[str, Document]] = field(default_factory=dict)
+    version: int = 1000
+    uids: int = 0
+    name: str = "a"
+    history: list[Change] = field(default_factory=list)
+    compacted: int = 0
+    listeners: list[Callable[[Change], None]] = field(default_factory=list)
+
+    def snapshot(self, name: str | None = None) -> Store:
+        """Another etcd with the same content; it has no listeners and no history, so older watches are compacted."""
+        objects = {resource: dict(table) for resource, table in self.objects.items()}
+        return Store(
+            self.clock, self.stamp, objects, self.version, self.uids, name or self.name, compacted=self.version
+        )
+
+    def table(self, resource: str) -> dict[str, Document]:
+        return self.objects.setdefault(resource, {})
+
+    def get(self, resource: str, key: str) -> Document:
+        try:
+            return self.table(resource)[key]
+        except KeyError:
+            raise Refusal(404, "NotFound", f'{resource} "{key}" not found') from None
+
+    def as_of(self, resource: str, moment: float) -> tuple[dict[str, Document], int]:
+        """The table and its resourceVersion as they were at `moment`."""
+        table, version = dict(self.table(resource)), self.version
+        for change in reversed(self.history):
+            if change.at <= moment:
+                break
+            version = change.version - 1
+            if change.resource != resource:
+                continue
+            if change.before is None:
+                table.pop(change.key, None)
+            else:
+                table[change.key] = change.before
+        return table, version
+
+    def since(self, resource: str, version: int) -> Iterator[Change]:
+        return (each for each in self.history if each.version > version and each.resource == resource)
+
+    def compact(self) -> None:
+        self.compacted = self.version
+
+    # Writes
+
+    def create(self, resource: str, body: Document) -> Document:
+        meta = body["metadata"]
+        key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
+        if key in self.table(resource):
+            raise Refusal(409, "AlreadyExists", f'{resource} "{key}" already exists')
+        self.uids += 1
+        given = {"uid": f"{self.name}-uid-{self.uids}", "creationTimestamp": self.stamp(), **meta}
+        return self._put(resource, "ADDED", key, {**body, "metadata": given})
+
+    def update(
+        self,
+        resource: str,
+        key: str,
+        change: Callable[[Document], Document],
+        *,
+        version: str | None = None,
+        uid: str | None = None,
+        status: bool = False,
+    ) -> Document:
+        """Replace by what `change` makes of it. `status`: through that subresource. An unchanged one stays."""
+        before = self.get(resource, key)
+        self._check(before, version, uid)
+        after = change(before)
+        if resource in WITH_STATUS:
+            kept, name = (before, "spec") if status else (before, "status")
+            after = {**after, name: kept.get(name, {})}
+        meta = before["metadata"]
+        fixed = {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in meta}
+        after = {**after, "metadata": {**after["metadata"], **fixed}}
+        old_id, new_id = (each.get("spec", {}).get("providerID") for each in (before, after))
+        if old_id and new_id != old_id:
+            raise Refusal(422, "Invalid", "spec.providerID: Forbidden: node updates may not change providerID")
+        if after == before:
+            return before
+        if meta.get("deletionTimestamp") and not after["metadata"].get("finalizers"):
+            return self._remove(resource, key, after)
+        return self._put(resource, "MODIFIED", key, after)
+
+    def patch(self, resource: str, key: str, patch: Document, *, is_strategic: bool, status: bool) -> Document:
+        meta = patch.get("metadata", {})
+        bare = {**patch, "metadata": {k: v for k, v in meta.items() if k not in ("resourceVersion", "uid")}}
+        how = strategic if is_strategic else merge
+        return self.update(
+            resource,
+            key,
+            lambda before: how(before, bare),
+            version=meta.get("resourceVersion"),
+            uid=meta.get("uid"),
+            status=status,
+        )
+
+    def delete(self, resource: str, key: str, *, version: str | None = None, uid: str | None = None) -> None:
+        before = self.get(resource, key)
+        self._check(before, version, uid)
+        if not before["metadata"].get("finalizers"):
+            self._remove(resource, key, before)
+        elif not before["metadata"].get("deletionTimestamp"):
+            gone = {**before["metadata"], "deletionTimestamp": self.stamp()}
+            self._put(resource, "MODIFIED", key, {**before, "metadata": gone})
+
+    def touch(self, resource: str, key: str) -> None:
+        """As some other writer does."""
+        note = {"metadata": {"annotations": {"example.com/touched": str(self.version)}}}
+        if key in self.table(resource):
+            self.update(resource, key, lambda before: merge(before, note))
+
+    def _check(self, before: Document, version: str | None, uid: str | None) -> None:
+        meta = before["metadata"]
+        if uid not in (None, meta["uid"]):
+            raise Refusal(409, "Conflict", f"precondition failed: UID in precondition: {uid}, in object: {meta['uid']}")
+        if version not in (None, meta["resourceVersion"]):
+            raise Refusal(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+
+    def _put(self, resource: str, kind: str, key: str, document: Document) -> Document:
+        before = self.table(resource).get(key)
+        return self._tell(resource, kind, key, before, document)
+
+    def _remove(self, resource: str, key: str, last: Document) -> Document:
+        return self._tell(resource, "DELETED", key, self.table(resource)[key], last)
+
+    def _tell(self, resource: str, kind: str, key: str, before: Document | None, document: Document) -> Document:
+        self.version += 1
+        document = {**document, "metadata": {**document["metadata"], "resourceVersion": str(self.version)}}
+        if kind == "DELETED":
+            del self.table(resource)[key]
+        else:
+            self.table(resource)[key] = document
+        line = msgspec.json.encode({"type": kind, "object": document}) + b"\n"
+        change = Change(self.version, self.clock(), resource, kind, key, before, line)
+        self.history.append(change)
+        for listener in list(self.listeners):
+            listener(change)
+        return document
+
+    def dump(self) -> Any:
+        return copy.deepcopy(self.objects)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded sequences of what happens to a cluster. Times in seconds after the start; verbs are methods of `People`."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Step(NamedTuple):
+    at: float
+    verb: str
+    arguments: tuple[Any, ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.verb, *map(str, self.arguments)])
+
+
+@dataclass(frozen=True)
+class Workload:
+    """`before`: what is there before the first process starts. `patience`: seconds that it may take longer."""
+
+    name: str
+    before: tuple[tuple[Any, ...], ...]
+    steps: tuple[Step, ...] = field(default=())
+    processes: int = 1
+    patience: float = 0.0
+
+
+def _nodes(number: int) -> tuple[tuple[Any, ...], ...]:
+    """Nodes that registered long ago; they wait for their initialisation as after a migration."""
+    return tuple(("join_old", f"n{each}", each) for each in range(1, number + 1))
+
+
+def _steps(*given: tuple[Any, ...]) -> tuple[Step, ...]:
+    return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in given)
+
+
+SERVICES = Workload(
+    "services",
+    (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
+    _steps(
+        (70, "create-service", "new", 82),
+        (74, "change-port", "web", 83),
+        (76, "delete-service", "api"),
+        (84, "change-type", "web", "ClusterIP"),
+        (92, "change-type", "web", "LoadBalancer"),
+        (96, "create-service", "api", 84),
+    ),
+)
+NODES = Workload(
+    "nodes",
+    (*_nodes(4), ("create_service", "web")),
+    _steps(
+        (70, "join", "n5", 5),
+        (76, "lose", "n2"),
+        (90, "drain", "n3"),
+        (95, "power", "n1", "stopped"),
+        (110, "power", "n1", "running"),
+    ),
+)
+REPLACE = Workload(
+    "replace",
+    (*_nodes(4), ("create_service", "web")),
+    _steps((70, "replace", "n2", 12), (75, "change-port", "web", 85)),
+)
+LEADERS = Workload(
+    "leaders",
+    (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
+    _steps(
+        (70, "create-service", "new", 82),
+        (70.05, "kill-leader"),
+        (72, "delete-service", "api"),
+        (95, "change-port", "web", 83),
+        (96, "stop-leader"),
+        (97, "join", "n4", 4),
+    ),
+    processes=2,
+)
+SCALE_DOWN = Workload(
+    "scale-down",
+    (*_nodes(8), ("create_service", "web")),
+    _steps((70, "lose", "n5"), (70.5, "lose", "n6"), (71, "lose", "n7")),
+    patience=500.0,
+)
+WORKLOADS = {each.name: each for each in (SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN)}
+
+
+def churn(seed: int) -> Workload:
+    """A workload of its own for each seed: named churn-SEED."""
+    chance = random.Random(f"churn {seed}")
+    at, steps, number = 70.0, [], 10
+    services = ["web", "api", "db"]
+    for _ in range(chance.randint(2, 6)):
+        at += chance.choice([0.01, 0.05, 0.3, 1.5, 4.0, 8.0])
+        name = chance.choice(services)
+        match chance.randrange(9):
+            case 0 | 1:
+                steps.append(Step(at, "create-service", (name, chance.randint(80, 99))))
+            case 2:
+                steps.append(Step(at, "delete-service", (name,)))
+            case 3:
+                steps.append(Step(at, "change-port", (name, chance.randint(80, 99))))
+            case 4:
+                steps.append(Step(at, "change-type", (name, chance.choice(["ClusterIP", "LoadBalancer"]))))
+            case 5:
+                number += 1
+                steps.append(Step(at, "join", (f"n{number}", number)))
+            case 6:
+                steps.append(Step(at, "drain", (f"n{chance.randint(1, 3)}",)))
+            case 7:
+                steps.append(Step(at, "lose", ("n2",)))
+            case 8:
+                steps.append(Step(at, chance.choice(["kill-leader", "stop-leader"])))
+    before = (*_nodes(4), ("create_service", "web"), ("create_service", "api", 81))
+    return Workload(f"churn-{seed}", before, tuple(steps))
+
+
+def find(name: str) -> Workload:
+    """A workload by its name."""
+    return churn(int(name.removeprefix("churn-"))) if name.startswith("churn-") else WORKLOADS[name]
