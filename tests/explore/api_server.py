@@ -9,7 +9,7 @@ with bookmarks that end, 410 after a compaction. What may go wrong is in `faults
 from __future__ import annotations
 
 import asyncio
-import errno
+import functools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -107,7 +107,7 @@ class ApiServer:
         self.streams: list[Stream] = []
         self.down_until = self.paused_until = 0.0
         self.spoil_next_list: dict[str, str] = {}
-        store.listeners.append(self._on_change)
+        store.listeners.append(functools.partial(self._on_change, store))
 
     # What becomes of the whole server
 
@@ -121,7 +121,7 @@ class ApiServer:
     def become(self, other: Store, seconds: float) -> None:
         """Another cluster, or another state of this one, answers for a while; connections break at either change."""
         self.shown = other
-        other.listeners.append(self._on_change)
+        other.listeners.append(functools.partial(self._on_change, other))
         self.break_streams()
         self.simulation.loop.call_later(seconds, self._come_back, other)
 
@@ -139,9 +139,15 @@ class ApiServer:
         for stream in list(self.streams):
             stream.break_off()
 
-    def _on_change(self, change: Change) -> None:
+    def _correct_lists(self) -> None:
+        """Who saw a wrong list is made to list again, or nobody could ever know better."""
+        self.shown.compact()
+        self.break_streams()
+
+    def _on_change(self, store: Store, change: Change) -> None:
         for stream in list(self.streams):
-            stream.offer(change)
+            if stream.store is store:
+                stream.offer(change)
 
     def _now(self) -> float:
         return self.simulation.loop.now
@@ -239,10 +245,9 @@ class ApiServer:
         else:
             table, version = self.shown.table(request.resource), self.shown.version
         items = [each for each in table.values() if request.selects(each)]
-        if kind == "empty":
-            items = []
-        elif kind == "shrunken":
-            items = items[: len(items) // 4]
+        if kind in ("empty", "shrunken"):
+            items = items[: len(items) // 4] if kind == "shrunken" else []
+            self.simulation.loop.call_later(faults.WRONG_FOR, self._correct_lists)
         return Response(200, _encode({"metadata": {"resourceVersion": str(version)}, "items": items}))
 
     def _watch(self, process: Process, request: Request, read_timeout: float | None) -> Response:
@@ -266,6 +271,7 @@ class Stream:
 
     def __init__(self, server: ApiServer, process: Process, request: Request, read_timeout: float) -> None:
         self._server, self._process, self._request, self._read_timeout = server, process, request, read_timeout
+        self.store = server.shown
         self._lines: deque[tuple[float, bytes]] = deque()
         self._error: Callable[[], Exception] | None = None
         self._lag, self._silent = 0.0, False
@@ -363,4 +369,4 @@ class Session:
         return None
 
 
-__all__ = ["ApiServer", "Request", "Session", "errno"]
+__all__ = ["ApiServer", "Request", "Session"]

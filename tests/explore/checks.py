@@ -64,6 +64,11 @@ class Checks:
                     if each is not None:
                         self._touched[each["metadata"]["name"]] = now
 
+    def begin(self) -> None:
+        """What is there now has been there for long."""
+        self._unwanted.clear()
+        self._touched.clear()
+
     # At every write
 
     def before_api(self, process: Process, request: Request, server: ApiServer) -> None:
@@ -140,6 +145,9 @@ class Checks:
     def _instance(self, node: Document) -> Any:
         return self._simulation.cloud.project.instances.rows.get(_id(node))
 
+    def _named(self, name: str) -> bool:
+        return any(row.name == name for row in self._simulation.cloud.project.instances.rows.values())
+
     def _backends(self) -> dict[str, str]:
         """Node -> id of its instance, for those that load balancers should send to."""
         found = {}
@@ -163,6 +171,8 @@ class Checks:
                 found.append(("node-stays", f"Node {name} exists and its instance does not"))
                 continue
             taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
+            if not _id(node) and not self._named(name):
+                continue  # nobody can say that its machine is gone: it is held, and an Event says so
             if not _id(node) or "node.cloudprovider.kubernetes.io/uninitialized" in taints:
                 found.append(("not-converged", f"Node {name} is not initialised"))
                 continue

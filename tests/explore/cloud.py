@@ -11,10 +11,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 from multidict import MultiDict
 
 from ccm.simcloud import config as configuration
-from ccm.simcloud.faults import Plan, Rule
+from ccm.simcloud.faults import Plan
 from ccm.simcloud.server import Server
 from ccm.simcloud.world import Project
 
@@ -138,8 +139,6 @@ _PLANS = {
     "short": Plan(spoil="short_list"),
     "provision-error": Plan(provision_error=True),
 }
-#: Not used as a rule: it only shows that the vocabulary is the simulator's.
-_ = Rule
 
 
 def _plan(kind: str) -> Plan:
@@ -148,8 +147,6 @@ def _plan(kind: str) -> Plan:
 
 def _shrunken(body: bytes) -> bytes:
     """Half of a listing that claims to be all: the cloud lies."""
-    import msgspec
-
     listing = msgspec.json.decode(body)
     if "items" not in listing:
         return body

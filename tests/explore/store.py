@@ -114,6 +114,8 @@ class Store:
         return (each for each in self.history if each.version > version and each.resource == resource)
 
     def compact(self) -> None:
+        """No watch can go on from what anybody has seen until now."""
+        self.version += 1
         self.compacted = self.version
 
     # Writes

@@ -41,47 +41,47 @@ SERVICES = Workload(
     "services",
     (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
     _steps(
-        (70, "create-service", "new", 82),
-        (74, "change-port", "web", 83),
-        (76, "delete-service", "api"),
-        (84, "change-type", "web", "ClusterIP"),
-        (92, "change-type", "web", "LoadBalancer"),
-        (96, "create-service", "api", 84),
+        (10, "create-service", "new", 82),
+        (14, "change-port", "web", 83),
+        (16, "delete-service", "api"),
+        (24, "change-type", "web", "ClusterIP"),
+        (32, "change-type", "web", "LoadBalancer"),
+        (36, "create-service", "api", 84),
     ),
 )
 NODES = Workload(
     "nodes",
     (*_nodes(4), ("create_service", "web")),
     _steps(
-        (70, "join", "n5", 5),
-        (76, "lose", "n2"),
-        (90, "drain", "n3"),
-        (95, "power", "n1", "stopped"),
-        (110, "power", "n1", "running"),
+        (10, "join", "n5", 5),
+        (16, "lose", "n2"),
+        (30, "drain", "n3"),
+        (35, "power", "n1", "stopped"),
+        (50, "power", "n1", "running"),
     ),
 )
 REPLACE = Workload(
     "replace",
     (*_nodes(4), ("create_service", "web")),
-    _steps((70, "replace", "n2", 12), (75, "change-port", "web", 85)),
+    _steps((10, "replace", "n2", 12), (15, "change-port", "web", 85)),
 )
 LEADERS = Workload(
     "leaders",
     (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
     _steps(
-        (70, "create-service", "new", 82),
-        (70.05, "kill-leader"),
-        (72, "delete-service", "api"),
-        (95, "change-port", "web", 83),
-        (96, "stop-leader"),
-        (97, "join", "n4", 4),
+        (10, "create-service", "new", 82),
+        (10.05, "kill-leader"),
+        (12, "delete-service", "api"),
+        (35, "change-port", "web", 83),
+        (36, "stop-leader"),
+        (37, "join", "n4", 4),
     ),
     processes=2,
 )
 SCALE_DOWN = Workload(
     "scale-down",
     (*_nodes(8), ("create_service", "web")),
-    _steps((70, "lose", "n5"), (70.5, "lose", "n6"), (71, "lose", "n7")),
+    _steps((10, "lose", "n5"), (10.5, "lose", "n6"), (11, "lose", "n7")),
     patience=500.0,
 )
 WORKLOADS = {each.name: each for each in (SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN)}
@@ -90,7 +90,7 @@ WORKLOADS = {each.name: each for each in (SERVICES, NODES, REPLACE, LEADERS, SCA
 def churn(seed: int) -> Workload:
     """A workload of its own for each seed: named churn-SEED."""
     chance = random.Random(f"churn {seed}")
-    at, steps, number = 70.0, [], 10
+    at, steps, number = 10.0, [], 10
     services = ["web", "api", "db"]
     for _ in range(chance.randint(2, 6)):
         at += chance.choice([0.01, 0.05, 0.3, 1.5, 4.0, 8.0])

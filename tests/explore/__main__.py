@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make explore`: python -m tests.explore [--seeds 0-999] [--replay SEQUENCE] [--jobs 2]."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import logging
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+
+from .explorer import Finding, Report, Trial, explore
+
+
+def seeds_of(text: str) -> list[int]:
+    """"7", "0-999", or both with commas between."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def _explore(seed: int) -> Report:
+    report = explore(seed)
+    for finding in report.findings:
+        finding.outcome.points.clear()  # nobody asks for them any more, and they are long
+    if seed % 20 == 0:
+        gc.collect()
+    return report
+
+
+def _begin() -> None:
+    logging.disable(logging.CRITICAL)
+    gc.disable()  # each run leaves many small circles; see `_explore`
+
+
+def show(finding: Finding, *, story: bool) -> None:
+    print(f"\n{'KNOWN' if finding.known else 'NEW'} (seed {finding.seed}) {finding.known}")
+    for violation in finding.outcome.violations[:5]:
+        print(f"  {violation.invariant}: {violation.text}")
+    if story:
+        print("\n".join(f"    {line}" for line in finding.outcome.story[-40:]))
+    print(f"  replay: make explore REPLAY='{finding.sequence}'")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make explore")
+    parser.add_argument("--seeds", default="0-499", help="SEEDS: 7, 0-999, or several with commas between")
+    parser.add_argument("--replay", default="", help="REPLAY: one sequence, as a finding names it")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order of their own in each process otherwise
+        os.execve(sys.executable, [sys.executable, "-m", "tests.explore", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+    if given.replay:
+        return replay(given.replay)
+    seeds, started = seeds_of(given.seeds), time.monotonic()
+    total, kinds = Report(), Counter[str]()
+    known: dict[str, list[Finding]] = defaultdict(list)
+    with multiprocessing.Pool(given.jobs, _begin) as pool:
+        for number, report in enumerate(pool.imap_unordered(_explore, seeds, chunksize=4), 1):
+            total.sequences += report.sequences
+            total.requests += report.requests
+            kinds.update(report.kinds)
+            for finding in report.findings:
+                if finding.known:
+                    known[finding.known].append(finding)
+                else:
+                    total.findings.append(finding)
+                    show(finding, story=True)
+            if number % 200 == 0:
+                print(f"{number} of {len(seeds)} seeds, {total.sequences / (time.monotonic() - started):.1f} sequences/s", flush=True)
+    for found in known.values():
+        show(min(found, key=lambda each: (len(each.sequence.faults), len(str(each.sequence)))), story=False)
+        print(f"  ({len(found)} sequences)")
+    seconds = time.monotonic() - started
+    print(f"\n{total.sequences} sequences with {total.requests} reads and writes in {seconds:.0f} s: {total.sequences / seconds:.1f} a second")
+    print("faults: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+    print(f"{len(total.findings)} new, {sum(map(len, known.values()))} known")
+    return 1 if total.findings else 0
+
+
+def replay(text: str) -> int:
+    """Run one sequence and tell its story."""
+    _begin()
+    outcome = Trial.parse(text).run()
+    print("\n".join(outcome.story))
+    for violation in outcome.violations:
+        print(f"{violation.invariant}: {violation.text}")
+    print(f"{len(outcome.points)} reads and writes, {outcome.seconds:.0f} s of virtual time, digest {outcome.digest}")
+    return 1 if outcome.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

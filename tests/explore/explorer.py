@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a seed to a run with faults, and from a run that went wrong to the shortest one that still does."""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from . import workloads
+from .faults import ANYWHERE, Fault, kinds_at
+from .known import explain
+from .simulation import Outcome, Simulation, simulate
+from .workloads import Workload
+
+#: Different orders of the answers that are tried of one workload: each has a fault-free run of its own.
+TIMINGS = 8
+
+Prepare = Callable[[Simulation], None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is run: all that a run depends upon."""
+
+    workload: str
+    timing: int
+    faults: tuple[Fault, ...] = ()
+    steps: tuple[int, ...] | None = None
+
+    def run(self, prepare: Prepare | None = None) -> Outcome:
+        found = workloads.find(self.workload)
+        return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare)
+
+    def __str__(self) -> str:
+        """As REPLAY takes it."""
+        parts = [f"{self.workload}@{self.timing}"]
+        if self.steps is not None:
+            parts.append("steps=" + ",".join(map(str, self.steps)))
+        return "; ".join([*parts, *map(str, self.faults)])
+
+    @classmethod
+    def parse(cls, text: str) -> Trial:
+        head, *rest = [part.strip() for part in text.split(";") if part.strip()]
+        name, _, timing = head.partition("@")
+        steps = None
+        if rest and rest[0].startswith("steps="):
+            steps = tuple(int(each) for each in rest.pop(0).removeprefix("steps=").split(",") if each)
+        return cls(name, int(timing or 0), tuple(map(Fault.parse, rest)), steps)
+
+
+@dataclass
+class Finding:
+    """`known`: why it is expected today, "" when it is new. `outcome` is the shortest sequence's."""
+
+    seed: int
+    sequence: Trial
+    outcome: Outcome
+    known: str = ""
+
+
+@dataclass
+class Report:
+    sequences: int = 0
+    requests: int = 0
+    #: Sequences that were run, by fault kind.
+    kinds: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+@functools.lru_cache(maxsize=64)
+def points_of(workload: str, timing: int) -> tuple[str, ...]:
+    """The points of the run without faults."""
+    return tuple(Trial(workload, timing).run().points)
+
+
+def pick(chance: random.Random, points: Sequence[str]) -> Fault:
+    """A fault, so that neither what is done often nor what can fail in many ways takes all of them."""
+    names = sorted({point.partition("#")[0] for point in points})
+    name = chance.choice(names)
+    point = chance.choice([each for each in points if each.partition("#")[0] == name])
+    kinds = [each for each in kinds_at(point) if each not in ANYWHERE]
+    return Fault(point, chance.choice(ANYWHERE if chance.random() < 0.3 else kinds))
+
+
+def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
+    """The sequences of one seed, as they were run: one fault, then a second one after it, twice."""
+    chance = random.Random(seed)
+    timing = chance.randrange(TIMINGS)
+    names = [*workloads.WORKLOADS, *[f"churn-{seed}"] * 4]
+    workload = chance.choice(names)
+    done = []
+    if workload.startswith("churn"):
+        plain = Trial(workload, timing)
+        outcome = outcome_of(plain)
+        done.append((plain, outcome))
+        if outcome.violations:
+            return done
+        points: Sequence[str] = outcome.points
+    else:
+        points = points_of(workload, timing)
+    first = pick(chance, points)
+    one = Trial(workload, timing, (first,))
+    outcome = outcome_of(one)
+    done.append((one, outcome))
+    if outcome.violations or first.point not in outcome.points:
+        return done
+    later = outcome.points[outcome.points.index(first.point) + 1 :]
+    for _ in range(2 if later else 0):
+        two = Trial(workload, timing, (first, pick(chance, later)))
+        done.append((two, outcome_of(two)))
+    return done
+
+
+def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
+    """The shortest sequence found in which one of these invariants is still violated: fewer faults, then fewer steps."""
+    best, outcome = sequence, sequence.run(prepare)
+
+    def attempt(candidate: Trial) -> bool:
+        nonlocal best, outcome
+        result = candidate.run(prepare)
+        if result.invariants & invariants:
+            best, outcome = candidate, result
+            return True
+        return False
+
+    for fault in sequence.faults:
+        attempt(Trial(best.workload, best.timing, tuple(each for each in best.faults if each != fault), best.steps))
+    number = len(workloads.find(sequence.workload).steps)
+    steps = best.steps if best.steps is not None else tuple(range(number))
+    if attempt(Trial(best.workload, best.timing, best.faults, ())):
+        return best, outcome
+    for step in reversed(steps):
+        fewer = tuple(each for each in (best.steps if best.steps is not None else steps) if each != step)
+        attempt(Trial(best.workload, best.timing, best.faults, fewer))
+    return best, outcome
+
+
+def explore(seed: int, prepare: Prepare | None = None) -> Report:
+    """Run the sequences of one seed; what went wrong is made short and compared with what is known."""
+    report = Report()
+
+    def outcome_of(sequence: Trial) -> Outcome:
+        outcome = sequence.run(prepare)
+        report.sequences += 1
+        report.requests += outcome.requests
+        for fault in sequence.faults:
+            report.kinds[fault.kind] = report.kinds.get(fault.kind, 0) + 1
+        return outcome
+
+    for sequence, outcome in sequences_of(seed, outcome_of):
+        if outcome.violations:
+            report.findings.append(judge(seed, sequence, outcome, prepare))
+    return report
+
+
+def judge(seed: int, sequence: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
+    """What is known is known by its faults alone; anything else is made as short as can be, which may show it known."""
+    if known := explain(sequence.workload, sequence.faults, outcome.invariants):
+        if len(sequence.faults) < 2:
+            return Finding(seed, sequence, outcome, known)
+    short, result = shrink(sequence, outcome.invariants, prepare)
+    return Finding(seed, short, result, explain(short.workload, short.faults, result.invariants))
+
+
+__all__ = ["Finding", "Report", "Trial", "Workload", "explore", "points_of", "shrink"]
