@@ -65,7 +65,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 
 .PHONY: unit
 unit: setup ## pure logic, in seconds
-	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity
+	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity tests/explore
 
 .PHONY: sanity
 sanity: setup ## ansible-test sanity and units with one ansible-core, as a Galaxy user's CI has them
@@ -97,6 +97,14 @@ SOAK_SECONDS ?= 1800
 integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
 	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder tests/integration
 	@SOAK_SECONDS=120 pytest -q tests/soak
+
+# Seeds: one (7), a range (0-9999), or several with commas between; each gives about four sequences.
+SEEDS ?= 0-499
+# One sequence, as a finding names it: then only that one is run, and its story told.
+REPLAY ?=
+.PHONY: explore
+explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
+	@python -m tests.explore --seeds '$(SEEDS)' --replay '$(REPLAY)'
 
 .PHONY: soak
 soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak

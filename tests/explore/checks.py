@@ -164,15 +164,20 @@ class Checks:
         """Everything that differs from what cluster and cloud should be like at rest: invariant and sentence."""
         return [*self._node_problems(), *self._route_problems(), *self._service_problems()]
 
+    def held(self) -> set[str]:
+        """Nodes that never had a providerID and whose machine is gone: nobody can say so, and they are kept."""
+        nodes = self._simulation.store.table("nodes").items()
+        return {name for name, node in nodes if not _id(node) and not self._named(name)}
+
     def _node_problems(self) -> list[tuple[str, str]]:
-        found = []
+        found, held = [], self.held()
         for name, node in self._simulation.store.table("nodes").items():
             if _id(node) and self._instance(node) is None:
                 found.append(("node-stays", f"Node {name} exists and its instance does not"))
                 continue
             taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
-            if not _id(node) and not self._named(name):
-                continue  # nobody can say that its machine is gone: it is held, and an Event says so
+            if name in held:
+                continue
             if not _id(node) or "node.cloudprovider.kubernetes.io/uninitialized" in taints:
                 found.append(("not-converged", f"Node {name} is not initialised"))
                 continue

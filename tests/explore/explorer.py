@@ -157,11 +157,11 @@ def explore(seed: int, prepare: Prepare | None = None) -> Report:
 
 def judge(seed: int, sequence: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
     """What is known is known by its faults alone; anything else is made as short as can be, which may show it known."""
-    if known := explain(sequence.workload, sequence.faults, outcome.invariants):
+    if known := explain(sequence.workload, sequence.faults, outcome.violations):
         if len(sequence.faults) < 2:
             return Finding(seed, sequence, outcome, known)
     short, result = shrink(sequence, outcome.invariants, prepare)
-    return Finding(seed, short, result, explain(short.workload, short.faults, result.invariants))
+    return Finding(seed, short, result, explain(short.workload, short.faults, result.violations))
 
 
 __all__ = ["Finding", "Report", "Trial", "Workload", "explore", "points_of", "shrink"]

@@ -10,7 +10,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 #: After any request: the process is killed, the cluster or the cloud behind the address fails or becomes another.
-ANYWHERE = ("kill", "api-down", "api-pause", "other-cluster", "empty-cluster", "snapshot", "cloud-down")
+ANYWHERE = (
+    "kill",
+    "api-down",
+    "api-pause",
+    "relist-empty",
+    "relist-shrunken",
+    "other-cluster",
+    "empty-cluster",
+    "snapshot",
+    "cloud-down",
+)
 
 API_READ = ("error", "hang", "stale")
 API_LIST = (*API_READ, "empty", "shrunken")

@@ -6,28 +6,33 @@ An entry goes when its mistake is fixed: then `make explore` finds out whether i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from .checks import Violation
 from .faults import Fault
 
 #: The API server shows a cluster, or a state of it, in which objects are missing.
-WRONG_LIST = ("empty", "shrunken", "gone-then-empty", "gone-then-shrunken", "stale")
+WRONG_LIST = ("empty", "shrunken", "gone-then-empty", "gone-then-shrunken", "relist-empty", "relist-shrunken", "stale")
 WRONG_CLUSTER = ("empty-cluster", "other-cluster", "snapshot")
 
 
 class Known(NamedTuple):
     """`invariants` are violated by any of the `kinds` at points that begin with one of `points` ("" for all);
-    `workloads`: only there; no kinds: without a fault."""
+    `workloads`: only there; no kinds: without a fault. `says` is in the sentence. `example` shows it."""
 
     reason: str
+    example: str
     invariants: tuple[str, ...]
     kinds: tuple[str, ...] = ()
+    says: str = ""
     points: tuple[str, ...] = ("",)
     workloads: tuple[str, ...] = ("",)
 
-    def fits(self, workload: str, faults: Sequence[Fault], invariants: Collection[str]) -> bool:
-        if not set(invariants) <= set(self.invariants) or not workload.startswith(self.workloads):
+    def fits(self, workload: str, faults: Sequence[Fault], violation: Violation) -> bool:
+        if violation.invariant not in self.invariants or self.says not in violation.text:
+            return False
+        if not workload.startswith(self.workloads):
             return False
         if not self.kinds:
             return True
@@ -36,24 +41,51 @@ class Known(NamedTuple):
 
 KNOWN = (
     Known(
-        "review 1.1: an empty, shrunken or foreign listing counts as deletions",
+        "review 1.1: an empty, shrunken or stale listing counts as deletions",
+        "services@0; steps=; time 30=relist-empty",
         ("load-balancer-deleted", "route-deleted"),
         WRONG_LIST,
-        ("api LIST", "api EVENT"),
     ),
     Known(
         "review 1.1: a cluster that is another one, or is restored, counts as deletions",
+        "services@0; steps=; time 30=other-cluster",
         ("load-balancer-deleted", "route-deleted"),
         WRONG_CLUSTER,
     ),
     Known(
+        "beside review 1.1: for the same reasons load balancers lose backends, down to the last one",
+        "nodes@0; steps=; time 30=relist-shrunken",
+        ("backend-removed",),
+        (*WRONG_LIST, *WRONG_CLUSTER),
+    ),
+    Known(
+        "beside review 1.1: a Service's status that is lost (etcd was restored) is not written again before a restart",
+        "services@0; steps=; time 0=snapshot",
+        ("not-converged",),
+        ("snapshot",),
+        says="does not name its load balancer's address",
+    ),
+    Known(
+        "beside review 1.1: where the Lease vanishes, a standby creates it before the leader notices: two lead",
+        "nodes@1; steps=; time 0.06=kill; time 3=other-cluster",
+        ("write-without-lease",),
+        WRONG_CLUSTER,
+    ),
+    Known(
         "review 1.2: more Nodes gone at once than the cap allows are never deleted",
+        "scale-down@0",
         ("node-stays",),
         workloads=("scale-down",),
     ),
 )
 
 
-def explain(workload: str, faults: Sequence[Fault], invariants: Collection[str]) -> str:
-    """Why this is expected, "" when it is new."""
-    return next((each.reason for each in KNOWN if each.fits(workload, faults, invariants)), "")
+def explain(workload: str, faults: Sequence[Fault], violations: Sequence[Violation]) -> str:
+    """Why all of this is expected, "" when any of it is new."""
+    reasons = []
+    for violation in violations:
+        reason = next((each.reason for each in KNOWN if each.fits(workload, faults, violation)), "")
+        if not reason:
+            return ""
+        reasons.append(reason)
+    return "; ".join(sorted(set(reasons)))

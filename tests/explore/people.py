@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccm.controllers.service_rules import FINALIZER
-from ccm.simcloud.model import Address, InstanceBody, InstancePatch
+from ccm.simcloud.model import Address, InstanceBody, InstancePatch, RouteBody
 
+from .process import CLUSTER
 from .store import Document, merge
 
 if TYPE_CHECKING:
@@ -75,6 +76,39 @@ class People:
 
     def join_old(self, name: str, number: int) -> None:
         self.join(name, number, old=True)
+
+    def settled(self, name: str, number: int) -> None:
+        """A Node as the runtime leaves it, with its route: it was there long before the first process."""
+        self._machine(name, number)
+        project = self._simulation.cloud.project
+        id_ = next(row.id for row in project.instances.rows.values() if row.name == name)
+        cidr = f"10.120.{number}.0/24"
+        project.create_route(RouteBody(cidr, id_, CLUSTER))
+        labels = {"kubernetes.io/hostname": name}
+        for domain, kind, value in (
+            ("failure-domain.beta.kubernetes.io", "zone", "north-1"),
+            ("topology.kubernetes.io", "zone", "north-1"),
+            ("failure-domain.beta.kubernetes.io", "region", "north"),
+            ("topology.kubernetes.io", "region", "north"),
+            ("beta.kubernetes.io", "instance-type", "sim.small"),
+            ("node.kubernetes.io", "instance-type", "sim.small"),
+        ):
+            labels[f"{domain}/{kind}"] = value
+        addresses = [
+            {"type": "InternalIP", "address": f"10.0.0.{number}"},
+            {"type": "Hostname", "address": name},
+        ]
+        network = {"type": "NetworkUnavailable", "status": "False", "reason": "RouteCreated"}
+        self.store.create(
+            "nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels, "creationTimestamp": OLD},
+                "spec": {"podCIDR": cidr, "podCIDRs": [cidr], "providerID": f"sim://north/{id_}"},
+                "status": {"addresses": addresses, "conditions": [network, {"type": "Ready", "status": "True"}]},
+            },
+        )
 
     def _machine(self, name: str, number: int) -> None:
         if all(row.name != name for row in self._simulation.cloud.project.instances.rows.values()):

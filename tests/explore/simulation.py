@@ -23,7 +23,7 @@ from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
 from .workloads import Workload
 
 #: All is as it should be, and nothing was written, for so many seconds: the run is over.
-QUIET = 20.0
+QUIET = 12.0
 #: After the last step and the last fault everything is as it should be within so many seconds.
 BOUND = 420.0
 LOOK = 2.0
@@ -104,10 +104,21 @@ class Simulation:
         if not kind:
             return ""
         self.note(f"FAULT {point}={kind}")
-        self._last_trouble = self.loop.now + faults.DURATION.get(kind, 40.0)
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
         return self._happen(kind, point, process)
 
-    def _happen(self, kind: str, point: str, process: Process) -> str:
+    def _strike(self, kind: str, point: str) -> None:
+        """A fault at a time and not at a request: one of whole servers."""
+        if self._ending:
+            return
+        self.note(f"FAULT {point}={kind}")
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
+        if kind == "kill":
+            self.people.kill_leader()
+        else:
+            self._happen(kind, point)
+
+    def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
         """What a fault does to whole servers; the kind that is left for the request itself."""
         seconds = faults.DURATION.get(kind, 0.0)
         match kind:
@@ -126,7 +137,9 @@ class Simulation:
                 self.api.become(restored, seconds)
             case "cloud-down":
                 self.cloud.go_down(seconds)
-            case "kill" if " EVENT " in point:
+            case "relist-empty" | "relist-shrunken":
+                self.api.make_list_again(kind.removeprefix("relist-"))
+            case "kill" if process is not None and " EVENT " in point:
                 process.kill()
             case _:
                 return kind
@@ -164,6 +177,9 @@ class Simulation:
 
     async def run(self) -> Outcome:
         begun = self.loop.now
+        for point, kind in self._planned.items():
+            if point.startswith("time "):
+                self.loop.call_later(float(point[5:]), self._strike, kind, point)
         for _ in range(self._workload.processes):
             self.start_process()
         for step in self._steps:
@@ -186,6 +202,8 @@ class Simulation:
 
     async def _come_to_rest(self) -> None:
         """Until all is well and quiet, or something is violated, or it should have been well long ago."""
+        times = [float(point[5:]) for point in self._planned if point.startswith("time ")]
+        self._last_trouble = max(self._last_trouble, *(EPOCH + each for each in times), 0.0)
         while not self.checks.found:
             await asyncio.sleep(LOOK)
             self.people.register_those_who_wait()
@@ -193,7 +211,8 @@ class Simulation:
             if now < self._last_trouble:
                 continue
             problems = self.checks.problems()
-            queued = [key for process in self.processes for key in process.queued()]
+            held = self.checks.held()
+            queued = [key for process in self.processes for key in process.queued(held)]
             if not problems and not queued and self._is_led():
                 if now - max(self._last_write, self._last_trouble) >= QUIET:
                     return

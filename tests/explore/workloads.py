@@ -33,6 +33,11 @@ def _nodes(number: int) -> tuple[tuple[Any, ...], ...]:
     return tuple(("join_old", f"n{each}", each) for each in range(1, number + 1))
 
 
+def _settled(number: int) -> tuple[tuple[Any, ...], ...]:
+    """Nodes as a former leader left them."""
+    return tuple(("settled", f"n{each}", each) for each in range(1, number + 1))
+
+
 def _steps(*given: tuple[Any, ...]) -> tuple[Step, ...]:
     return tuple(Step(at, verb, tuple(arguments)) for at, verb, *arguments in given)
 
@@ -62,12 +67,12 @@ NODES = Workload(
 )
 REPLACE = Workload(
     "replace",
-    (*_nodes(4), ("create_service", "web")),
+    (*_settled(4), ("create_service", "web")),
     _steps((10, "replace", "n2", 12), (15, "change-port", "web", 85)),
 )
 LEADERS = Workload(
     "leaders",
-    (*_nodes(3), ("create_service", "web"), ("create_service", "api", 81)),
+    (*_settled(3), ("create_service", "web"), ("create_service", "api", 81)),
     _steps(
         (10, "create-service", "new", 82),
         (10.05, "kill-leader"),
@@ -80,7 +85,7 @@ LEADERS = Workload(
 )
 SCALE_DOWN = Workload(
     "scale-down",
-    (*_nodes(8), ("create_service", "web")),
+    (*_settled(8), ("create_service", "web")),
     _steps((10, "lose", "n5"), (10.5, "lose", "n6"), (11, "lose", "n7")),
     patience=500.0,
 )
@@ -113,7 +118,7 @@ def churn(seed: int) -> Workload:
                 steps.append(Step(at, "lose", ("n2",)))
             case 8:
                 steps.append(Step(at, chance.choice(["kill-leader", "stop-leader"])))
-    before = (*_nodes(4), ("create_service", "web"), ("create_service", "api", 81))
+    before = (*_settled(4), ("create_service", "web"), ("create_service", "api", 81))
     return Workload(f"churn-{seed}", before, tuple(steps))
 
 

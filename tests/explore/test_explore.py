@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness itself: it is deterministic, it notices mistakes, and what it knows of today's mistakes is true."""
+
+import logging
+
+import pytest
+
+from ccm.cloud import InstanceState, NotFound, Page
+from ccm.controllers.service import ServiceController
+from ccm.engine.queue import WorkQueue
+from ccm.providers.sim import SimInstances
+
+from .explorer import Trial, explore, shrink
+from .faults import Fault
+from .known import KNOWN, explain
+from .workloads import WORKLOADS
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("name", [each for each in WORKLOADS if each != "scale-down"])
+def test_without_faults_all_is_well(name):
+    assert Trial(name, 0).run().violations == []
+
+
+def test_an_empty_list_after_a_gap_that_deletes_load_balancers_is_found():
+    """Review 1.1. When it is fixed, nothing is violated here any more."""
+    outcome = Trial.parse("services@0; steps=; time 30=relist-empty").run()
+    assert "load-balancer-deleted" in outcome.invariants
+
+
+@pytest.mark.parametrize("known", KNOWN, ids=lambda known: known.example)
+def test_what_is_known_is_still_true(known):
+    """An entry whose mistake is fixed has to go, or it would hide new ones."""
+    trial = Trial.parse(known.example)
+    violations = trial.run().violations
+    assert any(known.fits(trial.workload, trial.faults, violation) for violation in violations)
+    assert explain(trial.workload, trial.faults, violations)
+
+
+@pytest.mark.parametrize("text", ["churn-7@3; cloud load_balancers.create#1=lost", "leaders@1", "nodes@2; time 20=api-pause"])
+def test_the_same_sequence_runs_the_same_way(text):
+    first, second = Trial.parse(text).run(), Trial.parse(text).run()
+    assert (first.digest, first.points, first.story) == (second.digest, second.points, second.story)
+    assert Trial.parse(text.replace("@", "@1")).run().digest != first.digest
+
+
+def test_a_sequence_can_be_written_down():
+    trial = Trial("leaders", 3, (Fault("api LIST nodes#1", "empty"), Fault("time 3", "kill")), (0, 2))
+    assert Trial.parse(str(trial)) == trial
+
+
+def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypatch):
+    async def nothing(self, spec, known):
+        return None
+
+    monkeypatch.setattr(ServiceController, "_delete", nothing)
+    assert Trial("services", 0).run().invariants == {"load-balancer-leaked"}
+
+
+def test_a_queue_that_forgets_failures_is_caught_by_a_fault_alone(monkeypatch):
+    monkeypatch.setattr(WorkQueue, "retry", lambda self, key: 0.0)
+    assert Trial("services", 0, steps=(0,)).run().violations == []
+    outcome = Trial.parse("services@0; steps=0; cloud load_balancers.create#3=error").run()
+    assert outcome.invariants == {"not-converged"}
+
+
+def test_a_provider_that_reports_stopped_machines_gone_is_caught(monkeypatch):
+    whole, one = SimInstances.list_page, SimInstances.get
+
+    async def list_page(self, token):
+        page = await whole(self, token)
+        return Page([each for each in page.instances if each.state is InstanceState.RUNNING], page.next)
+
+    async def get(self, ref):
+        found = await one(self, ref)
+        if found.state is not InstanceState.RUNNING:
+            raise NotFound(ref.node_name)
+        return found
+
+    stopped = "nodes@0; steps=3"
+    assert Trial.parse(stopped).run().violations == []
+    monkeypatch.setattr(SimInstances, "list_page", list_page)
+    monkeypatch.setattr(SimInstances, "get", get)
+    assert "node-deleted" in Trial.parse(stopped).run().invariants
+
+
+def test_what_does_not_matter_is_left_out():
+    trial = Trial.parse("services@0; cloud instances.list#1=throttled; time 30=relist-empty")
+    short, outcome = shrink(trial, {"load-balancer-deleted"})
+    assert short.faults == (Fault("time 30", "relist-empty"),)
+    assert short.steps == ()
+    assert "load-balancer-deleted" in outcome.invariants
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nothing_new_is_found(seed):
+    new = [finding for finding in explore(seed).findings if not finding.known]
+    assert not new, [(str(finding.sequence), finding.outcome.violations) for finding in new]
