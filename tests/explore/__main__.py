@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import itertools
 import logging
 import multiprocessing
 import os
@@ -14,9 +15,13 @@ from collections import Counter, defaultdict
 
 from .explorer import Finding, Report, Trial, explore
 
+#: Runs of seeds after which a worker looks for circles of objects.
+COLLECT = 10
+_runs = itertools.count(1)
+
 
 def seeds_of(text: str) -> list[int]:
-    """"7", "0-999", or both with commas between."""
+    """`7`, `0-999`, or both with commas between."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
@@ -28,14 +33,14 @@ def _explore(seed: int) -> Report:
     report = explore(seed)
     for finding in report.findings:
         finding.outcome.points.clear()  # nobody asks for them any more, and they are long
-    if seed % 20 == 0:
+    if next(_runs) % COLLECT == 0:
         gc.collect()
     return report
 
 
 def _begin() -> None:
     logging.disable(logging.CRITICAL)
-    gc.disable()  # each run leaves many small circles; see `_explore`
+    gc.disable()  # each run leaves many small circles: they are looked for now and then
 
 
 def show(finding: Finding, *, story: bool) -> None:
@@ -51,19 +56,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make explore")
     parser.add_argument("--seeds", default="0-499", help="SEEDS: 7, 0-999, or several with commas between")
     parser.add_argument("--replay", default="", help="REPLAY: one sequence, as a finding names it")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, help="stop after so many seconds; 0: when all seeds are done"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order of their own in each process otherwise
-        os.execve(sys.executable, [sys.executable, "-m", "tests.explore", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
+        command = [sys.executable, "-m", "tests.explore", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if given.replay:
         return replay(given.replay)
     seeds, started = seeds_of(given.seeds), time.monotonic()
     total, kinds = Report(), Counter[str]()
     known: dict[str, list[Finding]] = defaultdict(list)
     with multiprocessing.Pool(given.jobs, _begin) as pool:
-        for number, report in enumerate(pool.imap_unordered(_explore, seeds, chunksize=4), 1):
+        for number, report in enumerate(pool.imap_unordered(_explore, seeds, chunksize=2), 1):
             total.sequences += report.sequences
             total.requests += report.requests
+            total.cpu += report.cpu
             kinds.update(report.kinds)
             for finding in report.findings:
                 if finding.known:
@@ -72,12 +82,19 @@ def main() -> int:
                     total.findings.append(finding)
                     show(finding, story=True)
             if number % 200 == 0:
-                print(f"{number} of {len(seeds)} seeds, {total.sequences / (time.monotonic() - started):.1f} sequences/s", flush=True)
+                print(f"{number} of {len(seeds)} seeds", flush=True)
+            if given.seconds and time.monotonic() - started > given.seconds:
+                print(f"stopped after {number} of {len(seeds)} seeds: {given.seconds:g} s are over")
+                pool.terminate()
+                break
     for found in known.values():
         show(min(found, key=lambda each: (len(each.sequence.faults), len(str(each.sequence)))), story=False)
         print(f"  ({len(found)} sequences)")
     seconds = time.monotonic() - started
-    print(f"\n{total.sequences} sequences with {total.requests} reads and writes in {seconds:.0f} s: {total.sequences / seconds:.1f} a second")
+    print(
+        f"\n{total.sequences} sequences with {total.requests} reads and writes in {seconds:.0f} s: "
+        f"{total.sequences / seconds:.1f} a second, {1000 * total.cpu / max(1, total.sequences):.0f} ms of CPU each"
+    )
     print("faults: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
     print(f"{len(total.findings)} new, {sum(map(len, known.values()))} known")
     return 1 if total.findings else 0

@@ -22,8 +22,8 @@ from . import faults
 from .store import Change, Document, Refusal, Store
 
 if TYPE_CHECKING:
-    from .simulation import Simulation
     from .process import Process
+    from .simulation import Simulation
 
 _encode = msgspec.json.encode
 JSON = {"Content-Type": "application/json"}
@@ -368,9 +368,9 @@ class Session:
     def __init__(self, server: ApiServer, process: Process) -> None:
         self._server, self._process = server, process
 
-    async def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, timeout: Any, **_: Any) -> Any:
+    async def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, **options: Any) -> Any:
         request = Request(method, url, data, headers)
-        return await self._server.serve(self._process, request, timeout.sock_read)
+        return await self._server.serve(self._process, request, options["timeout"].sock_read)
 
     async def close(self) -> None:
         return None

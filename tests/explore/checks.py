@@ -80,7 +80,9 @@ class Checks:
         if request.verb in ("PATCH", "POST", "PUT", "DELETE") and request.resource not in ("events", "leases"):
             self._check_leadership(process, f"{request.what}")
 
-    def before_cloud(self, process: Process, operation: str, id_: str, data: bytes | None, cloud: InProcessCloud) -> None:
+    def before_cloud(
+        self, process: Process, operation: str, id_: str, data: bytes | None, cloud: InProcessCloud
+    ) -> None:
         verb = operation.partition(".")[2]
         if operation.startswith(("instances.", "tokens.", "project.")) or verb in ("list", "get"):
             return
@@ -122,9 +124,9 @@ class Checks:
 
     def _check_route(self, route: Any) -> None:
         for name, node in self._simulation.store.table("nodes").items():
-            if route.destination in node["spec"].get("podCIDRs", ()) and self._is_settled(name):
-                if _id(node) == route.instance_id:
-                    self.violated("route-deleted", f"Node {name}: its route {route.destination} is deleted")
+            routed = route.destination in node["spec"].get("podCIDRs", ()) and _id(node) == route.instance_id
+            if routed and self._is_settled(name):
+                self.violated("route-deleted", f"Node {name}: its route {route.destination} is deleted")
 
     def _is_settled(self, name: str) -> bool:
         return self._simulation.loop.now - self._touched.get(name, 0.0) > SINCE
@@ -153,9 +155,9 @@ class Checks:
         found = {}
         for name, node in self._simulation.store.table("nodes").items():
             taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
-            if self._instance(node) is not None and EXCLUDE_LABEL not in node["metadata"].get("labels", {}):
-                if DELETING not in taints:
-                    found[name] = _id(node)
+            excluded = EXCLUDE_LABEL in node["metadata"].get("labels", {}) or DELETING in taints
+            if self._instance(node) is not None and not excluded:
+                found[name] = _id(node)
         return found
 
     # In the end

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,6 @@ from . import workloads
 from .faults import ANYWHERE, Fault, kinds_at
 from .known import explain
 from .simulation import Outcome, Simulation, simulate
-from .workloads import Workload
 
 #: Different orders of the answers that are tried of one workload: each has a fault-free run of its own.
 TIMINGS = 8
@@ -64,6 +64,8 @@ class Finding:
 class Report:
     sequences: int = 0
     requests: int = 0
+    #: Seconds of CPU, those for making findings short included.
+    cpu: float = 0.0
     #: Sequences that were run, by fault kind.
     kinds: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -126,7 +128,8 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
         return False
 
     for fault in sequence.faults:
-        attempt(Trial(best.workload, best.timing, tuple(each for each in best.faults if each != fault), best.steps))
+        others = tuple(each for each in best.faults if each != fault)
+        attempt(Trial(best.workload, best.timing, others, best.steps))
     number = len(workloads.find(sequence.workload).steps)
     steps = best.steps if best.steps is not None else tuple(range(number))
     if attempt(Trial(best.workload, best.timing, best.faults, ())):
@@ -139,7 +142,7 @@ def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None
 
 def explore(seed: int, prepare: Prepare | None = None) -> Report:
     """Run the sequences of one seed; what went wrong is made short and compared with what is known."""
-    report = Report()
+    report, started = Report(), time.process_time()
 
     def outcome_of(sequence: Trial) -> Outcome:
         outcome = sequence.run(prepare)
@@ -152,16 +155,21 @@ def explore(seed: int, prepare: Prepare | None = None) -> Report:
     for sequence, outcome in sequences_of(seed, outcome_of):
         if outcome.violations:
             report.findings.append(judge(seed, sequence, outcome, prepare))
+    report.cpu = time.process_time() - started
     return report
 
 
-def judge(seed: int, sequence: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
-    """What is known is known by its faults alone; anything else is made as short as can be, which may show it known."""
-    if known := explain(sequence.workload, sequence.faults, outcome.violations):
-        if len(sequence.faults) < 2:
-            return Finding(seed, sequence, outcome, known)
-    short, result = shrink(sequence, outcome.invariants, prepare)
+def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = None) -> Finding:
+    """What is known is known by one fault alone; anything else is made as short as can be, which may show it known."""
+    if known := explain(trial.workload, trial.faults, outcome.violations):
+        if len(trial.faults) < 2:
+            return Finding(seed, trial, outcome, known)
+        alone = Trial(trial.workload, trial.timing, trial.faults[-1:])  # the first one alone did no harm
+        result = alone.run(prepare)
+        if result.violations and (known := explain(alone.workload, alone.faults, result.violations)):
+            return Finding(seed, alone, result, known)
+    short, result = shrink(trial, outcome.invariants, prepare)
     return Finding(seed, short, result, explain(short.workload, short.faults, result.violations))
 
 
-__all__ = ["Finding", "Report", "Trial", "Workload", "explore", "points_of", "shrink"]
+__all__ = ["Finding", "Report", "Trial", "explore", "points_of", "shrink"]

@@ -65,7 +65,7 @@ class Fault(NamedTuple):
 def kinds_at(point: str) -> tuple[str, ...]:
     """Every kind of fault that can happen at a point."""
     side, what = point.partition("#")[0].split(" ", 1)
-    verb, _, rest = what.partition(" ")
+    verb = what.partition(" ")[0]
     if side == "cloud":
         group, _, operation = what.partition(".")
         if group == "tokens" or operation == "replace":

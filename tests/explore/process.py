@@ -109,7 +109,11 @@ class Process:
         """Keys that wait, are delayed, or are being worked on, but for those that may be tried for ever."""
         found = []
         for queue in self.queues:
-            for what, keys in (("waits", queue._added_at), ("is worked on", queue._running), ("back-off", queue._timers)):
+            for what, keys in (
+                ("waits", queue._added_at),
+                ("is worked on", queue._running),
+                ("back-off", queue._timers),
+            ):
                 found += [f"{queue.name}: {key} {what}" for key in keys if key not in tolerated]
         return sorted(found)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import random
 from collections import Counter
@@ -97,9 +98,8 @@ class Simulation:
         point = f"{what}#{self._counts[what]}"
         self.points.append(point)
         self._digest.update(f"{self.loop.now:.6f} {process.name} {point}\n".encode())
-        if not what.startswith(("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")):
-            if "leases/" not in what and not what.endswith((".list", ".get")):
-                self._last_write = self.loop.now
+        if _is_write(what):
+            self._last_write = self.loop.now
         kind = self._planned.get(point, "")
         if not kind:
             return ""
@@ -129,7 +129,9 @@ class Simulation:
             case "other-cluster":
                 self.api.become(self._other_cluster(), seconds)
             case "empty-cluster":
-                self.api.become(Store(self.store.clock, self.store.stamp, name="empty", version=5), seconds)
+                empty = Store(self.store.clock, self.store.stamp, name="empty", version=5)
+                empty.create("namespaces", {"metadata": {"name": "kube-system"}})
+                self.api.become(empty, seconds)
             case "snapshot":
                 restored = self._early.snapshot()
                 # Its resourceVersions are never those of other content: etcdutl's --bump-revision is for that.
@@ -247,6 +249,12 @@ _KUBERNETES: dict[str, Any] = {
 }
 
 
+def _is_write(what: str) -> bool:
+    """Whether a request changes something, or looks for what was changed; the Lease is renewed for ever."""
+    reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")
+    return not what.startswith(reads) and "leases/" not in what and not what.endswith((".list", ".get"))
+
+
 def simulate(
     workload: Workload,
     planned: Sequence[Fault] = (),
@@ -266,7 +274,9 @@ def simulate(
             return loop.run_until_complete(simulation.run())
         except Stuck as error:
             simulation.checks.violated("stuck", str(error))
-            return Outcome(simulation.checks.found, simulation.points, "", 0.0, len(simulation.points), simulation.story)
+            return Outcome(
+                simulation.checks.found, simulation.points, "", 0.0, len(simulation.points), simulation.story
+            )
         finally:
             _close(loop)
 
@@ -278,10 +288,8 @@ def _close(loop: VirtualLoop) -> None:
         task.cancel()
     if left:
         loop.turns = 0
-        try:
+        with contextlib.suppress(Stuck):
             loop.run_until_complete(asyncio.wait(left, timeout=60.0))
-        except Stuck:
-            pass
 
 
 __all__ = ["Outcome", "Simulation", "simulate"]

@@ -43,7 +43,9 @@ def test_what_is_known_is_still_true(known):
     assert explain(trial.workload, trial.faults, violations)
 
 
-@pytest.mark.parametrize("text", ["churn-7@3; cloud load_balancers.create#1=lost", "leaders@1", "nodes@2; time 20=api-pause"])
+@pytest.mark.parametrize(
+    "text", ["churn-7@3; cloud load_balancers.create#1=lost", "leaders@1", "nodes@2; time 20=api-pause"]
+)
 def test_the_same_sequence_runs_the_same_way(text):
     first, second = Trial.parse(text).run(), Trial.parse(text).run()
     assert (first.digest, first.points, first.story) == (second.digest, second.points, second.story)
