@@ -116,7 +116,7 @@ def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tupl
 
 
 def shrink(sequence: Trial, invariants: set[str], prepare: Prepare | None = None) -> tuple[Trial, Outcome]:
-    """The shortest sequence found in which one of these invariants is still violated: fewer faults, then fewer steps."""
+    """The shortest sequence found in which one of these invariants is violated: fewer faults, then fewer steps."""
     best, outcome = sequence, sequence.run(prepare)
 
     def attempt(candidate: Trial) -> bool:

@@ -100,7 +100,7 @@ def test_what_does_not_matter_is_left_out():
     assert "load-balancer-deleted" in outcome.invariants
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_nothing_new_is_found(seed):
     new = [finding for finding in explore(seed).findings if not finding.known]
     assert not new, [(str(finding.sequence), finding.outcome.violations) for finding in new]
