@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud (`ccm.simcloud`) without its sockets, behind the real provider `sim`.
+"""The simulated cloud (`ccm_simcloud`) without its sockets, behind the real provider `sim`.
 
 `Session` stands in the place of the provider's `aiohttp.ClientSession`; a call goes to the simulator's own handlers
 (`Server._answer`), with the simulator's own faults (`faults.Plan`).
@@ -14,10 +14,10 @@ import aiohttp
 import msgspec
 from multidict import MultiDict
 
-from ccm.simcloud import config as configuration
-from ccm.simcloud.faults import Plan
-from ccm.simcloud.server import Server
-from ccm.simcloud.world import Project
+from ccm_simcloud import config as configuration
+from ccm_simcloud.faults import Plan
+from ccm_simcloud.server import Server
+from ccm_simcloud.world import Project
 
 from . import faults
 

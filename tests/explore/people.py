@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccm.controllers.service_rules import FINALIZER
-from ccm.simcloud.model import Address, InstanceBody, InstancePatch, RouteBody
+from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody
 
 from .process import CLUSTER
 from .store import Document, merge

@@ -21,7 +21,9 @@ from ccm.app.options import Options, parse
 from ccm.app.recorders import Recorders
 from ccm.cloud import CloudError, ProviderConfig
 from ccm.cloud.gateway import Gateway
+from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
+from ccm.controllers.vouching import Vouching
 from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
@@ -148,8 +150,10 @@ class Process:
                     break
                 except CloudError:
                     await asyncio.sleep(2.0)
-            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes")
-            services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services")
+            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
+            services: Informer[Service] = Informer(
+                client, "/api/v1/services", Service, name="services", keep=kept_service
+            )
             recorders = Recorders(client)
             cleanup.push_async_callback(recorders.close)
             leader = Leadership(given, parts, client, gateway, recorders)
@@ -165,14 +169,15 @@ class Process:
                 monotonic=clock,
                 now=lambda: wall_clock(clock()),
             )
+            vouching = Vouching(context)
 
             async def work(names: tuple[str, ...]) -> None:
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
-                controllers = [assembly.make(name, context, given, None) for name in names]
+                controllers = [assembly.make(name, context, given, vouching) for name in names]
                 self.queues = sorted(set(QUEUES) - before, key=lambda queue: queue.name)
-                await assembly.run(controllers)
+                await assembly.run(controllers, vouching)
 
             lost: LeadershipLost | None = None
             async with asyncio.TaskGroup() as background:

@@ -23,7 +23,7 @@ def quiet():
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.parametrize("name", [each for each in WORKLOADS if each != "scale-down"])
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_without_faults_all_is_well(name):
     assert Trial(name, 0).run().violations == []
 
