@@ -179,12 +179,13 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
 
 def enter(folder: Path, command: list[str]) -> int:
     binds = [["--bind", str(folder / place), f"/{place}"] for place in BINDS]
-    # Where this machine has no systemd, its place is taken in a folder that is searched later.
+    # Modules run programs of the system's directories alone: what this machine has is covered, what it lacks is added.
     binds += [
         ["--bind", str(folder / "bin" / name), f"/usr/bin/{name}"]
         for name in PROGRAMS
         if Path("/usr/bin", name).exists()
-    ] or [["--bind", str(folder / "bin"), "/usr/local/sbin"]]
+    ]
+    binds.append(["--bind", str(folder / "bin"), "/usr/local/sbin"])
     for arguments in [["--make-rprivate", "/"], *binds, *json.loads((folder / "mounts.json").read_text())]:
         subprocess.run(["mount", *arguments], check=True)
     socket.sethostname(folder.name)

@@ -559,7 +559,7 @@ class MakesItAnewEachTime(SimLoadBalancers):
         return await super().ensure(replace(spec, load_balancer_ip=address), backends)
 
 
-@mutant("load_balancers.a_change_is_written_in_place")
+@mutant("load_balancers.a_change_is_written_in_place", "load_balancers.members_have_the_addresses_that_are_given")
 class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:
@@ -570,7 +570,7 @@ class NeverWritesAChange(SimLoadBalancers):
         return await super().ensure(spec, backends)
 
 
-@mutant("load_balancers.backends_are_updated")
+@mutant("load_balancers.backends_are_updated", "load_balancers.members_have_the_addresses_that_are_given")
 class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         return sim._load_balancer(await self._find(spec))
