@@ -75,8 +75,8 @@ class Seen(NamedTuple):
         return os.path.basename(self.process.argv[0]) if self.process.argv else ""
 
 
-def look(pid: int) -> Optional[Seen]:
-    """Return what is known of one running process, None when it is gone."""
+def look(pid: int, root: Optional[str] = None) -> Optional[Seen]:
+    """Return what is known of one running process, None when it is gone. C(root): the root_group(), where it is known already."""
     try:
         folder = os.open(os.path.join(PROC, str(pid)), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -94,7 +94,8 @@ def look(pid: int) -> Optional[Seen]:
     if fields[0] == "Z":
         return None
     process = Process(pid, int(fields[19]), argv)
-    return Seen(process, name.partition("(")[2], int(fields[1]), control_group(groups), pod_of(groups, root_group()), namespaces)
+    pod = pod_of(groups, root_group() if root is None else root)
+    return Seen(process, name.partition("(")[2], int(fields[1]), control_group(groups), pod, namespaces)
 
 
 def _read(folder: int, name: str) -> bytes:
@@ -111,7 +112,8 @@ def _namespace(folder: int, kind: str) -> str:
 
 def everything() -> List[Seen]:
     """Return every process of this host, by PID."""
-    found = [look(int(entry)) for entry in os.listdir(PROC) if entry.isdigit()]
+    root = root_group()
+    found = [look(int(entry), root) for entry in os.listdir(PROC) if entry.isdigit()]
     return sorted((seen for seen in found if seen is not None), key=lambda seen: seen.process.pid)
 
 
@@ -253,15 +255,20 @@ def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> 
         # A component's own helpers, and another process of the same static Pod, are where root put them.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
         if name and not own and seen.process.identity not in identities:
-            found.append("process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, _whereabouts(seen, logs)))
-    more = ["{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED)]
-    return found[:NAMED] + (more if len(found) > NAMED else [])
+            found.append((seen, name))
+    # A Pod may start as many processes as it likes: only those that are named are looked up.
+    folders = pod_folders(logs) if found else []
+    sentences = ["process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, _whereabouts(seen, folders))
+                 for seen, name in found[:NAMED]]
+    if len(found) > NAMED:
+        sentences.append("{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED))
+    return sentences
 
 
-def _whereabouts(seen: Seen, logs: str) -> str:
+def _whereabouts(seen: Seen, folders: List[str]) -> str:
     if not seen.pod:
         return "is in the control group {0}, of no unit that runs it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
-    for path in pod_folders(logs):
+    for path in folders:
         namespace, name, uid = os.path.basename(path).split("_")
         if uid == seen.pod:
             return "belongs to Pod {0}/{1}".format(namespace, name)

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.integration.cluster import free_port
+from tests.ports import free_port
 
 from .sides import BenchError, Process, Side
 

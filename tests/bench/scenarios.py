@@ -20,7 +20,7 @@ import aiohttp
 from ccm.cloud import Address, AddressType, Instance
 from ccm.controllers import node_rules
 from ccm.engine.objects import Node, decoder
-from tests.integration.cluster import free_port
+from tests.ports import free_port
 
 from . import measure, objects
 from .cloud import Cloud, internal_ip, summary

@@ -12,7 +12,6 @@ import datetime
 import ipaddress
 import json
 import os
-import socket
 import ssl
 import subprocess
 import time
@@ -25,6 +24,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tests.ports import free_port
 
 VERSION = "v1.36.3"
 ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
@@ -101,12 +102,6 @@ def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class ApiServer:

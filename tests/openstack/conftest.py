@@ -12,8 +12,9 @@ import pytest
 
 from ccm.cloud import ProviderConfig
 from ccm.providers.openstack import OpenStackCloud
+from tests.ports import free_port
 
-from ..integration.cluster import ApiServer, free_port
+from ..integration.cluster import ApiServer
 from ..integration.conftest import apiserver, kube
 from ..integration.runtime.conftest import clean
 from ..integration.runtime.support import CLUSTER_CIDR, Ccm

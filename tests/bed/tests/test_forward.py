@@ -3,9 +3,10 @@
 
 import asyncio
 import importlib.util
-import socket
 from pathlib import Path
 from types import ModuleType
+
+from tests.ports import free_port
 
 FILE = Path(__file__).resolve().parent.parent / "gateway" / "forward.py"
 
@@ -16,12 +17,6 @@ def load() -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 async def test_a_dead_server_is_passed_over_and_a_half_closed_stream_answered() -> None:

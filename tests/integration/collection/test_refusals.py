@@ -8,7 +8,9 @@ import json
 import sys
 from pathlib import Path
 
-from ..cluster import ApiServer, free_port
+from tests.ports import free_port
+
+from ..cluster import ApiServer
 from .ansible import Run, call, playbook, task
 from .conftest import kubeconfig_for
 

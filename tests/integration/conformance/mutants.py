@@ -6,6 +6,7 @@ The defects are those that cloud-controller-managers in the field have, or had.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import itertools
@@ -608,15 +609,16 @@ class DeletesTheWholeCluster(SimLoadBalancers):
             await super().delete(replace(spec, uid=row.tags["service_uid"]))
 
 
-class GivesWhatIsAskedFor(SimLoadBalancers):
+class GivesWhatIsAskedFor(SimLoadBalancers, abc.ABC):
     """Chooses addresses itself, whatever others have: what it gave a Service is what it was asked for."""
 
     def __init__(self, api: Api) -> None:
         super().__init__(api)
         self.given: set[str] = set()
 
+    @abc.abstractmethod
     def may_have(self, address: str) -> bool:
-        raise NotImplementedError
+        """Whether the Service gets the address that it asks for."""
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         wanted = spec.load_balancer_ip

@@ -14,8 +14,9 @@ from aiohttp import web
 
 from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient
+from tests.ports import free_port
 
-from ..cluster import ApiServer, free_port
+from ..cluster import ApiServer
 
 Fault = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
 

@@ -18,8 +18,9 @@ import pytest
 
 from ccm.engine.client import ApiError, KubeClient
 from ccm_simcloud.testing import Simulator
+from tests.ports import free_port
 
-from ..cluster import ApiServer, free_port
+from ..cluster import ApiServer
 from ..runtime.support import CLUSTER_CIDR, NODES, SERVICES, Ccm, eventually, get_lease, initialised, node_body
 from ..runtime.test_services_and_routes import served, service_body
 from .conftest import FAST, StartCcm

@@ -13,8 +13,9 @@ import pytest
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, PersistentVolume, Service
 from ccm_simcloud.testing import Simulator, running_simulator
+from tests.ports import free_port
 
-from ..cluster import ApiServer, free_port
+from ..cluster import ApiServer
 from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm
 
 StartCcm = Callable[..., Ccm]

@@ -14,8 +14,9 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
+from tests.ports import free_port
 
-from ..cluster import ApiServer, free_port
+from ..cluster import ApiServer
 from .conftest import StartCcm
 from .support import (
     CLUSTER_CIDR,

@@ -16,8 +16,9 @@ from ccm.app.serving import Serving
 from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.objects import PartialObject
+from tests.ports import free_port
 
-from ..cluster import ApiServer, free_port
+from ..cluster import ApiServer
 from .support import eventually
 
 VOLUMES = "/api/v1/persistentvolumes"

@@ -17,8 +17,9 @@ import pytest
 import yaml
 
 from ccm import cloud
+from tests.ports import free_port
 
-from ..cluster import ApiServer, binaries, free_port
+from ..cluster import ApiServer, binaries
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "runtime/examples/ccm-provider-acme"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from aiohttp import web
 from rig.control import Control
 from rig.places import SERVICES
 from rig.proxy import Call, Fault, Proxy, template
+
+from tests.ports import free_port
 
 ID = "8966d986-aa0d-4eb6-998f-b8d154778e3c"
 
@@ -55,12 +56,6 @@ def test_a_fault_lets_some_pass_breaks_some_and_ends() -> None:
     fault = Fault(path="/ports", skip=2, times=3)
     fault.takes(call(path="/other"))  # what does not match is not counted
     assert [fault.takes(call()) for _ in range(7)] == [False, False, True, True, True, False, False]
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 class Blocks:

@@ -6,25 +6,9 @@ Objects here may be worse than the API server admits: what it checks differs bet
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-
-#: FUZZ_EXAMPLES: how many examples each test tries, and then other ones each time.
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
-
-
-def bounded(examples: int) -> settings:
-    return settings(
-        max_examples=EXAMPLES or examples,
-        derandomize=not EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
 
 #: 256 KiB: all annotations of one object together. 1.5 MiB: one object.
 ANNOTATIONS, OBJECT = 256 * 1024, 1536 * 1024

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that is parsed, fed with junk: an answer or the error that callers expect, never anything else.
 
-FUZZ_EXAMPLES: how many examples each test tries (and then other ones each time).
+FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import itertools
 import json
-import os
 import string
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccm.app import durations, migration
@@ -39,14 +38,7 @@ from ccm_simcloud import config as sim_config
 from ccm_simcloud import model, strict
 from ccm_simcloud.faults import Rule
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
-bounded = settings(
-    max_examples=EXAMPLES or 40,
-    derandomize=not EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+from .fuzzing import bounded
 
 #: Texts that have broken parsers before.
 NASTY = st.sampled_from(
@@ -191,7 +183,7 @@ def as_read(text: str) -> str:
 # What comes from the API server
 
 
-@bounded
+@bounded(40)
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=10))
 def test_lines_do_not_depend_on_how_the_stream_was_cut(data: bytes, cuts: list[int]) -> None:
     points = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
@@ -213,7 +205,7 @@ class Nothing:
 EVENT = {"type": "MODIFIED", "object": NODE}
 
 
-@bounded
+@bounded(40)
 @given(
     st.lists(
         st.binary(max_size=100)
@@ -237,7 +229,7 @@ def test_watch_lines(lines: list[bytes]) -> None:
     assert informer.get("d/known") is not None or b"DELETED" in b"".join(lines)
 
 
-@bounded
+@bounded(40)
 @given(spoilt(NODE), spoilt(SERVICE), spoilt(LEASE))
 def test_objects(node: Any, service: Any, lease: Any) -> None:
     """What can be decoded can be judged: a rule answers, or says what is wrong with the object."""
@@ -290,7 +282,7 @@ def judge(obj: Node | Service | Lease) -> None:
             rule()
 
 
-@bounded
+@bounded(40)
 @given(
     st.integers(100, 599),
     st.sampled_from(["application/json", "text/html", "", "\x00"]),
@@ -309,7 +301,7 @@ def test_answers_and_retry_after(code: int, content_type: str, body: bytes, retr
 # What people write
 
 
-@bounded
+@bounded(40)
 @given(spoilt(KUBECONFIG).map(lambda value: yaml.safe_dump(value)) | st.text(max_size=60) | NASTY)
 @example("[" * 5000)
 @example("a: &a [*a]")
@@ -328,7 +320,7 @@ def test_kubeconfig(text: str) -> None:
                 assert "\n" not in value and "\0" not in value, name
 
 
-@bounded
+@bounded(40)
 @given(
     spoilt(
         {
@@ -362,7 +354,7 @@ def test_exec_credentials(out: bytes) -> None:
         asyncio.run(answer())
 
 
-@bounded
+@bounded(40)
 @given(spoilt(CLOUD_CONF).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
 @example("[" * 5000)
 @example("endpoint: http://[::1\nproject: a\ntoken: b")
@@ -371,7 +363,7 @@ def test_cloud_conf(text: str) -> None:
         assert Settings.parse(ProviderConfig(as_read(text), "cloud.conf")).endpoint
 
 
-@bounded
+@bounded(40)
 @given(TEXT | st.text("0123456789.hmsunµ+-", max_size=12))
 @example("9" * 400 + "h")
 def test_durations(text: str) -> None:
@@ -385,7 +377,7 @@ def test_durations(text: str) -> None:
 FLAGS = [f"--{name.replace('_', '-')}" for name in Options.__dataclass_fields__]
 
 
-@bounded
+@bounded(40)
 @given(st.lists(st.tuples(st.sampled_from(FLAGS), TEXT).map("=".join) | TEXT, max_size=4))
 @example(["--leader-elect-lease-duration=" + "9" * 400 + "h"])
 @example(["--kube-api-qps=1e999"])
@@ -415,7 +407,7 @@ CONFIGURATION = {
 }
 
 
-@bounded
+@bounded(40)
 @given(spoilt(MIGRATION).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
 @example("[" * 5000)
 @example("a: &a [*a]")
@@ -424,7 +416,7 @@ def test_leader_migration_config(text: str) -> None:
     assert problems or (moved.leader_name and migration.split(["service-lb-controller"], moved))
 
 
-@bounded
+@bounded(40)
 @given(spoilt(CONFIGURATION).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
 @example("[" * 5000)
 @example("a: &a [*a]")
@@ -458,7 +450,7 @@ BODIES: list[tuple[Any, Any]] = [
 ]
 
 
-@bounded
+@bounded(40)
 @given(st.data())
 def test_bodies_of_the_simulator(data: st.DataObject) -> None:
     kind, good = data.draw(st.sampled_from(BODIES))
@@ -467,7 +459,7 @@ def test_bodies_of_the_simulator(data: st.DataObject) -> None:
         assert isinstance(strict.convert(value, kind, ""), kind)
 
 
-@bounded
+@bounded(40)
 @given(spoilt(SIMULATOR).map(yaml.safe_dump) | st.text(max_size=60) | NASTY)
 @example("[" * 5000)
 def test_configuration_of_the_simulator(text: str) -> None:

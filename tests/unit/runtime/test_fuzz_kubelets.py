@@ -2,7 +2,7 @@
 """Nodes that a kubelet writes to harm others, from the wire to the cloud: its text is data.
 
 No exception but a typed one, no callback of 50 ms, no controller that stops, and healthy Nodes beside them are
-initialised, routed and served. FUZZ_EXAMPLES makes it search longer (`hostile.py`).
+initialised, routed and served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .cloud.virtual import VirtualLoop
 from .controllers import nodes_harness
 from .controllers.nodes_harness import machine
 from .controllers.services_harness import CLUSTER_CIDR, Cluster, until
-from .hostile import LARGEST_NODES, NODE, bounded
+from .fuzzing import bounded
+from .hostile import LARGEST_NODES, NODE
 from .loop_watch import LIMIT, LoopWatch, watched_loop
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")

@@ -2,7 +2,7 @@
 """Services that users write to harm others, from the wire to the cloud: their text is data.
 
 No exception but a typed one, no callback of 50 ms, nothing written but what is the Service's own, and a healthy Service
-beside them is served. FUZZ_EXAMPLES makes it search longer (`hostile.py`).
+beside them is served. FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from ccm.providers.static_config import Settings
 
 from .cloud.virtual import VirtualLoop
 from .controllers.services_harness import Balancers, Cluster, until
-from .hostile import LARGEST_SERVICES, SERVICE, bounded
+from .fuzzing import bounded
+from .hostile import LARGEST_SERVICES, SERVICE
 from .loop_watch import LIMIT, LoopWatch, watched_loop
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _processes
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _processes
 
 UUID = "0f3b5b1e-9a55-4a3e-8d0b-6a1f0e7d2c11"
 STATIC = "abed5f2f79e13da9006c1faf3b6e4b0a"
@@ -193,6 +192,16 @@ def test_a_thousand_impostors_are_not_named_one_by_one(host):
     assert "the Pod with the UID " + UUID in told[0]
 
 
+def test_impostors_by_the_thousand_cost_one_look_at_the_pods(host, monkeypatch):
+    """A Pod may start processes as it likes, and a node has a hundred folders of logs: the product would stop preflight."""
+    for pid in range(1000, 1500):
+        host.start(pid, ["kubelet"], cgroupfs(UUID))
+    looks, real = [], _files.listing
+    monkeypatch.setattr(_files, "listing", lambda path, **named: looks.append(path) or real(path, **named))
+    _processes.impostors([], str(host.logs))
+    assert looks == [str(host.logs)]
+
+
 def test_processes_that_end_meanwhile_are_passed_over(host):
     (host.proc / "77").mkdir()
     (host.proc / "78").write_text("no process")
@@ -235,7 +244,6 @@ def asked(monkeypatch):
     return ran
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_the_version_is_asked_of_roots_own_program_which_is_the_one_that_runs(tmp_path, running, asked):
     path, process = running("kubelet", tmp_path)
     assert _processes.version_of(process, str(path)) == ("v1.36.3", "")
@@ -243,7 +251,6 @@ def test_the_version_is_asked_of_roots_own_program_which_is_the_one_that_runs(tm
     assert asked == [[str(path), "--version"]] * 2
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_a_program_of_others_and_a_replaced_one_are_never_run(tmp_path, running, asked):
     path, process = running("kubelet", tmp_path)
     path.chmod(0o777)
@@ -257,7 +264,6 @@ def test_a_program_of_others_and_a_replaced_one_are_never_run(tmp_path, running,
     assert asked == []
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_a_real_process_with_the_name_of_a_component_is_reported(tmp_path, running):
     unused, process = running("kube-apiserver", tmp_path)
     told = [line for line in _processes.impostors([]) if line.startswith("process {0} ".format(process.pid))]

@@ -20,7 +20,7 @@ from ccm.app.health import Health
 from ccm.app.options import parse
 from ccm.app.server import application, serve
 from ccm.app.tls import ServingTls
-from tests.integration.cluster import free_port
+from tests.ports import free_port
 
 NOW = datetime.datetime.now(datetime.UTC)
 HOUR = datetime.timedelta(hours=1)

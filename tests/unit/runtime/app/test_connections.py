@@ -16,7 +16,7 @@ from ccm.app.connection_rules import Limits, make_room, peer_of
 from ccm.app.options import parse
 from ccm.app.server import serve
 from ccm.app.tls import ServingTls
-from tests.integration.cluster import free_port
+from tests.ports import free_port
 
 CLOSED = "ccm_serving_connections_closed_total"
 #: Nothing below waits for any of these to be over unless it says so.

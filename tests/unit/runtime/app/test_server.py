@@ -20,6 +20,7 @@ from ccm.app.options import parse
 from ccm.app.server import application, serve
 from ccm.app.tls import CIPHERS, CertificateError, ServingTls, self_signed
 from tests.integration.cluster import Authority
+from tests.ports import free_port
 
 OPEN = ("/healthz", "/livez", "/readyz")
 
@@ -206,9 +207,7 @@ def pair(tmp_path):
 @contextlib.asynccontextmanager
 async def served(authorizer, cas=None, tls=None, **changes):
     """The address of a running server."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     health = Health(healthz={"ping": lambda: None})
     app = application(health, authorizer, OPEN, dict)
     runner = await serve(app, "127.0.0.1", port, tls or ServingTls(options(**changes).tls(), cas))
@@ -393,9 +392,7 @@ async def test_a_port_that_is_taken(authorizer):
 
 async def test_a_port_that_is_shared(authorizer):
     tls = ServingTls(options().tls())
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     runners = [
         await serve(application(Health(), authorizer, OPEN, dict), "127.0.0.1", port, tls, share_port=True)
         for _ in range(2)

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import json
 import math
-import socket
 import ssl
 import time
 import types
@@ -20,6 +19,7 @@ from ccm.cloud import Webhook
 from ccm.engine.clock import FakeClock
 from ccm.engine.queue import WorkQueue
 from tests.integration.cluster import Authority
+from tests.ports import free_port
 
 GATE = "--feature-gates=CloudControllerManagerWebhook=true"
 
@@ -90,12 +90,6 @@ async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog,
     [record] = caplog.records[before:]
     assert "the event loop stood still for 0." in record.getMessage()
     assert record.getMessage().endswith("Cloud calls under way: instances.list")
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def allow(request):

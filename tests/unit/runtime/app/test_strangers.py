@@ -22,7 +22,7 @@ from ccm.app.tls import ServingTls
 from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient, RateLimit
 from ccm.engine.clock import FakeClock
-from tests.integration.cluster import free_port
+from tests.ports import free_port
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ccm_simcloud import main
+from tests.ports import free_port
 
 GOOD = "projects: [{name: demo, token: secret-token}]\n"
 
@@ -87,9 +88,7 @@ def test_files_and_addresses_that_cannot_be_used(tmp_path: Path, capsys: pytest.
 def test_it_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     path = tmp_path / "cloud.yaml"
     path.write_text(GOOD)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     code = "import sys; from ccm_simcloud import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "--config", str(path), "--listen", f"127.0.0.1:{port}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

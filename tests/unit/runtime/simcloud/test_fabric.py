@@ -20,6 +20,7 @@ from ccm_simcloud.forward import Pool, Rules
 from ccm_simcloud.model import InstanceBody, LoadBalancerBody, LoadBalancerPatch, RouteBody, TargetsBody
 from ccm_simcloud.strict import convert
 from ccm_simcloud.testing import Simulator, running_simulator
+from tests.ports import free_port
 
 VIP = "127.0.77.1"
 BACKENDS = ("127.0.78.1", "127.0.78.2", "127.0.78.3")
@@ -27,13 +28,6 @@ CONFIG: dict[str, Any] = {
     "projects": [{"name": "demo", "token": "t", "load_balancer_addresses": "127.0.77.1-127.0.77.9"}]
 }
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-def free_port(kind: int = socket.SOCK_STREAM) -> int:
-    """A port that is free on all of 127.0.0.0/8."""
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextlib.asynccontextmanager

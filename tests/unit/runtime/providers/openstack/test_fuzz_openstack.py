@@ -2,7 +2,7 @@
 """Everything that comes from people who create Services, and from kubelets, through the provider's decisions: an answer
 or the contract's error, in little time, and nothing goes out that names what the Service may not name.
 
-FUZZ_EXAMPLES: how many examples each test tries (and then other ones each time).
+FUZZ_EXAMPLES makes it search longer (`fuzzing.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ipaddress
 import json
-import os
 import string
 import time
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, CloudError, Ingress, LoadBalancerSpec, Port, Route
@@ -40,16 +39,9 @@ from ccm.providers.openstack.annotations import PREFIX, TABLE
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
 
+from ...fuzzing import bounded
 from .octavia_in_memory import FakeOpenStack, the
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
-bounded = settings(
-    max_examples=EXAMPLES or 60,
-    derandomize=not EXAMPLES,
-    deadline=None,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
 #: What one decision may take of the processor, in seconds, at the best of three tries.
 LIMIT = 0.05
 
@@ -163,7 +155,7 @@ def quick(decide: Callable[[], Any]) -> Any:
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
-@bounded
+@bounded(60)
 @given(said=SAID, section=SECTIONS)
 @example(said={f"{PREFIX}load-balancer-id": "a" * 200_000}, section=LoadBalancerSection())
 def test_annotations(said: dict[str, str], section: LoadBalancerSection) -> None:
@@ -178,7 +170,7 @@ def test_annotations(said: dict[str, str], section: LoadBalancerSection) -> None
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
-@bounded
+@bounded(60)
 @given(spec=SPECS, section=SECTIONS, backends=BACKENDS)
 def test_wishes_and_what_is_made_of_them(spec: LoadBalancerSpec, section: LoadBalancerSection, backends: Any) -> None:
     assert isinstance(quick(lambda: rules.fingerprint(spec, section, CLASSES)), str)
@@ -200,7 +192,7 @@ def test_wishes_and_what_is_made_of_them(spec: LoadBalancerSpec, section: LoadBa
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
-@bounded
+@bounded(60)
 @given(spec=SPECS, section=SECTIONS, texts=st.lists(TEXT, min_size=4, max_size=4))
 def test_floating_ips_and_owners(spec: LoadBalancerSpec, section: LoadBalancerSection, texts: list[str]) -> None:
     row = {
@@ -228,7 +220,7 @@ def test_floating_ips_and_owners(spec: LoadBalancerSpec, section: LoadBalancerSe
     quick(lambda: sharing_rules.proves(spec, ["10.0.0.1"], section.sharing))
 
 
-@bounded
+@bounded(60)
 @given(ranges=st.lists(RANGES, max_size=5), text=TEXT)
 def test_source_ranges(ranges: list[str], text: str) -> None:
     body = {
@@ -241,7 +233,7 @@ def test_source_ranges(ranges: list[str], text: str) -> None:
 
 
 @pytest.mark.threat("kubelet-no-rules-on-others-ports")
-@bounded
+@bounded(60)
 @given(backends=BACKENDS, group=st.booleans())
 def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], group: bool) -> None:
     spec = LoadBalancerSpec("prod", "u", "shop", "web", (Port("", "TCP", 80, 30080),))
@@ -265,7 +257,7 @@ def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], gro
 
 
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
-@bounded
+@bounded(60)
 @given(destination=TEXT | st.ip_addresses(v=4).flatmap(lambda each: st.integers(0, 32).map(lambda n: f"{each}/{n}")))
 def test_destinations_of_routes(destination: str) -> None:
     router = {"id": "r", "network_id": "n", "fixed_ips": [{"ip_address": "10.0.0.254", "subnet_id": "s"}]}
@@ -282,7 +274,7 @@ def test_destinations_of_routes(destination: str) -> None:
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
-@bounded
+@bounded(60)
 @given(spec=SPECS, backends=BACKENDS, sharing=st.sampled_from(["never", "namespace", "cluster"]))
 @example(spec=attacking(load_balancer_ip="203.0.113.200"), backends=(), sharing="cluster")
 @example(spec=attacking(said={"load-balancer-id": the("victim")}), backends=(), sharing="cluster")
