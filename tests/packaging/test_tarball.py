@@ -16,7 +16,7 @@ from .environments import REPOSITORY
 
 pytestmark = pytest.mark.timeout(600)
 TOP = {"COPYING", "LICENSE", "README.md", "MANIFEST.json", "FILES.json", "changelogs", "meta", "playbooks", "plugins"}
-TOP |= {"requirements.yml", "roles"}
+TOP |= {"SECURITY.md", "requirements.yml", "roles"}
 SUFFIXES = {"", ".j2", ".json", ".md", ".py", ".txt", ".yaml", ".yml"}
 
 

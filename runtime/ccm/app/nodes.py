@@ -17,8 +17,9 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 
 from ccm.cloud import CloudError, ConfigError, InstanceRef, NotFound, ProviderConfig, Transient, registry
-from ccm.cloud.directory import InstanceDirectory, Snapshot
+from ccm.cloud.directory import InstanceDirectory
 from ccm.cloud.gateway import Gateway
+from ccm.cloud.snapshot import Snapshot
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node

@@ -22,7 +22,8 @@ from typing import ClassVar
 from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.cloud import CloudError, Instance, NotFound
-from ccm.cloud.directory import InstanceDirectory, Snapshot
+from ccm.cloud.directory import InstanceDirectory
+from ccm.cloud.snapshot import Snapshot
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.events import reference
 from ccm.engine.objects import Node, ObjectRef, parse_time

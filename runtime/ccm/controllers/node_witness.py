@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from ccm.cloud import CloudError, NotFound
-from ccm.cloud.directory import Snapshot
+from ccm.cloud.snapshot import Snapshot
 from ccm.engine.objects import Node
 
 from . import node_rules

@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from prometheus_client import Gauge
 
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound
-from ccm.cloud.directory import InstanceDirectory, Snapshot
+from ccm.cloud.directory import InstanceDirectory
 from ccm.engine.objects import Node
 
 from . import node_rules
 from . import vouching_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .first_listing import missing_from_first_listing
 from .vouching_rules import Reason, Refused, Verdict, Vouched
 
 log = logging.getLogger(__name__)
@@ -44,14 +45,10 @@ NOT_VOUCHED = Gauge(
 for _reason in Reason:
     NOT_VOUCHED.labels(_reason.value)
 
-#: How long to wait at start for another controller's listing, in seconds.
-GRACE = 0.1
 #: Seconds until the cloud is asked about a Node again: first and longest after it gave no answer; after an answer that
 #: contradicts the Node, which may be older than a change in the cloud.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
-#: Seconds between first listings that are not believed.
-BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
 #: Nodes judged at a stretch before other tasks get their turn.
 STRETCH = 250
 
@@ -320,7 +317,9 @@ class Vouching:
         self._running, self._began = True, self._context.monotonic()
         self._events = EventBudget(self._context.recorder("node-vouching"), self._context.monotonic)
         await self._context.nodes.wait_synced()
-        await self._believe()
+        missing = await missing_from_first_listing(self._context, self._directory, self._disbelieve)
+        await asyncio.gather(*(self._ask_for_sure(node, doubt) for node, doubt in missing))
+        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
         await self._review_all()
         self._ready.set()
         async with asyncio.TaskGroup() as tasks:
@@ -382,63 +381,17 @@ class Vouching:
         except Conflict:  # there are several
             return (await self._directory.list(not_before=not_before)).by_name.get(name, [])
 
-    async def _believe(self) -> None:
-        """Return when a listing has enough of the Nodes to decide about all of them.
-
-        The first one of this process decides about backends and routes of a former one. So Nodes that it lacks are
-        asked for one by one, and a listing that lacks most Nodes is somebody else's: credentials of another project, or
-        a wrong filter.
-        """
-        not_before, delay = self._began, BELIEF_FIRST
-        await asyncio.sleep(GRACE)
-        while nodes := [each for each in self._context.nodes.items() if self._directory.owns(each.spec.provider_id)]:
-            wait = delay
-            try:
-                snapshot = await self._directory.list(not_before=not_before)
-            except CloudError as error:
-                wait = max(delay, error.retry_after or 0.0)
-                log.warning(
-                    "load balancers and routes wait: instances cannot be listed, again in %.0f s: %s", wait, error
-                )
-            else:
-                missing = self._missing(nodes, snapshot)
-                ready = [node for node in nodes if node_rules.is_ready(node)]
-                found = sum(1 for node in ready if node.metadata.name not in missing)
-                if rules.is_believable(found, len(ready)):
-                    await asyncio.gather(*(self._ask_for_sure(each, missing) for each in nodes))
-                    break
-                self._disbelieve(nodes, missing, found, len(ready))
-            delay = min(BELIEF_MAX, delay * 2)
-            await asyncio.sleep(wait)
-            not_before = self._context.monotonic()
-        NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
-
-    def _missing(self, nodes: Iterable[Node], snapshot: Snapshot) -> dict[str, CloudError]:
-        """The Nodes that the listing lacks, by name, and how."""
-        found: dict[str, CloudError] = {}
-        for node in nodes:
-            try:
-                snapshot.find(node_rules.instance_ref(node))
-            except CloudError as error:
-                found[node.metadata.name] = error
-        return found
-
-    def _disbelieve(self, nodes: Sequence[Node], missing: dict[str, CloudError], found: int, ready: int) -> None:
-        message = (
-            f"the cloud lists the instances of {found} of {ready} Ready Nodes: no load balancer and no route is "
-            "written before it lists at least half. Check the project, the region and the filter in --cloud-config"
-        )
+    def _disbelieve(self, nodes: Sequence[Node], missing: Sequence[Node], message: str) -> None:
         log.error("%s", message)
         NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(len(nodes))
         assert self._events is not None
-        for node in nodes:
-            if node.metadata.name in missing:
-                self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
+        for node in missing:
+            self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
 
-    async def _ask_for_sure(self, node: Node, missing: dict[str, CloudError]) -> None:
+    async def _ask_for_sure(self, node: Node, doubt: CloudError) -> None:
         """What the cloud answers when it is asked for the very instance that its listing lacks."""
-        look, doubt = self._look_of(node), missing.get(node.metadata.name)
-        if doubt is None or look is None:
+        look = self._look_of(node)
+        if look is None:
             return
         look.asked_at = self._context.monotonic()
         look.doubt = doubt

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from ccm.app import explain
 from ccm.app.logs import MESSAGE_LIMIT
 from ccm.cloud import Address, AddressType, CloudError, Instance
-from ccm.cloud.directory import Snapshot
+from ccm.cloud.snapshot import Snapshot
 from ccm.controllers import cache_rules, node_rules, route_rules
 from ccm.controllers.errors import RuleError
 from ccm.controllers.node import age_seconds

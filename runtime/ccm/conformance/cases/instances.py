@@ -8,7 +8,7 @@ import re
 import string
 
 from ccm.cloud import AddressType, Conflict, Instance, InstanceRef, InstanceState, NotFound
-from ccm.cloud.directory import instance_problem
+from ccm.cloud.snapshot import instance_problem
 
 from ..kit import Failed, Trial, described
 from ..world import NotRun

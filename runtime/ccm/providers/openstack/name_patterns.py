@@ -53,7 +53,8 @@ def _compiled(pattern: str) -> Any:
     except re2.error as error:
         said = error.args[0] if error.args else "it cannot be read"
         why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
-        raise Invalid(f"floating-subnet: {bare.removeprefix('~')!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
+        given = bare.removeprefix("~")
+        raise Invalid(f"floating-subnet: {given!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
 
 
 def _text(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from ccm import cli
 from ccm.app.nodes import match, table
 from ccm.cloud import Address, AddressType, Instance
-from ccm.cloud.directory import Snapshot
+from ccm.cloud.snapshot import Snapshot
 from ccm.engine.objects import Node
 
 NODE_IP = "alpha.kubernetes.io/provided-node-ip"

@@ -3,7 +3,7 @@
 
 import pytest
 
-from ccm.cloud.directory import Snapshot
+from ccm.cloud.snapshot import Snapshot
 from ccm.controllers.node_witness import Witnesses
 from ccm.engine.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
 
