@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from ccm.controllers.service_rules import FINALIZER
 from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody
+from tests.merge_patch import merge
 
 from .process import CLUSTER
-from .store import Document, merge
+from .store import Document
 
 if TYPE_CHECKING:
     from .simulation import Simulation

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tests.merge_patch import merge
+
 Document = dict[str, Any]
 Key = tuple[str, str]  # resource ("services"), and "namespace/name" or "name"
 
@@ -38,19 +40,6 @@ class Change(NamedTuple):
     key: str
     before: Document | None
     line: bytes
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge(result.get(key), value)
-    return result
 
 
 def strategic(target: Document, patch: Document) -> Document:

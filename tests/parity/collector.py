@@ -125,10 +125,13 @@ def load(node_ids: Iterable[str], *, here: Path = HERE) -> Parity:
 
 
 def _mapping(path: Path) -> dict:
-    document = yaml.safe_load(path.read_text()) or {}
-    if not isinstance(document, dict):
+    root = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    if root is not None and not isinstance(root, yaml.MappingNode):
         raise ParityError(f"{path.name}: not a mapping of IDs")
-    return document
+    ids = [key.value for key, _ in root.value] if root is not None else []
+    if twice := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+        raise ParityError(f"{path.name}: {', '.join(twice)} stands there more than once")
+    return yaml.safe_load(path.read_text()) or {}
 
 
 def _note(id_: str, document: object, source: str) -> Note:

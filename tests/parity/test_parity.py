@@ -138,6 +138,7 @@ def test_evidence_is_a_test_a_metric_or_a_file(made, evidence):
             "some.yml: N1: unknown 'and y' (a sentence with a comma needs quotes)",
         ),
         ("[N1]", "some.yml: not a mapping of IDs"),
+        ("W1: {kind: removed, how: x}\nW1: {kind: removed, how: y}", "some.yml: W1 stands there more than once"),
     ],
 )
 def test_malformed_notes_are_refused(made, notes, problem):

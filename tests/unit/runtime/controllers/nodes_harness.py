@@ -30,6 +30,7 @@ from ccm.engine.errors import ApiError, ConflictError, InvalidError, NotFoundErr
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
+from tests.merge_patch import merge
 
 from ..cloud.virtual import now
 
@@ -49,19 +50,6 @@ class LoopClock(SystemClock):
 
     def now(self) -> datetime.datetime:
         return START + datetime.timedelta(seconds=now() - 1000.0 + self.skew)
-
-
-def merge(target: Any, patch: Any) -> Any:
-    """JSON merge patch (RFC 7386)."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge(result.get(key), value)
-    return result
 
 
 class Api:

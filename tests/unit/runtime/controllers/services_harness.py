@@ -45,9 +45,10 @@ from ccm.engine.errors import ConflictError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
+from tests.merge_patch import merge
 
 from ..cloud.virtual import now
-from .nodes_harness import LoopClock, merge, until
+from .nodes_harness import LoopClock, until
 
 CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
 
