@@ -199,7 +199,7 @@ async def passes(kube: KubeClient, cloud: Simulator, witness: Witness, seconds: 
         if time.monotonic() > deadline:
             pytest.fail(f"{len(problems)} problems after {seconds:g} s:\n" + "\n".join(problems[:20]))
         await asyncio.sleep(0.3)
-    assert witness.problems == []
+    assert not witness.problems, "\n".join(witness.problems)
     assert wrong_writes(cloud) == []
 
 
