@@ -69,7 +69,9 @@ class Witness:
         if uid in self.excused:
             return
         self.deleted.append(old.metadata.name)
-        if not id_ or id_ in self._cloud.project().instances.rows:
+        instances = self._cloud.project().instances.rows
+        # A watch that was cut may have missed the providerID: then the name says whose machine it was.
+        if id_ in instances if id_ else any(row.name == old.metadata.name for row in instances.values()):
             self.problems.append(f"Node {old.metadata.name} was deleted while its instance {id_!r} exists")
 
     def _on_cloud(self) -> None:
