@@ -30,7 +30,7 @@ demo-down: ## remove everything that make demo made (the cache stays)
 test: prerequisites setup lint unit install-test docs-site images integration molecule ## everything that must pass before a change lands
 
 .PHONY: test-all
-test-all: test openstack-once cores ee molecule-others soak ## what must pass before a release: make test, and all that takes longer
+test-all: test openstack-once cores ee molecule-others soak mutation ## what must pass before a release: make test, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -65,7 +65,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 
 .PHONY: unit
 unit: setup ## pure logic, in seconds
-	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity tests/explore
+	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity tests/explore tests/mutation
 
 .PHONY: sanity
 sanity: setup ## ansible-test sanity and units with one ansible-core, as a Galaxy user's CI has them
@@ -105,6 +105,13 @@ REPLAY ?=
 .PHONY: explore
 explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
 	@python -m tests.explore --seeds '$(SEEDS)' --replay '$(REPLAY)'
+
+# One file, or all; MOST=20 tries at most so many changes for each file.
+MUTATE ?=
+MOST ?= 0
+.PHONY: mutation
+mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: 40 minutes
+	@python -m tests.mutation --most $(MOST) $(MUTATE)
 
 .PHONY: soak
 soak: setup binaries ## half an hour of churn in which nothing may grow; figures in build/soak

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which modules only decide, and which tests must notice when they decide otherwise."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = ROOT / "runtime" / "ccm"
+
+#: Modules of the collection that read or write the host, run programs or ask servers: others decide for them.
+_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes", "_secrets"}
+#: Modules that only other modules use, or that have a test of another name.
+_TESTED_BY = {
+    "_inventory": ("test_inventories.py", "test_plan.py"),
+    "_report": ("test_plan.py",),
+    "node_rules": ("test_nodes.py",),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file of the repository, the name by which tests import it, and the files of tests, the nearest first."""
+
+    path: Path
+    module: str
+    tests: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        return str(self.path.relative_to(ROOT))
+
+
+def targets(pattern: str = "") -> list[Target]:
+    """The targets whose path contains the pattern."""
+    rules = sorted(RUNTIME.rglob("*_rules.py"))
+    utils = [path for path in sorted((ROOT / "plugins" / "module_utils").glob("_*.py")) if path.stem not in _MOVES_DATA]
+    unit = ROOT / "tests" / "unit"
+    found = [_target(path, ROOT / "runtime", "", unit / "runtime" / path.parent.relative_to(RUNTIME)) for path in rules]
+    found += [_target(path, ROOT, "ansible_collections.outoftree.ccm.", unit / "plugins") for path in utils]
+    return [each for each in found if pattern in each.name]
+
+
+def _target(path: Path, root: Path, prefix: str, tests: Path) -> Target:
+    """Its tests are those that bear its name, then those of what it decides for (route.py), then those that name it."""
+    module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
+    stem = path.stem.strip("_")
+    by_name = [f"test_{stem}.py", f"test_{stem.removesuffix('_rules')}.py", *_TESTED_BY.get(path.stem, ())]
+    named = re.compile(rf"\b{path.stem}\b")
+    # Fuzz tests are the slowest by far, and do not look at what exactly comes out.
+    found = [test for test in sorted(tests.rglob("test_*.py")) if "fuzz" not in test.name]
+    near = [test for test in found if test.name in by_name or named.search(test.read_text())]
+    near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
+    return Target(path, module, tuple(near))
