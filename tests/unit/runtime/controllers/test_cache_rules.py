@@ -32,6 +32,43 @@ def test_ordinary_objects_are_kept_as_they_are():
     assert kept_node(plain) is plain
 
 
+#: A field, how to make it so long, and how many entries are kept of one that is too long.
+SERVICE_FIELDS = {
+    "ports": (lambda n: [{"port": i + 1} for i in range(n)], limits.PORTS, limits.PORTS + 1),
+    "loadBalancerSourceRanges": (lambda n: ["10.0.0.0/8"] * n, limits.SOURCE_RANGES, limits.SOURCE_RANGES + 1),
+    "externalIPs": (lambda n: ["192.0.2.1"] * n, limits.EXTERNAL_IPS, limits.EXTERNAL_IPS),
+}
+NODE_FIELDS = {
+    "taints": (lambda n: [{"key": f"t{i}", "effect": "NoSchedule"} for i in range(n)], limits.NODE_TAINTS, 501),
+    "podCIDRs": (lambda n: [f"10.0.{i}.0/24" for i in range(n)], limits.NODE_POD_CIDRS, limits.NODE_POD_CIDRS),
+    "addresses": (
+        lambda n: [{"type": "InternalIP", "address": f"10.0.0.{i}"} for i in range(n)],
+        limits.NODE_ADDRESSES,
+        limits.NODE_ADDRESSES,
+    ),
+    "conditions": (lambda n: [{"type": "c", "status": "True"} for _ in range(n)], limits.NODE_CONDITIONS, 0),
+}
+
+
+@pytest.mark.parametrize("field", SERVICE_FIELDS)
+def test_a_service_at_the_limit_is_kept_whole_and_one_above_it_is_cut(field):
+    make, most, kept = SERVICE_FIELDS[field]
+    at_limit, above = service(**{field: make(most)}), service(**{field: make(most + 9)})
+    assert kept_service(at_limit) is at_limit
+    assert len(msgspec.to_builtins(kept_service(above))["spec"][field]) == kept
+    one_more = service(**{field: make(most + 1)})
+    assert kept_service(one_more) is not one_more
+
+
+@pytest.mark.parametrize("field", NODE_FIELDS)
+def test_a_node_at_the_limit_is_kept_whole_and_one_above_it_is_cut(field):
+    make, most, kept = NODE_FIELDS[field]
+    at_limit, above = (msgspec.convert(node(**{field: make(n)}), Node) for n in (most, most + 9))
+    assert kept_node(at_limit) is at_limit
+    cut = msgspec.to_builtins(kept_node(above))
+    assert len({**cut["spec"], **cut["status"]}.get(field, ())) == kept
+
+
 @pytest.mark.parametrize("name", ["distinct-ranges", "same-range", "ports", "external-ips"])
 def test_a_large_service_shrinks(name):
     kept = msgspec.to_builtins(kept_service(msgspec.convert(LARGEST_SERVICES[name], Service)))

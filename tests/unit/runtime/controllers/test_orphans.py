@@ -159,7 +159,7 @@ async def test_no_audit_where_nothing_can_be_listed():
 UIDS = st.sets(st.sampled_from("abcdefgh"))
 
 
-@given(looks=st.lists(st.tuples(UIDS, UIDS, st.floats(0, 400)), max_size=8))
+@given(looks=st.lists(st.tuples(UIDS, UIDS, st.floats(0, 400) | st.just(rules.GRACE)), max_size=8))
 def test_only_what_was_seen_twice_over_the_grace_without_a_service_is_an_orphan(looks):
     sightings, now, history = {}, 0.0, []
     for listed, services, pause in looks:
