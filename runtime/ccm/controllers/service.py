@@ -35,7 +35,7 @@ from ccm.cloud import (
 )
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
-from ccm.engine.queue import Requeue, WorkQueue
+from ccm.engine.queue import Priority, Requeue, WorkQueue
 
 from . import service_rules as rules
 from .allocations import ServiceAllocations
@@ -263,7 +263,7 @@ class ServiceController:
             NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
-                    self._queue.add(key)
+                    self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
