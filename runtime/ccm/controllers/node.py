@@ -155,8 +155,7 @@ class NodeController:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None
-            for known in (self._seen, self._found, self._repairs):
-                known.pop(old.metadata.name, None)
+            self._forget(old.metadata.name)
             return
         if rules.is_uninitialized(new):
             if old is None or rules.asks_anew(old, new):
@@ -168,6 +167,10 @@ class NodeController:
         self._found.pop(new.metadata.name, None)
         if rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
             self._queue.add(new.metadata.name)
+
+    def _forget(self, name: str) -> None:
+        for known in (self._seen, self._found, self._repairs):
+            known.pop(name, None)
 
     def _ask_anew(self, name: str) -> None:
         """What is known is too old for the next attempt: a missing instance may appear, a wrong one be corrected."""
@@ -190,6 +193,9 @@ class NodeController:
                     node, "Warning", reason, f"the API server refuses the change: {error}", topic="API"
                 )
             raise
+        finally:
+            if self._context.nodes.get(name) is None:  # it went meanwhile, and nobody asks for what was learnt
+                self._forget(name)
 
     async def _initialise(self, node: Node) -> None:
         name = node.metadata.name

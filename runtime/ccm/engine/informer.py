@@ -211,6 +211,7 @@ class Informer(Generic[T]):
         }
         events = decoder(WatchEvent)
         async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
+            self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
             async for line in lines:
                 self._apply(await nesting.decode(events, line))
                 self._in_touch()

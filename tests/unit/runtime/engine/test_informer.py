@@ -368,3 +368,31 @@ async def test_lines_that_are_no_events_end_the_watch_only(informer, script, see
     await informer.start()
     await clock.advance(1)
     assert kinds(seen)[:2] == [("added", "a"), ("added", "b")] and ("deleted", "a") not in kinds(seen)
+
+
+async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(script, clock, informer):
+    """Some servers send no bookmarks; each watch then ends in silence, and the next one is answered."""
+    silence = UnavailableError(0, "SocketTimeoutError", "silence for 90 s")
+
+    @contextlib.asynccontextmanager
+    async def quiet(path, params, *, read_timeout):
+        async def lines():
+            await clock.sleep(read_timeout)
+            raise silence
+            yield b""
+
+        yield lines()
+
+    script.lists, script.watch = [([], 1)], quiet
+    await informer.start()
+    for _ in range(20):
+        await clock.advance(60)
+        assert clock.monotonic() - informer.last_contact < 180
+
+
+async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
+    script.lists, script.watches = [([], 1)], [UnavailableError(503, "", "no etcd leader")]
+    await informer.start()
+    began = informer.last_contact
+    await clock.advance(600)
+    assert informer.last_contact == began
