@@ -115,11 +115,13 @@ JITTER = 0.1
 @dataclass(frozen=True)
 class NodeOptions:
     """`workers`: Nodes written at the same time; `refresh`: seconds between comparisons of all Nodes with the cloud;
-    `legacy_labels`: write the deprecated spelling of zone, region and type labels, too."""
+    `legacy_labels`: write the deprecated spelling of zone, region and type labels, too; `refresh_labels`: overwrite
+    those of initialised Nodes that differ from the cloud's."""
 
     workers: int = 30
     refresh: float = 300.0
     legacy_labels: bool = True
+    refresh_labels: bool = False
 
 
 class NodeController:
@@ -275,10 +277,13 @@ class NodeController:
         """Write what the last refresh found to differ, and make both spellings of labels agree."""
         name = node.metadata.name
         instance = self._repairs.get(name)
-        legacy = self._options.legacy_labels
-        await self._write(node, "labels", lambda node: rules.plan_repair(node, instance, legacy=legacy))
+        await self._write(node, "labels", lambda node: self._plan_repair(node, instance))
         if self._repairs.get(name) is instance:
             self._repairs.pop(name, None)
+
+    def _plan_repair(self, node: Node, instance: Instance | None) -> rules.Plan:
+        legacy, refresh = self._options.legacy_labels, self._options.refresh_labels
+        return rules.plan_repair(node, instance, legacy=legacy, refresh_labels=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
         """Write what `plan_for` says; the Node that it was decided upon, None when there was nothing to do.
@@ -373,7 +378,7 @@ class NodeController:
             NOT_UPDATED.labels(verdict.reason).inc()
             self._warnings.event(node, "Warning", verdict.reason, message, topic=message)
             return True
-        plan = rules.plan_repair(node, instance, legacy=self._options.legacy_labels)
+        plan = self._plan_repair(node, instance)
         if plan.problem:
             NOT_UPDATED.labels("AddressesNotUpdated").inc()
             self._warnings.event(node, "Warning", "AddressesNotUpdated", plan.problem, topic=plan.problem)

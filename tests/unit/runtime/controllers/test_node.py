@@ -349,7 +349,7 @@ async def test_W12_labels_follow_the_cloud():
     async with Cluster() as c:
         fleet(c, 1, labels={"topology.kubernetes.io/zone": "z9", "failure-domain.beta.kubernetes.io/zone": "z9"})
         c.cloud.put(machine("n0", zone="z1", region="r", type="t", labels={"rack/row": "4"}))
-        c.initialise_nodes()
+        c.initialise_nodes(refresh_labels=True)
         wanted = {
             "topology.kubernetes.io/zone": "z1",
             "failure-domain.beta.kubernetes.io/zone": "z1",
@@ -363,6 +363,28 @@ async def test_W12_labels_follow_the_cloud():
         c.cloud.put(machine("n0", zone="z1", region="r", type="t2", labels={"rack/row": "5"}))
         await until(lambda: c.api.labels("n0")["node.kubernetes.io/instance-type"] == "t2", 400)
         assert c.api.labels("n0")["rack/row"] == "4"
+
+
+@in_virtual_time
+async def test_labels_that_somebody_set_by_hand_stay_and_missing_ones_are_added():
+    """As upstream; in the spelling that leads there, the deprecated one, or in today's alone."""
+    async with Cluster() as c:
+        fleet(c, 3, labels={"topology.kubernetes.io/zone": "rack-1"})
+        for number in range(3):
+            c.cloud.put(machine(f"n{number}", f"10.0.0.{number}", zone="z1", type="t"))
+        c.initialise_nodes()
+        await until(lambda: all("node.kubernetes.io/instance-type" in c.api.labels(f"n{n}") for n in range(3)))
+        c.api.change("n1", {"metadata": {"labels": {"failure-domain.beta.kubernetes.io/zone": "rack-2"}}})
+        c.api.change("n2", {"metadata": {"labels": {"topology.kubernetes.io/zone": None}}})
+        await asyncio.sleep(1000)
+        zones = [
+            {key: value for key, value in c.api.labels(f"n{n}").items() if key.endswith("/zone")} for n in range(3)
+        ]
+        assert zones == [
+            {"topology.kubernetes.io/zone": "rack-1"},
+            {"topology.kubernetes.io/zone": "rack-2", "failure-domain.beta.kubernetes.io/zone": "rack-2"},
+            {"topology.kubernetes.io/zone": "z1", "failure-domain.beta.kubernetes.io/zone": "z1"},
+        ]
 
 
 @in_virtual_time
