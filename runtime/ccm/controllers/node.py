@@ -24,8 +24,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from ccm.cloud import CloudError, Instance, NotFound
 from ccm.cloud.directory import InstanceDirectory, Snapshot
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
-from ccm.engine.events import reference
-from ccm.engine.objects import Node, ObjectRef, parse_time
+from ccm.engine.objects import Node, parse_time
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import node_rules as rules
@@ -104,10 +103,6 @@ CONFLICT_RETRIES = 10
 STRETCH = 250
 #: How long after a refresh that failed the next one comes, in seconds, if that is sooner than the period.
 REFRESH_RETRY = 30.0
-#: `Synced` Events a second, once no Node waits for a worker.
-SYNCED_RATE = 100.0
-#: So many of them at a time: sent one by one with a pause after each, an Event costs twice the CPU.
-SYNCED_BUNCH = 50
 #: A period is lengthened by up to this share of itself, so that replicas and clusters do not ask in step.
 JITTER = 0.1
 
@@ -134,15 +129,15 @@ class NodeController:
         self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._options = options
-        self._events = context.recorder("cloud-node-controller")
-        self._warnings = EventBudget(self._events, context.monotonic)
+        events = context.recorder("cloud-node-controller")
+        self._warnings = EventBudget(events, context.monotonic)
+        #: A budget of their own, so that they take no turn of a warning.
+        self._successes = EventBudget(events, context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
         #: When a tainted Node was first seen, in monotonic seconds: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
         #: What the cloud said about a tainted Node, with its UID, while it is not written: it is not asked again (W8).
         self._found: dict[str, tuple[str, Instance]] = {}
-        #: Initialised Nodes of which `Synced` was not told yet.
-        self._synced: asyncio.Queue[ObjectRef] = asyncio.Queue()
         #: Initialised Nodes that differ from their instance, as of the last refresh.
         self._repairs: dict[str, Instance] = {}
 
@@ -152,7 +147,6 @@ class NodeController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._refresh_for_ever())
-            tasks.create_task(self._tell_synced())
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
@@ -251,7 +245,7 @@ class NodeController:
         delay = age_seconds(node, self._context.now())
         TAINT_DELAY.observe(delay)
         SYNC_DELAY.observe(delay)
-        self._synced.put_nowait(reference(node))
+        self._successes.event(node, "Normal", "Synced", "Node synced successfully")
         if unusable := rules.unusable_labels(instance):
             self._warnings.event(
                 node,
@@ -260,18 +254,6 @@ class NodeController:
                 f"the cloud names labels that a Node cannot have, they are left out: {', '.join(unusable)}",
             )
         log.info("node %s initialised as %s, %.1f s after its creation", name, instance.provider_id, delay)
-
-    async def _tell_synced(self) -> None:
-        """An Event costs the API server as much as a patch does, so those of a burst of Nodes come after the burst."""
-        while True:
-            bunch = [await self._synced.get()]
-            while self._queue.depth:
-                await asyncio.sleep(0.2)
-            while len(bunch) < SYNCED_BUNCH and not self._synced.empty():
-                bunch.append(self._synced.get_nowait())
-            for ref in bunch:
-                self._events.event(ref, "Normal", "Synced", "Node synced successfully")
-            await asyncio.sleep(len(bunch) / SYNCED_RATE)
 
     async def _repair(self, node: Node) -> None:
         """Write what the last refresh found to differ, and make both spellings of labels agree."""

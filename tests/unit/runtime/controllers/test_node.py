@@ -255,15 +255,34 @@ async def test_a_node_that_goes_while_it_is_initialised_is_no_failure():
 
 
 @in_virtual_time
-async def test_the_events_of_a_burst_come_after_the_burst():
-    """Told meanwhile they would take a third of what the API server can do."""
+async def test_the_events_of_a_burst_are_measured_out():
+    """An Event costs the API server as much as a patch: those of 5,000 Nodes took a third of its work."""
+    withheld = metric("ccm_node_events_withheld_total", reason="Synced")
     async with Cluster(*(machine(f"n{number}") for number in range(300))) as c:
         for number in range(300):
             c.api.add(f"n{number}")
         c.initialise_nodes(workers=5)
+        began = now()
         await until(lambda: c.api.count("PATCH") == 600)
-        assert len(c.api.events) <= 5
-        await until(lambda: len(c.api.told("Synced")) == 300)
+        await quiet()
+        told = len(c.api.told("Synced"))
+        assert 50 <= told <= 50 + 5 * (now() - began)
+        assert metric("ccm_node_events_withheld_total", reason="Synced") - withheld == 300 - told
+
+
+@in_virtual_time
+async def test_successes_take_no_turn_of_a_warning():
+    withheld = metric("ccm_node_events_withheld_total", reason="InstanceNotFound")
+    async with Cluster(*(machine(f"n{number}") for number in range(200))) as c:
+        c.initialise_nodes()
+        for number in range(200):
+            c.api.add(f"n{number}")
+        await until(lambda: c.api.count("PATCH") == 400)
+        for number in range(20):
+            c.api.add(f"ghost{number}")
+        await quiet()
+        assert all(c.api.told("InstanceNotFound", f"ghost{number}") for number in range(20))
+        assert metric("ccm_node_events_withheld_total", reason="InstanceNotFound") == withheld
 
 
 @in_virtual_time
