@@ -396,3 +396,30 @@ async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
     began = informer.last_contact
     await clock.advance(600)
     assert informer.last_contact == began
+
+
+async def test_a_re_list_keeps_the_objects_that_did_not_change(script, clock, informer, seen):
+    """Whoever holds one of them need not hear of it, and two copies of thousands of objects are not kept."""
+    script.lists = [([obj("a", 1), obj("b", 2)], 5), ([obj("a", 1), obj("b", 7), obj("c", 6)], 9)]
+    script.watches = [GoneError(410, "Expired", "too old"), [None]]
+    await informer.start()
+    a, b = informer.get("a"), informer.get("b")
+    seen.clear()
+    await clock.advance(5)
+    assert script.listed == 2
+    assert informer.get("a") is a and informer.get("b") is not b
+    assert seen == [("b@2", "b@7"), (None, "c@6")]
+
+
+@pytest.mark.parametrize("field", ["labels", "uid"])
+async def test_another_object_with_the_same_version_is_a_change(script, clock, informer, seen, field):
+    """An etcd that was restored gives out the same resourceVersions once more."""
+    other = obj("a", 1)
+    other["metadata"][field] = {"zone": "z2"} if field == "labels" else "another"
+    script.lists = [([obj("a", 1)], 5), ([other], 5)]
+    script.watches = [GoneError(410, "Expired", "too old"), [None]]
+    await informer.start()
+    seen.clear()
+    await clock.advance(5)
+    assert informer.get("a") == decoder(PartialObject).decode(json.dumps(other))
+    assert seen == ([("a@1", "a@1")] if field == "labels" else [("a@1", None), (None, "a@1")])
