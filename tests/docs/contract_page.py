@@ -35,6 +35,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
         cloud.LoadBalancerSpec,
         cloud.Port,
         cloud.Backend,
+        cloud.Backends,
         cloud.LoadBalancer,
         cloud.Ingress,
         cloud.IngressPort,
@@ -117,6 +118,10 @@ def _methods(kind: type) -> Iterator[str]:
         if isinstance(member, property) and member.fget is not None:
             yield f"```python\n{name}: {_plain(str(inspect.signature(member.fget).return_annotation))}\n```\n"
             if text := _text(member):
+                yield text
+        elif isinstance(member, classmethod):
+            yield f"```python\n@classmethod\n{_signature(getattr(kind, name))}\n```\n"
+            if text := _text(member.__func__):
                 yield text
         elif inspect.isfunction(member) and not name.startswith("_") and member.__module__.startswith("ccm."):
             yield f"```python\n{_signature(member)}\n```\n"

@@ -66,7 +66,7 @@ def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypa
 
 
 def test_a_queue_that_forgets_failures_is_caught_by_a_fault_alone(monkeypatch):
-    monkeypatch.setattr(WorkQueue, "retry", lambda self, key: 0.0)
+    monkeypatch.setattr(WorkQueue, "retry", lambda self, key, priority: 0.0)
     assert Trial("services", 0, steps=(0,)).run().violations == []
     outcome = Trial.parse("services@0; steps=0; cloud load_balancers.create#3=error").run()
     assert outcome.invariants == {"not-converged"}

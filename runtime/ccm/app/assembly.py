@@ -72,7 +72,10 @@ def make(
         return NodeController(
             context,
             NodeOptions(
-                options.concurrent_node_syncs, options.node_status_update_frequency, options.legacy_node_labels
+                options.concurrent_node_syncs,
+                options.node_status_update_frequency,
+                options.legacy_node_labels,
+                options.refresh_node_labels,
             ),
             vouching,
         )

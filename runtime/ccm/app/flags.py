@@ -152,7 +152,7 @@ FLAGS: tuple[Flag, ...] = (
         "node-status-update-frequency",
         DURATION,
         300.0,
-        "between refreshes of all Nodes' addresses",
+        "between refreshes of all Nodes' addresses, and labels that they lack",
         "NodeStatusUpdateFrequency",
     ),
     Flag(
@@ -161,6 +161,14 @@ FLAGS: tuple[Flag, ...] = (
         BOOLEAN,
         True,
         "write zone, region and instance type under their deprecated names, too (beta.kubernetes.io), as upstream does",
+    ),
+    Flag(
+        _RUN,
+        "refresh-node-labels",
+        BOOLEAN,
+        False,
+        "overwrite zone, region and instance type of initialised Nodes with what the cloud says, at each refresh; "
+        "false: labels that a Node has stay, as upstream",
     ),
     Flag(
         _RUN,

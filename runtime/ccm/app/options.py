@@ -57,6 +57,7 @@ class Options:
     node_status_update_frequency: float
     route_reconciliation_period: float
     legacy_node_labels: bool
+    refresh_node_labels: bool
     load_balancer_ready_nodes_only: bool
     orphan_audit_period: float
     delete_orphaned_load_balancers: bool

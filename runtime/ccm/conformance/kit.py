@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from ccm.cloud import (
     AllocatesAddresses,
     Backend,
+    Backends,
     Cloud,
     CloudError,
     ImplementedElsewhere,
@@ -334,12 +335,12 @@ class Trial:
             ports=(Port("http", "TCP", port, 30080),),
         )
 
-    async def backends(self, count: int = 2) -> list[Backend]:
+    async def backends(self, count: int = 2) -> Backends:
         """The first instances of the cloud, as nodes."""
         if self.cloud.instances is None:
-            return []
+            return Backends()
         found = sorted(await self.some_instances(), key=lambda instance: instance.provider_id)[:count]
-        return [Backend(each.name, each.provider_id, each.addresses) for each in found]
+        return Backends(Backend(each.name, each.provider_id, each.addresses) for each in found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Ensure, however often the cloud asks to come back, and wait until it is ready. Removed at the end."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events of controllers that look at all Nodes at once.
 
-An outage makes every Node a reason to say the same. The recorder (`ccm.engine.events`) merges repetitions about one
-object, but 5,000 Nodes are 5,000 objects: told without measure they would cost the API server more than the work.
+An outage, or a start beside many new Nodes, makes every Node a reason to say the same. The recorder
+(`ccm.engine.events`) merges repetitions about one object, but 5,000 Nodes are 5,000 objects: told without measure they
+would cost the API server more than the work.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ from ccm.cloud import CloudError, Instance, NotFound
 from ccm.cloud.directory import InstanceDirectory
 from ccm.cloud.snapshot import Snapshot
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
-from ccm.engine.events import reference
-from ccm.engine.objects import Node, ObjectRef, parse_time
+from ccm.engine.objects import Node, parse_time
 from ccm.engine.queue import Requeue, WorkQueue
 
 from . import node_rules as rules
@@ -105,10 +104,6 @@ CONFLICT_RETRIES = 10
 STRETCH = 250
 #: How long after a refresh that failed the next one comes, in seconds, if that is sooner than the period.
 REFRESH_RETRY = 30.0
-#: `Synced` Events a second, once no Node waits for a worker.
-SYNCED_RATE = 100.0
-#: So many of them at a time: sent one by one with a pause after each, an Event costs twice the CPU.
-SYNCED_BUNCH = 50
 #: A period is lengthened by up to this share of itself, so that replicas and clusters do not ask in step.
 JITTER = 0.1
 
@@ -116,11 +111,13 @@ JITTER = 0.1
 @dataclass(frozen=True)
 class NodeOptions:
     """`workers`: Nodes written at the same time; `refresh`: seconds between comparisons of all Nodes with the cloud;
-    `legacy_labels`: write the deprecated spelling of zone, region and type labels, too."""
+    `legacy_labels`: write the deprecated spelling of zone, region and type labels, too; `refresh_labels`: overwrite
+    those of initialised Nodes that differ from the cloud's."""
 
     workers: int = 30
     refresh: float = 300.0
     legacy_labels: bool = True
+    refresh_labels: bool = False
 
 
 class NodeController:
@@ -133,15 +130,15 @@ class NodeController:
         self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._options = options
-        self._events = context.recorder("cloud-node-controller")
-        self._warnings = EventBudget(self._events, context.monotonic)
+        events = context.recorder("cloud-node-controller")
+        self._warnings = EventBudget(events, context.monotonic)
+        #: A budget of their own, so that they take no turn of a warning.
+        self._successes = EventBudget(events, context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
         #: When a tainted Node was first seen, in monotonic seconds: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
         #: What the cloud said about a tainted Node, with its UID, while it is not written: it is not asked again (W8).
         self._found: dict[str, tuple[str, Instance]] = {}
-        #: Initialised Nodes of which `Synced` was not told yet.
-        self._synced: asyncio.Queue[ObjectRef] = asyncio.Queue()
         #: Initialised Nodes that differ from their instance, as of the last refresh.
         self._repairs: dict[str, Instance] = {}
 
@@ -151,13 +148,11 @@ class NodeController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._refresh_for_ever())
-            tasks.create_task(self._tell_synced())
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None
-            for known in (self._seen, self._found, self._repairs):
-                known.pop(old.metadata.name, None)
+            self._forget(old.metadata.name)
             return
         if rules.is_uninitialized(new):
             if old is None or rules.asks_anew(old, new):
@@ -169,6 +164,10 @@ class NodeController:
         self._found.pop(new.metadata.name, None)
         if rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
             self._queue.add(new.metadata.name)
+
+    def _forget(self, name: str) -> None:
+        for known in (self._seen, self._found, self._repairs):
+            known.pop(name, None)
 
     def _ask_anew(self, name: str) -> None:
         """What is known is too old for the next attempt: a missing instance may appear, a wrong one be corrected."""
@@ -191,6 +190,9 @@ class NodeController:
                     node, "Warning", reason, f"the API server refuses the change: {error}", topic="API"
                 )
             raise
+        finally:
+            if self._context.nodes.get(name) is None:  # it went meanwhile, and nobody asks for what was learnt
+                self._forget(name)
 
     async def _initialise(self, node: Node) -> None:
         name = node.metadata.name
@@ -244,7 +246,7 @@ class NodeController:
         delay = age_seconds(node, self._context.now())
         TAINT_DELAY.observe(delay)
         SYNC_DELAY.observe(delay)
-        self._synced.put_nowait(reference(node))
+        self._successes.event(node, "Normal", "Synced", "Node synced successfully")
         if unusable := rules.unusable_labels(instance):
             self._warnings.event(
                 node,
@@ -254,26 +256,17 @@ class NodeController:
             )
         log.info("node %s initialised as %s, %.1f s after its creation", name, instance.provider_id, delay)
 
-    async def _tell_synced(self) -> None:
-        """An Event costs the API server as much as a patch does, so those of a burst of Nodes come after the burst."""
-        while True:
-            bunch = [await self._synced.get()]
-            while self._queue.depth:
-                await asyncio.sleep(0.2)
-            while len(bunch) < SYNCED_BUNCH and not self._synced.empty():
-                bunch.append(self._synced.get_nowait())
-            for ref in bunch:
-                self._events.event(ref, "Normal", "Synced", "Node synced successfully")
-            await asyncio.sleep(len(bunch) / SYNCED_RATE)
-
     async def _repair(self, node: Node) -> None:
         """Write what the last refresh found to differ, and make both spellings of labels agree."""
         name = node.metadata.name
         instance = self._repairs.get(name)
-        legacy = self._options.legacy_labels
-        await self._write(node, "labels", lambda node: rules.plan_repair(node, instance, legacy=legacy))
+        await self._write(node, "labels", lambda node: self._plan_repair(node, instance))
         if self._repairs.get(name) is instance:
             self._repairs.pop(name, None)
+
+    def _plan_repair(self, node: Node, instance: Instance | None) -> rules.Plan:
+        legacy, refresh = self._options.legacy_labels, self._options.refresh_labels
+        return rules.plan_repair(node, instance, legacy=legacy, refresh_labels=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
         """Write what `plan_for` says; the Node that it was decided upon, None when there was nothing to do.
@@ -368,7 +361,7 @@ class NodeController:
             NOT_UPDATED.labels(verdict.reason).inc()
             self._warnings.event(node, "Warning", verdict.reason, message, topic=message)
             return True
-        plan = rules.plan_repair(node, instance, legacy=self._options.legacy_labels)
+        plan = self._plan_repair(node, instance)
         if plan.problem:
             NOT_UPDATED.labels("AddressesNotUpdated").inc()
             self._warnings.event(node, "Warning", "AddressesNotUpdated", plan.problem, topic=plan.problem)

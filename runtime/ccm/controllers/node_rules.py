@@ -239,24 +239,39 @@ def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) 
     return Plan(status_patch(node, instance), patch)
 
 
-def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True) -> Plan:
-    """What to write to an initialised Node: addresses and labels that are not (any more) its instance's.
+def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, refresh_labels: bool = False) -> Plan:
+    """What to write to an initialised Node: addresses that are not (any more) its instance's, and labels that it lacks.
 
-    Without an instance, or with another one than the Node's, only the two spellings of labels are made to agree.
-    Differs from upstream, which never looks at labels again (reference W12).
+    A zone, region or type that the Node has stays, as upstream, where nobody looks at labels again: an administrator
+    may have set it. With `refresh_labels` it becomes the instance's (reference W12). Without an instance, or with
+    another one than the Node's, only the two spellings of labels are made to agree.
     """
     if is_uninitialized(node):
         return Plan()
     labels = reconciled_labels(node.metadata.labels, legacy=legacy)
     status, problem = None, ""
     if instance is not None and instance.provider_id == node.spec.provider_id:
-        labels |= cloud_labels(instance, {**node.metadata.labels, **labels}, legacy=legacy)
+        present = {**node.metadata.labels, **labels}
+        kept = set() if refresh_labels else _set_by_others(instance, present, legacy=legacy)
+        wanted = cloud_labels(instance, present, legacy=legacy)
+        labels |= {key: value for key, value in wanted.items() if key not in kept}
         try:
             status = status_patch(node, instance)
         except NodeRuleError as error:
             problem = str(error)
     labels = {key: value for key, value in labels.items() if node.metadata.labels.get(key) != value}
     return Plan(status, {"metadata": {"labels": labels}} if labels else None, problem)
+
+
+def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
+    """The spellings of each label that the Node has, in one of them, with another value than the instance's."""
+    wanted = _topology(instance, legacy=legacy)
+    found: set[str] = set()
+    for pair in LABEL_PAIRS.items():
+        spellings = pair if legacy else pair[1:]
+        if any(label in present and present[label] != wanted.get(label) for label in spellings):
+            found.update(spellings)
+    return found
 
 
 def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:

@@ -2,7 +2,8 @@
 """node-route-controller: a route in the cloud for every pod CIDR, so that Pods on different Nodes reach each other.
 
 It looks when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all routes
-every 10 s: reference W21). A failed route delays neither the others nor its own next attempt (W22).
+every 10 s: reference W21). While Nodes keep changing, the looks are spaced by what one costs (`route_rules.spacing`). A
+failed route delays neither the others nor its own next attempt (W22).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from prometheus_client import Counter
 
@@ -22,6 +25,7 @@ from ccm.engine.objects import Node
 from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .stretches import STRETCH, in_stretches
 from .vouching import Vouching
 
 log = logging.getLogger(__name__)
@@ -57,6 +61,7 @@ class RouteController:
         self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
         self._changed = asyncio.Event()
         self._failures = 0
+        self._not_before = -math.inf  # monotonic seconds
 
     @property
     def _cloud(self) -> Routes:
@@ -76,7 +81,7 @@ class RouteController:
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
-                await asyncio.sleep(self._options.debounce)
+                await asyncio.sleep(max(self._options.debounce, self._not_before - self._context.monotonic()))
             except TimeoutError:
                 pass
 
@@ -105,10 +110,7 @@ class RouteController:
     async def _reconcile(self) -> list[Exception]:
         """Compare and change; what failed. Raises CloudError when the routes cannot be listed."""
         SYNCS.inc()
-        cluster_name = self._context.cluster_name
-        routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
-        nodes, network = self._context.nodes.items(), self._options.network
-        plan = rules.plan(nodes, routes, network, self._vouching.judge, cluster_name)
+        plan = await self._compare()
         for node, problem in plan.problems:
             self._events.event(node, "Warning", "FailedToCreateRoute", problem, topic=problem)
         for node, problem in plan.kept:
@@ -122,11 +124,38 @@ class RouteController:
         unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
         unrouted |= {node.metadata.name for node, _ in plan.problems} | {node.metadata.name for node in plan.cut_off}
         marked = [*plan.nodes.values(), *plan.cut_off]
-        slots = asyncio.Semaphore(CONDITION_WRITERS)
-        written = await asyncio.gather(
-            *(self._set_condition(node, node.metadata.name not in unrouted, slots) for node in marked)
-        )
+        written = await self._set_conditions(marked, unrouted)
         return [error for error in (*deleted, *created, *written) if error is not None]
+
+    async def _compare(self) -> rules.RoutePlan:
+        """List the routes and compare them with the Nodes. Raises CloudError."""
+        cluster_name, started = self._context.cluster_name, self._context.monotonic()
+        try:
+            routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
+            nodes, network = self._context.nodes.items(), self._options.network
+            return await in_stretches(rules.planning(nodes, routes, network, self._vouching.judge, cluster_name))
+        finally:
+            now = self._context.monotonic()
+            self._not_before = now + rules.spacing(now - started)
+
+    async def _set_conditions(self, nodes: Sequence[Node], unrouted: Collection[str]) -> list[ApiError]:
+        """Write `NetworkUnavailable` where it is wrong, a few Nodes at a time; what failed."""
+        wrong: list[tuple[Node, bool]] = []
+        for number, node in enumerate(nodes, 1):
+            routed = node.metadata.name not in unrouted
+            if self._condition_patch(node, routed) is not None:
+                wrong.append((node, routed))
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
+        rest, failed = iter(wrong), list[ApiError]()
+
+        async def write() -> None:
+            for node, routed in rest:
+                if (error := await self._set_condition(node, routed)) is not None:
+                    failed.append(error)
+
+        await asyncio.gather(*(write() for _ in range(min(CONDITION_WRITERS, len(wrong)))))
+        return failed
 
     async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:
@@ -159,19 +188,21 @@ class RouteController:
         log.info("route %s to %s deleted", route.destination, route.provider_id or "nowhere")
         return None
 
-    async def _set_condition(self, node: Node, routed: bool, slots: asyncio.Semaphore) -> ApiError | None:
+    def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
+        """For the Node as it is now; None when there is nothing to write."""
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        async with slots:
-            current = self._context.nodes.get(node.metadata.name) or node
-            patch = rules.condition_patch(current, routed, now)
-            if patch is None:
-                return None
-            try:
-                # Strategic: conditions are merged by type, so the kubelet's are left alone.
-                await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}/status", patch, strategic=True)
-            except NotFoundError:
-                pass
-            except ApiError as error:
-                log.warning("condition of node %s: %s", node.metadata.name, error)
-                return error
+        return rules.condition_patch(self._context.nodes.get(node.metadata.name) or node, routed, now)
+
+    async def _set_condition(self, node: Node, routed: bool) -> ApiError | None:
+        patch = self._condition_patch(node, routed)
+        if patch is None:
+            return None
+        try:
+            # Strategic: conditions are merged by type, so the kubelet's are left alone.
+            await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}/status", patch, strategic=True)
+        except NotFoundError:
+            pass
+        except ApiError as error:
+            log.warning("condition of node %s: %s", node.metadata.name, error)
+            return error
         return None

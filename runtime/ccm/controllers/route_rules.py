@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Route
 from ccm.engine.objects import Node
 
+from .stretches import Steps, at_once, in_order
 from .vouching_rules import Judge, Reason, Refused, Verdict, Vouched
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: The next comparison waits for `SPACING` times as long as the last one took, so that it takes a tenth of the time at
+#: most; at least for a second, and at most for the ten seconds after which upstream compares in any case.
+SPACING, SPACING_MIN, SPACING_MAX = 10.0, 1.0, 10.0
 
 #: The length of a Node's prefix when nothing else is said, by family, as kube-controller-manager has it.
 NODE_PREFIX: Mapping[int, int] = {4: 24, 6: 64}
@@ -117,7 +122,7 @@ class RoutePlan:
     cut_off: list[Node] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(slots=True)
 class _Claim:
     """`barrier`: why no route may be created for it; `waits`: that is not settled yet."""
 
@@ -131,8 +136,9 @@ class _Claim:
 class _Claims:
     """Which Node has which pod CIDR. CIDRs nest or are disjoint, so an overlap is found by looking up prefixes."""
 
-    def __init__(self, networks: Iterable[Network]) -> None:
-        self._lengths = {(network.version, network.prefixlen) for network in networks}
+    def __init__(self, lengths: Collection[tuple[int, int]]) -> None:
+        """`lengths`: IP version and prefix length of all claims."""
+        self._lengths = lengths
         self._covering: dict[Network, _Claim] = {}
         self.granted: dict[Network, _Claim] = {}
 
@@ -149,7 +155,7 @@ class _Claims:
     def _wider(self, network: Network) -> list[Network]:
         """The network itself and those around it, as far as anybody has such a prefix length."""
         return [
-            network.supernet(new_prefix=length)
+            network if length == network.prefixlen else network.supernet(new_prefix=length)
             for version, length in self._lengths
             if version == network.version and length <= network.prefixlen
         ]
@@ -158,6 +164,13 @@ class _Claims:
 def plan(
     nodes: Iterable[Node], routes: Sequence[Route], network: PodNetwork, judge: Judge, owner: str = ""
 ) -> RoutePlan:
+    """As `planning`, at once."""
+    return at_once(planning(nodes, routes, network, judge, owner))
+
+
+def planning(
+    nodes: Iterable[Node], routes: Sequence[Route], network: PodNetwork, judge: Judge, owner: str = ""
+) -> Steps[RoutePlan]:
     """Compare Nodes with the cloud's routes; `owner` is this cluster's name.
 
     Nodes without pod CIDRs, without a providerID, or of another cloud get no routes. Routes outside of the cluster's
@@ -168,18 +181,20 @@ def plan(
     there is not cut for that reason: the Node keeps it.
     """
     result = RoutePlan()
-    parsed = [(route, _parse(route.destination)) for route in routes]
-    listed = sorted(
-        ((route, where) for route, where in parsed if where is not None),
-        key=lambda each: _foreign(each[0], owner),
-    )
-    by_name = sorted(nodes, key=lambda node: node.metadata.name)
-    ours = [(node, verdict) for node in by_name if (verdict := judge(node)) is not None]
-    granted = _grant(_claims_of(ours, network, result), listed, result)
+    listed = yield from _listed(routes, owner)
+    by_name = yield from in_order(nodes, key=lambda node: node.metadata.name)
+    ours: list[tuple[Node, Verdict]] = []
+    for node in by_name:
+        if (verdict := judge(node)) is not None:
+            ours.append((node, verdict))
+        yield
+    wishes = yield from _claims_of(ours, network, result)
+    granted = yield from _grant(wishes, listed, result)
     present: set[Network] = set()
     taken: dict[Network, Route] = {}
     doomed: set[str] = set()
     for route, where in listed:
+        yield
         claim = granted.get(where)
         if claim is not None and _leads_to(route, claim) and where not in present:
             present.add(where)  # also outside of the cluster's CIDRs, or it would be created again and again
@@ -189,6 +204,7 @@ def plan(
             result.delete.append(route)
             doomed.add(route.provider_id)
     for where, claim in granted.items():
+        yield
         if where in present or claim.barrier:
             continue
         if where in taken:
@@ -201,12 +217,24 @@ def plan(
     return result
 
 
+def _listed(routes: Iterable[Route], owner: str) -> Steps[list[tuple[Route, Network]]]:
+    """The routes that can be read, and where they lead; those of other owners last."""
+    own: list[tuple[Route, Network]] = []
+    others: list[tuple[Route, Network]] = []
+    for route in routes:
+        if (where := _parse(route.destination)) is not None:
+            (others if _foreign(route, owner) else own).append((route, where))
+        yield
+    return own + others
+
+
 def _claims_of(
     ours: Sequence[tuple[Node, Verdict]], network: PodNetwork, result: RoutePlan
-) -> list[tuple[Network, _Claim]]:
+) -> Steps[list[tuple[Network, _Claim]]]:
     """What each Node wants, and what stands in the way; notes in `result` who has pod CIDRs."""
     wishes: list[tuple[Network, _Claim]] = []
     for node, verdict in ours:
+        yield
         for text in node.spec.pod_cidrs:
             result.nodes[node.metadata.name] = node
             where = _parse(text)
@@ -219,8 +247,9 @@ def _claims_of(
             elif problem := network.problem(where):
                 claim.barrier = f"pod CIDR {text} {problem}"
             wishes.append((where, claim))
-    covered = _covered({where for where, _ in wishes}, ours, network)
+    covered = yield from _covered(wishes, ours, network)
     for where, claim in wishes:
+        yield
         if not claim.barrier and where in covered:
             address, name = covered[where]
             claim.barrier = f"pod CIDR {claim.text} covers {address}, an address of node {name}"
@@ -228,12 +257,17 @@ def _claims_of(
 
 
 def _covered(
-    wanted: set[Network], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
-) -> dict[Network, tuple[str, str]]:
+    wishes: Iterable[tuple[Network, _Claim]], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
+) -> Steps[dict[Network, tuple[str, str]]]:
     """Which of these CIDRs cover an address that the cloud names for a Node's machine: the address and the Node."""
-    lengths = {(where.version, where.prefixlen) for where in wanted}
+    wanted: set[Network] = set()
+    for where, _ in wishes:
+        wanted.add(where)
+        yield
+    lengths = yield from _lengths(wishes)
     found: dict[Network, tuple[str, str]] = {}
     for node, verdict in ours:
+        yield
         for address in verdict.own if isinstance(verdict, Vouched) else ():
             single = _parse(address)
             if single is None or not any(_lies_in(single, cidr) for cidr in network.cluster):
@@ -244,11 +278,24 @@ def _covered(
     return found
 
 
+def _lengths(wishes: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
+    """IP version and prefix length of all CIDRs: a handful, so that looking up each of them is cheap."""
+    found: set[tuple[int, int]] = set()
+    for where, _ in wishes:
+        found.add((where.version, where.prefixlen))
+        yield
+    return found
+
+
 def _grant(
     wishes: Sequence[tuple[Network, _Claim]], listed: Sequence[tuple[Route, Network]], result: RoutePlan
-) -> dict[Network, _Claim]:
+) -> Steps[dict[Network, _Claim]]:
     """Which Node gets, or keeps, the route of which CIDR; notes in `result` what is wrong."""
-    has = {(network, route.provider_id) for route, network in listed if not route.blackhole}
+    has: set[tuple[Network, str]] = set()
+    for route, network in listed:
+        yield
+        if not route.blackhole:
+            has.add((network, route.provider_id))
 
     def is_there(network: Network, claim: _Claim) -> bool:
         return (network, claim.node.spec.provider_id) in has
@@ -258,9 +305,11 @@ def _grant(
         meta = claim.node.metadata
         return not is_there(network, claim), bool(claim.barrier), meta.creation_timestamp or "", meta.name
 
-    claims = _Claims(network for network, _ in wishes)
+    claims = _Claims((yield from _lengths(wishes)))
     kept: dict[Network, _Claim] = {}
-    for network, claim in sorted(wishes, key=precedence):
+    by_precedence = yield from in_order(wishes, key=precedence)
+    for network, claim in by_precedence:
+        yield
         mine = claim.node.metadata.name
         if claim.barrier:
             # It stands in nobody's way, except where its route has the very same destination.
@@ -283,8 +332,12 @@ def _grant(
         result.contested.append(
             (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
         )
-    found = kept | claims.granted
-    return {network: found[network] for network, _ in wishes if network in found}
+    found: dict[Network, _Claim] = {}
+    for network, _ in wishes:  # as they came, so that the same Nodes give the same plan
+        yield
+        if (holder := claims.granted.get(network) or kept.get(network)) is not None:
+            found[network] = holder
+    return found
 
 
 @functools.lru_cache(maxsize=65536)
@@ -315,6 +368,11 @@ def _ips(verdict: Verdict) -> tuple[str, ...] | None:
     """The addresses that a route may lead to."""
     addresses = verdict.addresses if isinstance(verdict, Vouched) else ()
     return tuple(each.address for each in addresses if each.type.endswith("IP")) or None
+
+
+def spacing(took: float) -> float:
+    """Seconds between the end of a comparison that took `took` seconds and the next one that a Node may cause."""
+    return min(SPACING_MAX, max(SPACING_MIN, SPACING * took))
 
 
 def routing(node: Node | None, judge: Judge) -> Hashable:

@@ -14,14 +14,14 @@ import contextlib
 import logging
 import math
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.cloud import (
     AllocatesAddresses,
-    Backend,
+    Backends,
     CloudError,
     Conflict,
     ImplementedElsewhere,
@@ -35,7 +35,7 @@ from ccm.cloud import (
 )
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
-from ccm.engine.queue import Requeue, WorkQueue
+from ccm.engine.queue import Priority, Requeue, WorkQueue
 
 from . import service_rules as rules
 from .allocations import ServiceAllocations
@@ -114,7 +114,7 @@ class _Known:
     service: Service
     mark: Hashable = None
     spec: LoadBalancerSpec | None = None
-    backends: tuple[Backend, ...] = ()
+    backends: Backends = field(default_factory=Backends)
     unsure: bool = False
     updating: bool = False
     polls: int = 0
@@ -128,7 +128,7 @@ class _Known:
     lost_races: int = 0
     told: bool = False
 
-    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
+    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
         self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
 
@@ -160,7 +160,7 @@ class ServiceController:
         self._listing_now = asyncio.Lock()
         self._nodes_changed = asyncio.Event()
         self._changed_at = 0.0
-        self._backends: tuple[Backend, ...] = ()
+        self._backends: Backends = Backends()
         self._backends_stale = False
 
     @property
@@ -215,7 +215,7 @@ class ServiceController:
         found = await self._call("list", lambda: self._cloud.list(self._context.cluster_name))
         return {balancer.service_uid: balancer for balancer in found}
 
-    def _backends_now(self) -> tuple[Backend, ...]:
+    def _backends_now(self) -> Backends:
         return rules.backends(self._context.nodes.items(), self._vouching.judge, ready_only=self._options.ready_only)
 
     # --- events -------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class ServiceController:
             NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
-                    self._queue.add(key)
+                    self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
@@ -365,7 +365,7 @@ class ServiceController:
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
 
-    def _mark(self, spec: LoadBalancerSpec, backends: tuple[Backend, ...]) -> Hashable:
+    def _mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
         """What the cloud would be told for this wish, to be compared: a change that no write would show is none (W14).
 
         Raises Transient when the provider fails.
@@ -376,7 +376,7 @@ class ServiceController:
             raise Transient(
                 f"load_balancers.fingerprint: a bug of the provider: {type(error).__name__}: {error}"
             ) from error
-        return found or (repr(spec), backends)
+        return found or (repr(spec), backends.digest)
 
     def _recognised(self, known: _Known, spec: LoadBalancerSpec, mark: Hashable) -> LoadBalancer | None:
         """What the cloud had at our start, if it is what is wanted: then there is nothing to write (W13)."""

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ccm.cloud import Backend, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 from ccm.text import quoted
 
@@ -215,7 +215,7 @@ def _vouched(node: Node, judge: Judge) -> Vouched | None:
     return verdict if isinstance(verdict, Vouched) else None
 
 
-def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> tuple[Backend, ...]:
+def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
     """All Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
 
     `ready_only` leaves out those that are not Ready, unless none is: then the API server knows less than the cloud's
@@ -225,7 +225,7 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
     chosen = sorted(judged, key=lambda each: each[0].metadata.name)
     if ready_only:
         chosen = [each for each in chosen if _is_ready(each[0])] or chosen
-    return tuple(
+    return Backends(
         Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
         for node, vouched in chosen
     )

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Leader election on a Lease: at most one process of a group does the work, and another takes over when it stops.
 
-The one promise: when somebody else may hold the Lease, our work has been cancelled. So the renew deadline is counted
-from *before* the last good renewal was sent, no request may outlast it, and the Lease is given up only after the work
-has ended. A process that was frozen, by its hypervisor or by swapping, wakes when others lead already: then `expired`
-is called before any of its tasks can go on. Durations and defaults are client-go's (`tools/leaderelection`); times of
+The one promise: when somebody else may hold the Lease by our monotonic clock, our work has been cancelled. So the renew
+deadline is counted from *before* the last good renewal was sent, no request may outlast it, and the Lease is given up
+only after the work has ended. A process that was frozen while its clock went on, by SIGSTOP or by swapping, wakes when
+others lead already: then `expired` is called before any of its tasks can go on.
+
+A machine whose hypervisor paused it may wake with a monotonic clock that stood still, too. Then nothing here knows of
+the pause: the work goes on until the next renewal, `retry_period` later, finds another holder, and for `renew_deadline`
+if the API server does not answer. What controllers write to the API server names a resourceVersion, so it is refused
+where a new leader wrote; what they write to the cloud in that time is not. client-go is no different.
+
+Durations and defaults are client-go's (`tools/leaderelection`); times of
 others are never compared with our clock: a Lease expires when its record has not changed for its duration, as measured
 here.
 """

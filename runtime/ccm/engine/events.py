@@ -156,7 +156,7 @@ class EventRecorder:
         return True
 
     async def run(self) -> None:
-        """Send what is recorded, in order, until cancelled. No error of the API server ends it."""
+        """Send what is recorded, in order, until cancelled. No error of the API server, and no bug, ends it."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -172,7 +172,11 @@ class EventRecorder:
         async with self._sending:
             while self._pending:
                 _, series = self._pending.popitem(last=False)
-                await self._send(series)
+                try:
+                    await self._send(series)
+                except Exception:  # a bug; it costs this Event and no other one
+                    logger.exception("event %s about %s is dropped", series.reason, series.ref.name)
+                    metrics.EVENTS_DROPPED.labels("bug").inc()
 
     async def _send(self, series: _Series) -> None:
         pause = 0.25

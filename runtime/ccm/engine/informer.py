@@ -32,6 +32,8 @@ READ_TIMEOUT = 90.0
 WATCH_SECONDS = (300, 600)
 #: First and longest pause before the next connection, in seconds.
 BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
+#: Objects of a list that are compared with the cache before other tasks get their turn.
+STRETCH = 250
 #: A watch that stood this long, in seconds, was healthy: the next pause is the first one again.
 HEALTHY_AFTER = 5.0
 
@@ -157,7 +159,7 @@ class Informer(Generic[T]):
         for data in unreadable:
             self._skip(data, known)
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
-        self._replace([self._keep(item) for item in items])
+        self._replace(await self._kept(items))
         self._resource_version = version
         self._in_touch()
         if not self.synced:
@@ -186,9 +188,22 @@ class Informer(Generic[T]):
         if self._unreadable.pop(key, None) is not None:
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
-    def _replace(self, items: list[T]) -> None:
+    async def _kept(self, items: Iterable[T]) -> dict[str, T]:
+        """What of a list goes into the cache, by key. What did not change stays the same object, as whoever holds it
+        expects. An equal resourceVersion alone does not say so: a restored etcd gives them out once more."""
+        found: dict[str, T] = {}
+        for number, item in enumerate(items, 1):
+            obj = self._keep(item)
+            key = self._key(obj)
+            known = self._store.get(key)
+            found[key] = known if known is not None and known == obj else obj
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
+        return found
+
+    def _replace(self, items: dict[str, T]) -> None:
         """Make the cache equal to `items`; handlers hear of the differences, deletions first."""
-        before, self._store = self._store, {self._key(obj): obj for obj in items}
+        before, self._store = self._store, items
         for key, old in before.items():
             if key in self._store:
                 continue
@@ -197,8 +212,7 @@ class Informer(Generic[T]):
             else:
                 self._notify(old, None)
         for key, new in self._store.items():
-            old_or_none = before.get(key)
-            if old_or_none is None or old_or_none.metadata.resource_version != new.metadata.resource_version:
+            if (old_or_none := before.get(key)) is not new:
                 self._notify(old_or_none, new)
 
     async def _watch(self) -> None:
@@ -211,6 +225,7 @@ class Informer(Generic[T]):
         }
         events = decoder(WatchEvent)
         async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
+            self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
             async for line in lines:
                 self._apply(await nesting.decode(events, line))
                 self._in_touch()

@@ -3,16 +3,21 @@
 
 A key waits at most once; a key that is added while it is being worked on runs again afterwards, never beside itself.
 So a worker may read the newest state from the cache, and may assume that it is alone on that object.
+
+Keys have one of two priorities, as in controller-runtime's priority queue: what somebody waits for goes before what is
+only brought up to date. Unlike there, the low priority has a share of the turns, so that it is never starved.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 import random
 import weakref
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from . import metrics
 from .clock import SYSTEM_CLOCK, Clock, Timer
@@ -24,6 +29,25 @@ K = TypeVar("K", bound=Hashable)
 
 #: The queues of this process, for its health.
 QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
+
+
+#: While keys of both priorities wait, one turn in so many goes to the low one.
+LOW_TURN = 4
+
+
+class Priority(enum.IntEnum):
+    """`NORMAL`: a user waits for the result. `LOW`: an object that works is brought up to date."""
+
+    LOW = 0
+    NORMAL = 1
+
+
+class _Pending(NamedTuple):
+    """A key's delay; `due` in monotonic seconds."""
+
+    due: float
+    priority: Priority
+    timer: Timer
 
 
 class Requeue(Exception):
@@ -39,6 +63,8 @@ class WorkQueue(Generic[K]):
 
     After its n-th failure in a row a key waits `base_delay * 2**(n-1)`, at most `max_delay`, less up to a quarter at
     random, so that keys that failed together do not return together.
+
+    Keys of one priority run in the order in which they came. Adding a waiting key again can only raise its priority.
     """
 
     def __init__(
@@ -52,11 +78,14 @@ class WorkQueue(Generic[K]):
     ) -> None:
         self.name = name
         self._base, self._max, self._clock = base_delay, max_delay, clock
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._ready: dict[Priority, OrderedDict[K, None]] = {priority: OrderedDict() for priority in Priority}
+        self._turns = asyncio.Semaphore(0)  # one for each ready key
+        self._normal_turns = 0  # since the last turn of a LOW key
         self._added_at: dict[K, float] = {}  # keys that want to run, in the order in which they came
+        self._priorities: dict[K, Priority] = {}  # of the same keys
         self._running: dict[K, float] = {}
         self._failures: dict[K, int] = {}
-        self._timers: dict[K, tuple[float, Timer]] = {}
+        self._timers: dict[K, _Pending] = {}
         self._measure(metrics)
         QUEUES.add(self)
 
@@ -77,7 +106,7 @@ class WorkQueue(Generic[K]):
     @property
     def depth(self) -> int:
         """How many keys wait for a worker; delayed ones and those being worked on are not counted."""
-        return self._ready.qsize()
+        return sum(map(len, self._ready.values()))
 
     @property
     def oldest_age(self) -> float:
@@ -85,39 +114,66 @@ class WorkQueue(Generic[K]):
         oldest = next(iter(self._added_at.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest
 
-    def add(self, key: K) -> None:
-        """Run `key` as soon as a worker is free. Nothing happens when it waits already."""
+    def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
+        """Run `key` as soon as it is its turn. A key that waits already is only moved, if `priority` is higher."""
         if key in self._added_at:
+            self._raise(key, priority)
             return
         self._adds.inc()
         self._added_at[key] = self._clock.monotonic()
+        self._priorities[key] = priority
         if key not in self._running:
-            self._ready.put_nowait(key)
+            self._is_ready(key)
 
-    def add_after(self, key: K, seconds: float) -> None:
-        """Add `key` in `seconds`. Of several pending delays for a key the shortest counts."""
+    def _raise(self, key: K, priority: Priority) -> None:
+        before = self._priorities[key]
+        if priority <= before:
+            return
+        self._priorities[key] = priority
+        if key not in self._running:
+            del self._ready[before][key]
+            self._ready[priority][key] = None
+
+    def _is_ready(self, key: K) -> None:
+        self._ready[self._priorities[key]][key] = None
+        self._turns.release()
+
+    def _next(self) -> tuple[K, Priority]:
+        """The ready key whose turn it is; there is one."""
+        normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
+        if normal and (not low or self._normal_turns < LOW_TURN - 1):
+            self._normal_turns += 1
+            key, _ = normal.popitem(last=False)
+        else:
+            self._normal_turns = 0
+            key, _ = low.popitem(last=False)
+        return key, self._priorities.pop(key)
+
+    def add_after(self, key: K, seconds: float, priority: Priority = Priority.NORMAL) -> None:
+        """Add `key` in `seconds`. Of several pending delays for a key the shortest and the highest priority count."""
         if seconds <= 0:
-            self.add(key)
+            self.add(key, priority)
             return
         self._retries.inc()
         due = self._clock.monotonic() + seconds
         pending = self._timers.get(key)
         if pending is not None:
-            if pending[0] <= due:
+            priority = max(priority, pending.priority)
+            if pending.due <= due:
+                self._timers[key] = pending._replace(priority=priority)
                 return
-            pending[1].cancel()
-        self._timers[key] = (due, self._clock.call_later(seconds, lambda: self._due(key)))
+            pending.timer.cancel()
+        self._timers[key] = _Pending(due, priority, self._clock.call_later(seconds, lambda: self._due(key)))
 
     def _due(self, key: K) -> None:
-        del self._timers[key]
-        self.add(key)
+        self.add(key, self._timers.pop(key).priority)
 
-    def retry(self, key: K) -> float:
+    def retry(self, key: K, priority: Priority = Priority.NORMAL) -> float:
         """Count a failure of `key` and add it after its back-off, which is returned."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         # 2**1000 seconds is beyond any max_delay, and beyond what a float can hold
         delay = min(self._base * 2.0 ** min(failures - 1, 1000), self._max) * random.uniform(0.75, 1.0)
-        self.add_after(key, delay)
+        self.add_after(key, delay, priority)
         return delay
 
     def forget(self, key: K) -> None:
@@ -138,7 +194,8 @@ class WorkQueue(Generic[K]):
         """Work with `n` workers until cancelled; cancelling cancels what is being processed.
 
         `process` returning: the key is forgotten. Raising Requeue: run again after that time. Raising anything else:
-        retry with back-off, after `on_error`, which replaces the logging. Raises ValueError when `n` is below 1.
+        retry with back-off, after `on_error`, which replaces the logging. Both keep the priority with which the key
+        ran. Raises ValueError when `n` is below 1.
         """
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers would never do anything, at least 1 is needed")
@@ -148,26 +205,31 @@ class WorkQueue(Generic[K]):
 
     async def _work(self, process: Callable[[K], Awaitable[None]], on_error: Callable[[K, Exception], None]) -> None:
         while True:
-            key = await self._ready.get()
+            await self._turns.acquire()
+            key, priority = self._next()
             started = self._running[key] = self._clock.monotonic()
             self._queue_duration.observe(started - self._added_at.pop(key))
             try:
-                await self._process(key, process, on_error)
+                await self._process(key, priority, process, on_error)
             finally:
                 del self._running[key]
                 self._work_duration.observe(self._clock.monotonic() - started)
                 if key in self._added_at:  # added again meanwhile
-                    self._ready.put_nowait(key)
+                    self._is_ready(key)
 
     async def _process(
-        self, key: K, process: Callable[[K], Awaitable[None]], on_error: Callable[[K, Exception], None]
+        self,
+        key: K,
+        priority: Priority,
+        process: Callable[[K], Awaitable[None]],
+        on_error: Callable[[K, Exception], None],
     ) -> None:
         try:
             await process(key)
             self.forget(key)
             return
         except Requeue as later:
-            self.add_after(key, later.after)
+            self.add_after(key, later.after, priority)
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -181,7 +243,7 @@ class WorkQueue(Generic[K]):
             on_error(key, error)
         except Exception:
             logger.exception("%s: the error handler failed for %s", self.name, key)
-        self.retry(key)
+        self.retry(key, priority)
 
     def _log(self, key: K, error: Exception) -> None:
         if isinstance(error, ApiError):

@@ -25,6 +25,7 @@ from msgspec import Struct
 from ccm import cloud
 from ccm.cloud import (
     Backend,
+    Backends,
     CloudError,
     ConfigError,
     Conflict,
@@ -304,7 +305,6 @@ class SimLoadBalancers:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._digested: list[tuple[tuple[Backend, ...], str]] = []
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
@@ -312,17 +312,7 @@ class SimLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Two halves, so that `update_backends` cannot claim to have written what else changed in the spec."""
-        return f"{_digest(_wanted(spec))}-{self._digest_of(backends)}"
-
-    def _digest_of(self, backends: Sequence[Backend]) -> str:
-        """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""
-        for known, digest in self._digested:
-            if known is backends:
-                return digest
-        digest = _digest(_targets(backends))
-        if isinstance(backends, tuple):  # nothing else is sure to stay what it is
-            self._digested = [(backends, digest), *self._digested[:3]]
-        return digest
+        return f"{_digest(_wanted(spec))}-{_digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         found = await self._find(spec)
@@ -362,7 +352,7 @@ class SimLoadBalancers:
         written = found.tags.get("fingerprint", "").partition("-")[0]
         body = {
             "targets": _targets(backends),
-            "tags": {"fingerprint": f"{written}-{self._digest_of(backends)}"},
+            "tags": {"fingerprint": f"{written}-{_digest_of(backends)}"},
         }
         path = f"/load-balancers/{found.id}/targets"
         return _load_balancer(await self._api.call("PUT", path, LoadBalancer, body=body, missing=GONE))
@@ -558,6 +548,10 @@ def _wanted(spec: LoadBalancerSpec) -> dict[str, Any]:
         "session_affinity": spec.session_affinity,
         "health_check": health,
     }
+
+
+def _digest_of(backends: Sequence[Backend]) -> str:
+    return Backends.of(backends).once("sim targets", lambda each: _digest(_targets(each)))
 
 
 def _targets(backends: Sequence[Backend]) -> list[dict[str, str]]:

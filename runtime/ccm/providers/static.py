@@ -19,6 +19,7 @@ from ccm import cloud
 from ccm.cloud import (
     Allocations,
     Backend,
+    Backends,
     BlockingCalls,
     ConfigError,
     Conflict,
@@ -146,7 +147,7 @@ class StaticLoadBalancers:
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Ports and nodes are kube-proxy's matter, but a change of them shall be seen to have come through."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
-        wish = [spec.load_balancer_ip, spec.ip_families, ports, sorted(backend.provider_id for backend in backends)]
+        wish = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:

@@ -24,6 +24,7 @@ from ccm.cloud import (
     Address,
     AddressType,
     Backend,
+    Backends,
     BlockingCalls,
     CloudError,
     ConfigError,
@@ -191,7 +192,8 @@ class AcmeLoadBalancers:
         return [_load_balancer(row) for row in rows if row["labels"].get("cluster") == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        return hashlib.sha256(json.dumps(_wanted(spec, backends), sort_keys=True).encode()).hexdigest()
+        wish = [_ports(spec), Backends.of(backends).digest]
+        return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
         row = await self._api.call("GET", _path(spec), missing="no_such_balancer")
@@ -220,11 +222,15 @@ def _path(spec: LoadBalancerSpec) -> str:
     return f"/balancers/{quote(f'k8s-{name}')}"
 
 
-def _wanted(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> dict[str, Any]:
+def _ports(spec: LoadBalancerSpec) -> list[tuple[int, int]]:
     if unknown := {port.protocol for port in spec.ports} - {"TCP"}:
         raise Invalid(f"balancers of this cloud forward TCP, not {', '.join(sorted(unknown))}")
+    return [(port.port, port.node_port) for port in spec.ports]
+
+
+def _wanted(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> dict[str, Any]:
     return {
-        "ports": [[port.port, port.node_port] for port in spec.ports],
+        "ports": _ports(spec),
         "targets": sorted(backend.internal_ip for backend in backends if backend.internal_ip),
     }
 

@@ -231,7 +231,7 @@ async def test_changed_addresses_are_followed(kube: KubeClient, cloud: Simulator
 async def test_W12_labels_follow_the_cloud(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     instance = cloud.add_instance("grows", type="sim.small", zone="north-a")
     await kube.create(NODES, node_body("grows"))
-    ccm = start_ccm(node_status_update_frequency="1s")
+    ccm = start_ccm(node_status_update_frequency="1s", refresh_node_labels="true")
     await ccm.leading()
 
     async def has(**wanted: str) -> bool:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ccm import cloud
 from ccm.cloud import (
     Backend,
+    Backends,
     CloudError,
     Conflict,
     Ingress,
@@ -97,7 +98,6 @@ class OctaviaLoadBalancers:
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], _Memory] = {}
         self._features: Features | None = None
-        self._digests: list[tuple[Sequence[Backend], tuple[Any, ...], str]] = []
 
     # --- the contract -------------------------------------------------------------------------------------------
 
@@ -667,19 +667,12 @@ class OctaviaLoadBalancers:
         return cloud.LoadBalancer(mark.uid, row["name"], ingress, fingerprint, state == "ACTIVE", memory.warnings)
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Hundreds of Services have one and the same backends, of which there may be thousands: the last are known."""
         try:
             want = rules.wish(spec, self._section, self._classes)
         except Invalid:
             return "0" * 12
-        key = (want.family, tuple(sorted(want.selector.items(), key=str)))
-        for known, known_key, digest in self._digests:
-            if known is backends and known_key == key:
-                return digest
-        digest = rules.backends_fingerprint(rules.members_of(want, backends))
-        if isinstance(backends, tuple):  # nothing else is sure to stay what it is
-            self._digests = [(backends, key, digest), *self._digests[:7]]
-        return digest
+        key = ("openstack members", want.family, tuple(sorted(want.selector.items(), key=str)))
+        return Backends.of(backends).once(key, lambda each: rules.backends_fingerprint(rules.members_of(want, each)))
 
 
 def _lacks(mark: Mark | None, digest: str) -> bool:

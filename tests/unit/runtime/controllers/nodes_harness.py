@@ -366,8 +366,11 @@ class Cluster:
         self._tasks.append(task)
         return task
 
-    def initialise_nodes(self, *, workers: int = 30, refresh: float = 300.0, legacy: bool = True) -> asyncio.Task[None]:
-        return self.run(NodeController(self.context, NodeOptions(workers, refresh, legacy), self.vouching))
+    def initialise_nodes(
+        self, *, workers: int = 30, refresh: float = 300.0, legacy: bool = True, refresh_labels: bool = False
+    ) -> asyncio.Task[None]:
+        options = NodeOptions(workers, refresh, legacy, refresh_labels)
+        return self.run(NodeController(self.context, options, self.vouching))
 
     def watch_over_nodes(self, **safety: Any) -> asyncio.Task[None]:
         return self.run(NodeLifecycleController(self.context, LifecycleOptions(5.0, Safety(**safety))))

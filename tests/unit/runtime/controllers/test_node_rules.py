@@ -504,7 +504,32 @@ GA = dict(zip(CURRENT, ["z1", "r", "t"], strict=True))
     ],
 )
 def test_repair_of_labels(labels, machine, legacy, changes):
-    plan = rules.plan_repair(node(labels=labels, addresses=[INTERNAL, EXTERNAL], **OURS), machine, legacy=legacy)
+    one = node(labels=labels, addresses=[INTERNAL, EXTERNAL], **OURS)
+    plan = rules.plan_repair(one, machine, legacy=legacy, refresh_labels=True)
+    assert plan == rules.Plan(node={"metadata": {"labels": changes}} if changes else None)
+
+
+@pytest.mark.parametrize(
+    ("labels", "machine", "legacy", "changes"),
+    [
+        pytest.param(BOTH, zoned(), True, None, id="nothing-differs"),
+        pytest.param(BOTH | {ZONE: "z9", BETA: "z9"}, zoned(), True, None, id="zone-by-hand"),
+        pytest.param(BOTH | {BETA: "z9"}, zoned(), True, {ZONE: "z9"}, id="N25-the-deprecated-label-leads"),
+        pytest.param(BOTH | {ZONE: "z9"}, zoned(), True, {ZONE: "z1"}, id="N25-and-today's-follows"),
+        pytest.param(GA | {ZONE: "z9"}, zoned(), True, {LEGACY[2]: "t", LEGACY[1]: "r"}, id="only-today's-by-hand"),
+        pytest.param(GA | {ZONE: "z9"}, zoned(), False, None, id="by-hand-without-legacy"),
+        pytest.param(GA | {BETA: "z9"}, zoned(), False, None, id="without-legacy-deprecated-ones-are-left-alone"),
+        pytest.param({BETA: "z9"}, zoned(), False, GA, id="nor-do-they-lead-anything"),
+        pytest.param(GA, zoned(), True, dict(zip(LEGACY, ["z1", "r", "t"], strict=True)), id="missing-spelling"),
+        pytest.param({}, zoned(), False, GA, id="all-missing"),
+        pytest.param(BOTH, zoned(type="t2"), True, None, id="the-cloud-changed-the-type"),
+        pytest.param(BOTH, zoned(zone=""), True, None, id="a-zone-the-cloud-does-not-name-stays"),
+        pytest.param(BOTH, zoned(labels={"rack/row": "4"}), True, {"rack/row": "4"}, id="providers-label-missing"),
+    ],
+)
+def test_labels_that_a_node_has_stay_unless_a_refresh_of_them_is_asked_for(labels, machine, legacy, changes):
+    one = node(labels=labels, addresses=[INTERNAL, EXTERNAL], **OURS)
+    plan = rules.plan_repair(one, machine, legacy=legacy)
     assert plan == rules.Plan(node={"metadata": {"labels": changes}} if changes else None)
 
 
@@ -568,18 +593,23 @@ KEYS = st.sampled_from([*LEGACY, *CURRENT, "rack/row", "kubernetes.io/x", "not a
 LABELS = st.dictionaries(KEYS, st.sampled_from(["z1", "z2", "", "not a value"]), max_size=6)
 
 
-@given(present=LABELS, named=LABELS, zone=st.sampled_from(["", "z1", "z2", "no zone"]), legacy=st.booleans())
-def test_repaired_labels_settle(present, named, zone, legacy):
+ZONES = st.sampled_from(["", "z1", "z2", "no zone"])
+
+
+@given(present=LABELS, named=LABELS, zone=ZONES, legacy=st.booleans(), refresh=st.booleans())
+def test_repaired_labels_settle(present, named, zone, legacy, refresh):
     machine = instance(zone=zone, labels=named)
     before = node(labels=present, addresses=[INTERNAL, EXTERNAL], **OURS)
-    plan = rules.plan_repair(before, machine, legacy=legacy)
+    plan = rules.plan_repair(before, machine, legacy=legacy, refresh_labels=refresh)
     changes = plan.node["metadata"]["labels"] if plan.node else {}
     after = present | changes
-    assert rules.plan_repair(
-        node(labels=after, addresses=[INTERNAL, EXTERNAL], **OURS), machine, legacy=legacy
-    ).is_empty
-    if zone in ("z1", "z2"):
+    again = node(labels=after, addresses=[INTERNAL, EXTERNAL], **OURS)
+    assert rules.plan_repair(again, machine, legacy=legacy, refresh_labels=refresh).is_empty
+    if zone in ("z1", "z2") and (refresh or not {ZONE, BETA} & present.keys()):
         assert after[ZONE] == zone
+    if not refresh:  # but for today's spelling, which follows the deprecated one, what there was stays
+        assert not set(changes) & present.keys() - set(CURRENT)
+        assert legacy or not changes.keys() & present.keys()
     if not legacy:
         assert not set(changes) & set(LEGACY)
     # What the provider adds never replaces, never comes from Kubernetes' own domains, never is refused.

@@ -146,6 +146,7 @@ async def test_R21_R30_a_changed_address_of_a_node_is_seen_at_once():
         c.add_node("a", A4, addresses=("10.0.0.1",))
         c.route(period=3600.0)
         await until(lambda: c.api.condition("a") == CREATED)
+        await asyncio.sleep(1)  # looks are a second apart
         c.api.change("nodes", "a", {"status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.2"}]}})
         await asyncio.sleep(1)
         assert [route.target_addresses for route in c.routes.routes.values()] == [("10.0.0.2",)]

@@ -511,14 +511,14 @@ async def test_contradictions_cost_few_calls_and_are_told_now_and_then():
 async def test_a_route_is_looked_at_once_more_before_it_is_created(monkeypatch):
     async with Cluster() as c:
         c.add_node("evil", A4)
-        plan = route_rules.plan
+        planning = route_rules.planning
 
         def misled(*args):
-            found = plan(*args)
+            found = yield from planning(*args)
             found.create = [(node, Route("8.8.8.0/24", node.spec.provider_id)) for node, _ in found.create]
             return found
 
-        monkeypatch.setattr(route_rules, "plan", misled)
+        monkeypatch.setattr(route_rules, "planning", misled)
         c.route()
         await settled()
         assert c.routes.count("create") == 0

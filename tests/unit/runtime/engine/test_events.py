@@ -307,3 +307,18 @@ async def test_text_of_tenants_is_one_printable_line(recorder, api, message):
     await recorder.flush(1)
     told = api.only["message"]
     assert told.startswith("the value ") and told.isprintable() and len(told.encode()) <= 1024
+
+
+async def test_a_bug_costs_the_event_that_brings_it_out_and_no_other(api, clock, recorder, caplog):
+    """The task that sends them ended without a word, and until the process ended nobody heard of anything."""
+    before = dropped("bug")
+    api.failures = [TypeError("unhashable type")]
+    for name in ("n0", "n1", "n2"):
+        recorder.event(ObjectRef("v1", "Node", name), "Normal", "Synced", "Node synced successfully")
+    async with running(recorder):
+        await clock.settle()
+        assert sorted(event["involvedObject"]["name"] for event in api.events.values()) == ["n1", "n2"]
+        recorder.event(NODE, "Normal", "Registered", "another one, later")
+        await clock.settle()
+    assert len(api.events) == 3 and dropped("bug") - before == 1
+    assert "event Synced about n0 is dropped" in caplog.text and "unhashable type" in caplog.text

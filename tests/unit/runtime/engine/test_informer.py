@@ -368,3 +368,58 @@ async def test_lines_that_are_no_events_end_the_watch_only(informer, script, see
     await informer.start()
     await clock.advance(1)
     assert kinds(seen)[:2] == [("added", "a"), ("added", "b")] and ("deleted", "a") not in kinds(seen)
+
+
+async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(script, clock, informer):
+    """Some servers send no bookmarks; each watch then ends in silence, and the next one is answered."""
+    silence = UnavailableError(0, "SocketTimeoutError", "silence for 90 s")
+
+    @contextlib.asynccontextmanager
+    async def quiet(path, params, *, read_timeout):
+        async def lines():
+            await clock.sleep(read_timeout)
+            raise silence
+            yield b""
+
+        yield lines()
+
+    script.lists, script.watch = [([], 1)], quiet
+    await informer.start()
+    for _ in range(20):
+        await clock.advance(60)
+        assert clock.monotonic() - informer.last_contact < 180
+
+
+async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
+    script.lists, script.watches = [([], 1)], [UnavailableError(503, "", "no etcd leader")]
+    await informer.start()
+    began = informer.last_contact
+    await clock.advance(600)
+    assert informer.last_contact == began
+
+
+async def test_a_re_list_keeps_the_objects_that_did_not_change(script, clock, informer, seen):
+    """Whoever holds one of them need not hear of it, and two copies of thousands of objects are not kept."""
+    script.lists = [([obj("a", 1), obj("b", 2)], 5), ([obj("a", 1), obj("b", 7), obj("c", 6)], 9)]
+    script.watches = [GoneError(410, "Expired", "too old"), [None]]
+    await informer.start()
+    a, b = informer.get("a"), informer.get("b")
+    seen.clear()
+    await clock.advance(5)
+    assert script.listed == 2
+    assert informer.get("a") is a and informer.get("b") is not b
+    assert seen == [("b@2", "b@7"), (None, "c@6")]
+
+
+@pytest.mark.parametrize("field", ["labels", "uid"])
+async def test_another_object_with_the_same_version_is_a_change(script, clock, informer, seen, field):
+    """An etcd that was restored gives out the same resourceVersions once more."""
+    other = obj("a", 1)
+    other["metadata"][field] = {"zone": "z2"} if field == "labels" else "another"
+    script.lists = [([obj("a", 1)], 5), ([other], 5)]
+    script.watches = [GoneError(410, "Expired", "too old"), [None]]
+    await informer.start()
+    seen.clear()
+    await clock.advance(5)
+    assert informer.get("a") == decoder(PartialObject).decode(json.dumps(other))
+    assert seen == ([("a@1", "a@1")] if field == "labels" else [("a@1", None), (None, "a@1")])
