@@ -150,9 +150,9 @@ class Process:
                     break
                 except CloudError:
                     await asyncio.sleep(2.0)
-            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
+            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True)
             services: Informer[Service] = Informer(
-                client, "/api/v1/services", Service, name="services", keep=kept_service
+                client, "/api/v1/services", Service, name="services", keep=kept_service, doubtful=True
             )
             recorders = Recorders(client)
             cleanup.push_async_callback(recorders.close)

@@ -88,8 +88,10 @@ async def _live(options: Options) -> None:
         cleanup.push_async_callback(gateway.close)
         await wait_for_api_server(client, options.kube_api_wait)
         await check_permissions(client, options, (*parts.own, *parts.migrated))
-        nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
-        services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services", keep=kept_service)
+        nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True)
+        services: Informer[Service] = Informer(
+            client, "/api/v1/services", Service, name="services", keep=kept_service, doubtful=True
+        )
         volumes = _volumes(client, (*parts.own, *parts.migrated))
         informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
         recorders = Recorders(client)
