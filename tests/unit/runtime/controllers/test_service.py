@@ -22,6 +22,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.controllers import service_rules as rules
+from ccm.controllers.orphan_rules import GRACE
 from ccm.controllers.service import CONFIRM
 from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
@@ -261,7 +262,7 @@ async def test_S37_a_service_that_is_gone_when_its_status_is_written_is_no_error
         c.api.fault = gone
         c.add_service()
         c.serve()
-        await until(lambda: c.cloud.count("delete") == 1)
+        await until(lambda: c.cloud.count("delete") == 1, 2 * GRACE)
         await settled()
         assert c.api.told("SyncLoadBalancerFailed") == [] and not c.cloud.made
 
@@ -279,7 +280,7 @@ async def test_S39_S40_an_unknown_key_is_nothing():
 
 @in_virtual_time
 async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
-    """Its finalizer was removed by hand; what we watched go is deleted, however often that takes."""
+    """Its finalizer was removed by hand; what stays gone for the grace is deleted, however often that takes."""
     async with Cluster() as c:
         c.add_service()
         controller = c.serve()
@@ -287,13 +288,15 @@ async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
         error = [Transient("power failure")]
         c.cloud.fault = lambda verb, spec: error[0] if verb == "delete" and error else None
         c.api.remove("services", "shop/web")
+        await asyncio.sleep(GRACE - 1)
+        assert not c.api.told("DeletingLoadBalancer")
         await until(lambda: c.api.told("DeleteLoadBalancerFailed"))
         assert c.api.told("DeleteLoadBalancerFailed") == ["Error deleting load balancer: power failure"]
-        assert list(controller._known) == ["shop/web"]  # S41
+        assert list(controller._vanished) == ["shop/web/uid-of-web"]  # S41
         error.clear()
         await until(lambda: not c.cloud.made)
         await settled(1)
-        assert controller._known == {}  # S42
+        assert controller._known == controller._vanished == {}  # S42
         assert c.cloud.count("delete") == 2
         assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1
 
@@ -317,9 +320,9 @@ async def test_S63_S64_S65_S66_S67_S68_what_is_remembered_is_what_exists():
         c.api.delete_service("a")
         c.api.remove("services", "shop/b")
         c.api.change("services", "shop/c", {"spec": {"type": "ClusterIP"}})
-        await until(lambda: not c.cloud.made)
+        await until(lambda: not c.cloud.made, 2 * GRACE)
         await settled(1)
-        assert controller._known == {} and not controller._waiting
+        assert controller._known == controller._vanished == {} and not controller._waiting
 
 
 @in_virtual_time
@@ -330,10 +333,11 @@ async def test_4_3_a_service_created_anew_under_its_name_gets_a_load_balancer_of
         await c.served()
         c.api.remove("services", "shop/web")
         c.add_service(uid="second")
-        await until(lambda: list(c.cloud.made) == ["second"])
+        await until(lambda: list(c.cloud.made) == ["first", "second"])
         await c.served()
+        await until(lambda: list(c.cloud.made) == ["second"], 2 * GRACE)
         verbs = [verb for _, verb, _ in c.cloud.calls if verb != "list"]
-        assert verbs == ["ensure", "delete", "ensure"]
+        assert verbs == ["ensure", "ensure", "delete"]
 
 
 @pytest.mark.parametrize(
@@ -847,12 +851,13 @@ def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
                     c.api.delete_service("web")
                 case "forgotten":
                     c.api.remove("services", "shop/web")
+                    await asyncio.sleep(GRACE - 5)
                 case _:
                     c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
             await until(lambda: not wrong)
             assert c.cloud.made
             await settled(60)
-            assert not c.cloud.made and controller._known == {}
+            assert not c.cloud.made and controller._known == controller._vanished == {}
             first, second = [when for when, verb, _ in c.cloud.calls if verb == "delete"]
             assert second - first == pytest.approx(CONFIRM, abs=0.5)
             assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1

@@ -7,6 +7,11 @@ A wrong list is one that lacks what is there. A restored etcd is one in which re
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
+
+from ccm.cloud import RetryAfter
+from ccm.controllers.orphan_rules import GRACE
+from ccm.engine.errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time
 from .services_harness import Cluster, until
@@ -83,3 +88,106 @@ async def test_a_node_that_went_while_nobody_watched_is_no_member():
         del c.api.objects["nodes"]["n5"]
         c.api.expire()
         await until(lambda: len(c.cloud.hosts(name)) == 5)
+
+
+def strip(cluster, *names):
+    """As after `kubectl patch` of the finalizers and `kubectl delete`: the watch tells that the Services are gone."""
+    lost = [cluster.api.service(name) for name in names]
+    for name in names:
+        cluster.api.remove("services", f"shop/{name}")
+    return lost
+
+
+@in_virtual_time
+async def test_a_service_that_only_seemed_to_vanish_keeps_its_load_balancer_untouched():
+    """The watch is another cluster's, or the API server's etcd is an older one for a while; then it is right again."""
+    async with Cluster() as c:
+        names = populate(c)
+        controller = c.serve()
+        await c.served(*names)
+        await asyncio.sleep(20)
+        writes, lost = c.cloud.count("ensure", "update", "delete"), strip(c, "s0", "s1")
+        await asyncio.sleep(GRACE - 10)
+        for document in lost:
+            c.api.put("services", document)
+        await asyncio.sleep(3 * GRACE)
+        assert c.cloud.count("ensure", "update", "delete") == writes and not controller._vanished
+
+
+@in_virtual_time
+async def test_a_service_that_a_read_finds_was_never_gone():
+    async with Cluster() as c:
+        names = populate(c)
+        c.serve()
+        await c.served(*names)
+        kept = c.api.objects["services"]["shop/s0"]
+        c.api.remove("services", "shop/s0")
+        c.api.objects["services"]["shop/s0"] = kept  # which the watch does not tell
+        await asyncio.sleep(5 * GRACE)
+        assert c.cloud.count("delete") == 0
+        c.api.change("services", "shop/s0", {"metadata": {"annotations": {"x": "y"}}})
+        c.api.delete_service("s0")
+        await until(lambda: "uid-of-s0" not in c.cloud.made)
+
+
+@pytest.mark.parametrize(("number", "deleted"), [(1, 1), (2, 2), (3, 0), (10, 0)])
+def test_many_services_that_vanish_at_once_are_not_believed(number, deleted):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            names = populate(c)
+            c.serve()
+            await c.served(*names)
+            strip(c, *names[:number])
+            await asyncio.sleep(GRACE - 5)
+            assert c.cloud.count("delete") == 0
+            assert REGISTRY.get_sample_value("ccm_services_vanished") == number
+            await asyncio.sleep(GRACE)
+            assert c.cloud.count("delete") == deleted
+            assert bool(c.api.told("LoadBalancerKept")) is (deleted == 0)
+            await asyncio.sleep(3600)
+            assert c.cloud.count("delete") == deleted
+
+    run()
+
+
+@in_virtual_time
+async def test_while_the_api_server_does_not_say_nothing_is_deleted():
+    async with Cluster() as c:
+        names = populate(c)
+        c.serve()
+        await c.served(*names)
+        down = [True]
+        c.api.fault = lambda path, patch: UnavailableError(0, "Timeout", "no answer") if down and not patch else None
+        strip(c, "s0")
+        await asyncio.sleep(4 * GRACE)
+        assert c.cloud.count("delete") == 0
+        down.clear()
+        await until(lambda: "uid-of-s0" not in c.cloud.made, 2 * GRACE)
+
+
+@in_virtual_time
+async def test_what_was_going_when_it_was_last_seen_goes_at_once():
+    """Somebody removes the finalizer of a Service that is stuck while it is deleted."""
+    async with Cluster() as c:
+        names = populate(c)
+        c.serve()
+        await c.served(*names)
+        c.cloud.fault = lambda verb, spec: RetryAfter("at it", retry_after=3.0) if verb == "delete" and slow else None
+        slow = [True]
+        c.api.delete_service("s0")
+        await asyncio.sleep(5)
+        slow.clear()
+        c.api.remove("services", "shop/s0")
+        await until(lambda: "uid-of-s0" not in c.cloud.made, 10)
+
+
+@in_virtual_time
+async def test_the_ordinary_way_costs_no_read_and_no_wait():
+    async with Cluster() as c:
+        names = populate(c)
+        c.serve()
+        await c.served(*names)
+        c.api.delete_service("s0")
+        await until(lambda: "uid-of-s0" not in c.cloud.made and "shop/s0" not in c.api.objects["services"], 1)
+        assert c.api.reads == []
