@@ -8,7 +8,6 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-
     DOCUMENTATION = r"""
 options:
   kubeconfig:

@@ -47,8 +47,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._leader_migration im
 
 def leader_migration_plan(detected, cluster, control_plane, lease="cloud-provider-extraction-migration"):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
-        raise AnsibleFilterError("leader_migration_plan needs the results of ccm_component_flags_info by host, and the result of "
-                                 "ccm_cluster_info")
+        raise AnsibleFilterError(
+            "leader_migration_plan needs the results of ccm_component_flags_info by host, and the result of "
+            "ccm_cluster_info"
+        )
     return make_leader_migration_plan(detected, cluster, list(control_plane), lease)
 
 

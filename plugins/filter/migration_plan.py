@@ -77,13 +77,34 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
 
-def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), takeover=False, cluster_name="",
-                   port=10258, reregister=False, names=None):
+def migration_plan(
+    detected,
+    cluster,
+    control_plane,
+    adopt=True,
+    left_out=(),
+    takeover=False,
+    cluster_name="",
+    port=10258,
+    reregister=False,
+    names=None,
+):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
-        raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
-                                 "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), takeover, cluster_name, port,
-                     reregister=bool(reregister), names=names)
+        raise AnsibleFilterError(
+            "migration_plan needs the results of ccm_component_flags_info by host, and the result of ccm_cluster_info"
+        )
+    return make_plan(
+        detected,
+        cluster,
+        list(control_plane),
+        adopt,
+        list(left_out),
+        takeover,
+        cluster_name,
+        port,
+        reregister=bool(reregister),
+        names=names,
+    )
 
 
 class FilterModule:

@@ -57,10 +57,16 @@ def run_summary(facts, hosts, plan, seconds=0.0):
     try:
         entries = _summary.summarise({host: facts[host] for host in hosts}, plan)
     except (KeyError, TypeError) as exc:
-        raise AnsibleFilterError("run_summary needs hostvars, names of hosts in it, and a plan: {0}".format(exc)) from exc
+        raise AnsibleFilterError(
+            "run_summary needs hostvars, names of hosts in it, and a plan: {0}".format(exc)
+        ) from exc
     bad = ("failed", "unreachable", "restored", "half done")
-    return {"hosts": entries, "lines": _summary.table(entries, float(seconds)), "seconds": round(float(seconds), 1),
-            "ok": not any(entry["state"] in bad for entry in entries)}
+    return {
+        "hosts": entries,
+        "lines": _summary.table(entries, float(seconds)),
+        "seconds": round(float(seconds), 1),
+        "ok": not any(entry["state"] in bad for entry in entries),
+    }
 
 
 class FilterModule:

@@ -88,8 +88,9 @@ class Api:
         # A read is asked again when no answer came in time: an API server that has just been restarted is busy.
         for attempt in range(ATTEMPTS if method == "GET" else 1, 0, -1):
             try:
-                answer = self._pool.request(method, url, body=data, headers=headers,
-                                            timeout=urllib3.Timeout(connect=10, read=30), retries=False)
+                answer = self._pool.request(
+                    method, url, body=data, headers=headers, timeout=urllib3.Timeout(connect=10, read=30), retries=False
+                )
                 break
             except (urllib3.exceptions.HTTPError, OSError) as exc:
                 if attempt == 1 or not isinstance(exc, urllib3.exceptions.TimeoutError):
@@ -125,21 +126,45 @@ class Api:
         """Merge-patch; with metadata.resourceVersion in the body a change in between is a 409, not a lost update."""
         return self.call("PATCH", path, body)
 
-    def execute(self, namespace: str, pod: str, container: str, command: List[str], timeout: float = 30) -> Tuple[int, str, str]:
+    def execute(
+        self, namespace: str, pod: str, container: str, command: List[str], timeout: float = 30
+    ) -> Tuple[int, str, str]:
         """Run a command in a container; its status, standard output and standard error. Raises ApiError."""
         core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self._configuration))
         try:
             stream = kubernetes.stream.stream(
-                core.connect_get_namespaced_pod_exec, pod, namespace, container=container, command=command, stdin=False,
-                stdout=True, stderr=True, tty=False, _preload_content=False)
+                core.connect_get_namespaced_pod_exec,
+                pod,
+                namespace,
+                container=container,
+                command=command,
+                stdin=False,
+                stdout=True,
+                stderr=True,
+                tty=False,
+                _preload_content=False,
+            )
             stream.run_forever(timeout=timeout)
             if stream.is_open():
                 stream.close()
-                raise ApiError(0, "'{0}' in Pod {1}/{2} did not end within {3:g} s".format(" ".join(command), namespace, pod, timeout))
+                raise ApiError(
+                    0,
+                    "'{0}' in Pod {1}/{2} did not end within {3:g} s".format(
+                        " ".join(command), namespace, pod, timeout
+                    ),
+                )
             return stream.returncode, stream.read_stdout() or "", stream.read_stderr() or ""
-        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library turns a failed handshake into one, too
-            raise ApiError(getattr(exc, "status", 0) or 0, "Pod {0}/{1} cannot be asked: {2}".format(
-                namespace, pod, " ".join(str(getattr(exc, "reason", exc)).split()))) from exc
+        except (
+            kubernetes.client.ApiException,
+            OSError,
+            ValueError,
+        ) as exc:  # the library turns a failed handshake into one, too
+            raise ApiError(
+                getattr(exc, "status", 0) or 0,
+                "Pod {0}/{1} cannot be asked: {2}".format(
+                    namespace, pod, " ".join(str(getattr(exc, "reason", exc)).split())
+                ),
+            ) from exc
 
 
 def _reason(answer: Any) -> str:
@@ -155,33 +180,54 @@ def connect(module: AnsibleModule) -> Api:
     if IMPORT_ERROR is not None:
         module.fail_json(
             msg="{0} The tasks that talk to the Kubernetes API run on ccm_install_api_host with {1}: install it there "
-                "('pip install kubernetes'), or choose another interpreter with ansible_python_interpreter.".format(
-                    missing_required_lib("kubernetes"), sys.executable),
-            exception=IMPORT_ERROR)
-    source = module.params["kubeconfig"] or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") \
+            "('pip install kubernetes'), or choose another interpreter with ansible_python_interpreter.".format(
+                missing_required_lib("kubernetes"), sys.executable
+            ),
+            exception=IMPORT_ERROR,
+        )
+    source = (
+        module.params["kubeconfig"]
+        or os.environ.get("K8S_AUTH_KUBECONFIG")
+        or os.environ.get("KUBECONFIG")
         or "~/.kube/config"
+    )
     configuration = kubernetes.client.Configuration()
     try:
         if isinstance(source, dict):
             module.no_log_values.update(_secrets(source))
             kubernetes.config.load_kube_config_from_dict(
-                in_memory(source), context=module.params["context"], client_configuration=configuration, persist_config=False)
+                in_memory(source),
+                context=module.params["context"],
+                client_configuration=configuration,
+                persist_config=False,
+            )
         else:
             source = os.path.expanduser(source)
             with open(source, encoding="utf-8") as handle:
                 handle.read(1)
             kubernetes.config.load_kube_config(
-                source, context=module.params["context"], client_configuration=configuration, persist_config=False)
+                source, context=module.params["context"], client_configuration=configuration, persist_config=False
+            )
     except OSError as exc:
-        module.fail_json(msg="cannot read the kubeconfig {0}: {1}. Set ccm_install_kubeconfig to a kubeconfig with cluster-admin "
-                             "rights on ccm_install_api_host, or leave it unset to use the control plane's admin.conf".format(
-                                 exc.filename or "given", exc.strerror or exc))
+        module.fail_json(
+            msg="cannot read the kubeconfig {0}: {1}. Set ccm_install_kubeconfig to a kubeconfig with cluster-admin "
+            "rights on ccm_install_api_host, or leave it unset to use the control plane's admin.conf".format(
+                exc.filename or "given", exc.strerror or exc
+            )
+        )
     except (kubernetes.config.ConfigException, ValueError, KeyError, TypeError, AttributeError) as exc:
-        module.fail_json(msg="the kubeconfig {0} is not usable: {1}".format(
-            "given as data" if isinstance(source, dict) else source, str(exc).splitlines()[0] if str(exc) else type(exc).__name__))
+        module.fail_json(
+            msg="the kubeconfig {0} is not usable: {1}".format(
+                "given as data" if isinstance(source, dict) else source,
+                str(exc).splitlines()[0] if str(exc) else type(exc).__name__,
+            )
+        )
     except Exception as exc:  # a YAML error: its class belongs to a library that may not be importable here
-        module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
-            "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
+        module.fail_json(
+            msg="the kubeconfig {0} is not YAML: {1}".format(
+                "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())
+            )
+        )
     return Api(configuration)
 
 
@@ -223,7 +269,9 @@ def explain(exc: ApiError) -> str:
     if exc.status == 403:
         return "{0}: the kubeconfig's user needs this permission; the control plane's admin.conf has it".format(exc)
     if isinstance(exc.__cause__, urllib3.exceptions.SSLError):
-        return "{0}: is the kubeconfig's certificate-authority the one of this cluster, and its address in the server's certificate?".format(exc)
+        return "{0}: is the kubeconfig's certificate-authority the one of this cluster, and its address in the server's certificate?".format(
+            exc
+        )
     if exc.status == 0:
         return "{0}: is that address right, and reachable from ccm_install_api_host?".format(exc)
     return str(exc)
@@ -252,8 +300,14 @@ def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
     said: List[Tuple[str, str]] = []
     for event in sorted(events, key=when):
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
-        said.append((component, "{0} {1}: {2} ({3})".format(
-            event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
+        said.append(
+            (
+                component,
+                "{0} {1}: {2} ({3})".format(
+                    event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component
+                ),
+            )
+        )
     # The kubelet has little to say about a cloud: it only fills up what others leave.
     others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
     return (others or [text for unused, text in said])[-limit:]

@@ -33,8 +33,18 @@ def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[st
     try:
         # AnsibleModule.run_command has no time limit: a systemctl that hangs would hang the run.
         # pylint: disable-next=ansible-bad-function
-        return subprocess.run([path] + argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, errors="replace", timeout=timeout, check=False, cwd="/", env=ENVIRONMENT)
+        return subprocess.run(
+            [path] + argv[1:],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            errors="replace",
+            timeout=timeout,
+            check=False,
+            cwd="/",
+            env=ENVIRONMENT,
+        )
     except OSError as exc:
         return subprocess.CompletedProcess(argv, 126, "", "{0} cannot be run: {1}".format(argv[0], exc.strerror))
     except subprocess.TimeoutExpired:

@@ -26,15 +26,34 @@ _NODE_NAME = re.compile(r"{0}(\.{0})*".format(_LABEL))
 _TEXTS = [str]
 #: Types by key; a list holds its item's, a dictionary with the key '*' holds its values'. '?' ends a key that may be missing.
 SHAPE: Dict[str, Any] = {
-    "node_name": str, "layout": str, "admin_conf": str, "api_server": str, "manifests": _TEXTS, "patches": _TEXTS, "problems": _TEXTS,
+    "node_name": str,
+    "layout": str,
+    "admin_conf": str,
+    "api_server": str,
+    "manifests": _TEXTS,
+    "patches": _TEXTS,
+    "problems": _TEXTS,
     "notices?": _TEXTS,
     "kubelet": {
-        "unit_files?": _TEXTS, "environment_files?": _TEXTS, "config_files?": _TEXTS, "flags?": _TEXTS, "version?": str, "pid?": int,
-        "static_pod_path?": str, "unread_files?": [{"path": str, "flag": str}],
+        "unit_files?": _TEXTS,
+        "environment_files?": _TEXTS,
+        "config_files?": _TEXTS,
+        "flags?": _TEXTS,
+        "version?": str,
+        "pid?": int,
+        "static_pod_path?": str,
+        "unread_files?": [{"path": str, "flag": str}],
         "serving?": {"bootstrap": bool, "names": _TEXTS, "not_after": str, "problem": str},
     },
-    "service": {"name?": str, "unit?": str, "server?": bool, "arguments?": _TEXTS, "config_files?": _TEXTS, "data_directory?": str,
-                "stale?": bool},
+    "service": {
+        "name?": str,
+        "unit?": str,
+        "server?": bool,
+        "arguments?": _TEXTS,
+        "config_files?": _TEXTS,
+        "data_directory?": str,
+        "stale?": bool,
+    },
     "units": {"*": {"unit": str, "unit_files": _TEXTS, "environment_files": _TEXTS}},
     "components": {"*": {"pid": int, "flags": _TEXTS, "version": str}},
     "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str}},
@@ -42,7 +61,15 @@ SHAPE: Dict[str, Any] = {
 }
 #: What a part has as a whole once it has anything.
 WHOLE = {
-    "kubelet": ("unit_files", "environment_files", "config_files", "flags", "version", "unread_files", "static_pod_path"),
+    "kubelet": (
+        "unit_files",
+        "environment_files",
+        "config_files",
+        "flags",
+        "version",
+        "unread_files",
+        "static_pod_path",
+    ),
     "service": ("name", "unit", "server", "arguments", "config_files", "data_directory", "stale"),
 }
 
@@ -67,8 +94,13 @@ def _size(value: Any, left: int) -> int:
         left -= len(item) if isinstance(item, str) else 8
         if depth > 20:
             return -1
-        children: Iterable[Any] = item if isinstance(item, (list, tuple)) else \
-            [part for pair in item.items() for part in pair] if isinstance(item, dict) else ()
+        children: Iterable[Any] = (
+            item
+            if isinstance(item, (list, tuple))
+            else [part for pair in item.items() for part in pair]
+            if isinstance(item, dict)
+            else ()
+        )
         todo += [(child, depth + 1) for child in children]
     return left
 
@@ -107,7 +139,9 @@ def _incomplete(facts: Dict[str, Any]) -> str:
         return "service.name is neither k3s nor rke2"
     paths: List[str] = facts["manifests"] + facts["patches"] + facts["service"].get("config_files", [])
     for unit in [facts["kubelet"], *facts["units"].values()]:
-        paths = paths + [path for key in ("unit_files", "environment_files", "config_files") for path in unit.get(key, [])]
+        paths = paths + [
+            path for key in ("unit_files", "environment_files", "config_files") for path in unit.get(key, [])
+        ]
     absent = [path for path in paths if path not in facts["files"]]
     if absent:
         return "the file {0!r} is missing".format(absent[0][:200])
@@ -132,8 +166,15 @@ def sorted_out(detected: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
             found[host] = facts if isinstance(facts, dict) else {"msg": "it returned nothing"}
             continue
         reason = refusal(facts)
-        found[host] = {"msg": "what it returned is not what the module returns: " + reason} if reason else dict(
-            facts, problems=list(map(readable, facts["problems"])), notices=list(map(readable, facts.get("notices", []))))
+        found[host] = (
+            {"msg": "what it returned is not what the module returns: " + reason}
+            if reason
+            else dict(
+                facts,
+                problems=list(map(readable, facts["problems"])),
+                notices=list(map(readable, facts.get("notices", []))),
+            )
+        )
     return found
 
 
@@ -144,4 +185,9 @@ def proven(name: str, node: Optional[Dict[str, Any]], known: Iterable[str]) -> b
     """
     ours = {text.lower() for text in known if text}
     addresses = {address["address"].lower() for address in (node or {}).get("addresses", []) if address.get("address")}
-    return name in ours or bool(ours & addresses) or name in {text.split(".")[0] for text in ours} or name.split(".")[0] in ours
+    return (
+        name in ours
+        or bool(ours & addresses)
+        or name in {text.split(".")[0] for text in ours}
+        or name.split(".")[0] in ours
+    )

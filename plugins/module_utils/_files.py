@@ -36,7 +36,16 @@ INSTALLERS = ("kube",)
 GROUP_WRITABLE = ("/var/log",)
 
 #: Where programs are looked for, in this order. PATH is not: it belongs to whoever started the run.
-PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/bin", "/run/current-system/sw/bin")
+PROGRAMS = (
+    "/usr/bin",
+    "/bin",
+    "/usr/sbin",
+    "/sbin",
+    "/usr/local/bin",
+    "/usr/local/sbin",
+    "/opt/bin",
+    "/run/current-system/sw/bin",
+)
 
 
 class Untrusted(OSError):
@@ -90,8 +99,11 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
                 raise Untrusted(path, "it has more than {0} links".format(LINKS))
             # In a directory that everybody may write to, a link of root's may be a hard link that somebody else made.
             if info.st_uid not in trusted or shared:
-                raise Untrusted(path, "the link {0} may be somebody else's than root's: put the file itself there, or make the link "
-                                      "as root in a directory of root's".format(here))
+                raise Untrusted(
+                    path,
+                    "the link {0} may be somebody else's than root's: put the file itself there, or make the link "
+                    "as root in a directory of root's".format(here),
+                )
             target = os.readlink(here)
             if target.startswith("/"):
                 done, shared = "/", False
@@ -100,7 +112,9 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
         if stat.S_ISDIR(info.st_mode):
             shared = _check_directory(here, info, trusted, strict)
         elif shared and (info.st_uid not in trusted or info.st_nlink > 1):
-            raise Untrusted(path, "everybody may write to {0}, and {1} may be somebody else's than root's".format(done, here))
+            raise Untrusted(
+                path, "everybody may write to {0}, and {1} may be somebody else's than root's".format(done, here)
+            )
         done = here
     return done
 
@@ -108,12 +122,19 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
 def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict: bool) -> bool:
     """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp))."""
     if info.st_uid not in trusted:
-        raise Untrusted(path, "the directory {0} belongs to user {1}, not to root: give it to root (chown root)".format(path, info.st_uid))
+        raise Untrusted(
+            path,
+            "the directory {0} belongs to user {1}, not to root: give it to root (chown root)".format(
+                path, info.st_uid
+            ),
+        )
     theirs = info.st_mode & 0o002
     if info.st_mode & 0o020 and info.st_gid not in (0, os.getegid()) and (strict or path not in GROUP_WRITABLE):
         theirs = 0o020
     if theirs and not info.st_mode & stat.S_ISVTX:
-        raise Untrusted(path, "others than root may write to the directory {0}: take that away (chmod go-w)".format(path))
+        raise Untrusted(
+            path, "others than root may write to the directory {0}: take that away (chmod go-w)".format(path)
+        )
     return bool(theirs)
 
 
@@ -188,4 +209,6 @@ def find_program(name: str) -> str:
             refused = refused or exc
         except OSError:
             continue
-    raise refused or FileNotFoundError(errno.ENOENT, "it is not installed in any of {0}".format(" ".join(PROGRAMS)), name)
+    raise refused or FileNotFoundError(
+        errno.ENOENT, "it is not installed in any of {0}".format(" ".join(PROGRAMS)), name
+    )

@@ -132,7 +132,7 @@ def apply_spans(text: str, spans: Iterable[Span]) -> str:
     for span in sorted(spans, key=lambda item: (item.start, item.end)):
         if span.start < position:
             raise ValueError("overlapping edits at character {0}".format(span.start))
-        pieces.append(text[position:span.start])
+        pieces.append(text[position : span.start])
         pieces.append(span.text)
         position = span.end
     pieces.append(text[position:])

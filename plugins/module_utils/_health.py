@@ -45,9 +45,17 @@ def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any
     renewed = age(spec.get("renewTime"), now)
     holder = spec.get("holderIdentity") or ""
     held = bool(holder) and renewed is not None and renewed <= (spec.get("leaseDurationSeconds") or 15)
-    own = {key[len(ANNOTATION_PREFIX):]: value for key, value in annotations.items() if key.startswith(ANNOTATION_PREFIX)}
-    return {"exists": True, "holder": holder, "renewed": spec.get("renewTime") or "", "age": renewed, "held": held,
-            "annotations": own}
+    own = {
+        key[len(ANNOTATION_PREFIX) :]: value for key, value in annotations.items() if key.startswith(ANNOTATION_PREFIX)
+    }
+    return {
+        "exists": True,
+        "holder": holder,
+        "renewed": spec.get("renewTime") or "",
+        "age": renewed,
+        "held": held,
+        "annotations": own,
+    }
 
 
 def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
@@ -96,9 +104,18 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str, Any], now: datetime,
-          controllers: Optional[List[str]] = None, max_cloud_age: float = 0, require_cloud: bool = True,
-          notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Dict[str, Any]:
+def judge(
+    daemonset: Dict[str, Any],
+    pods: List[Dict[str, Any]],
+    lease: Dict[str, Any],
+    now: datetime,
+    controllers: Optional[List[str]] = None,
+    max_cloud_age: float = 0,
+    require_cloud: bool = True,
+    notes_own: bool = True,
+    leads: bool = True,
+    if_offered: Optional[List[str]] = None,
+) -> Dict[str, Any]:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
     C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
@@ -120,8 +137,11 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
             reasons.append("{updated} of {desired} Pods run the newest version".format(**daemonset))
         if daemonset["ready"] < daemonset["desired"]:
             reasons.append("{ready} of {desired} Pods are Ready".format(**daemonset))
-        reasons += ["Pod {name} on {node} is not Ready: {0}".format(pod["reason"] or "its readiness probe fails", **pod)
-                    for pod in pods if not pod["ready"] and not pod["leaving"]]
+        reasons += [
+            "Pod {name} on {node} is not Ready: {0}".format(pod["reason"] or "its readiness probe fails", **pod)
+            for pod in pods
+            if not pod["ready"] and not pod["leaving"]
+        ]
     if not leads:
         notes_own = False
     elif not lease["exists"] or not lease["holder"]:
@@ -132,8 +152,10 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
         reasons.append("the Lease is held by {0}, which is none of the Pods".format(lease["holder"]))
     notes = lease["annotations"] if notes_own else {}
     if "controllers" in notes:
-        running, not_offered = ({name.strip() for name in notes.get(note, "").split(",") if name.strip()}
-                                for note in ("controllers", "not-offered"))
+        running, not_offered = (
+            {name.strip() for name in notes.get(note, "").split(",") if name.strip()}
+            for note in ("controllers", "not-offered")
+        )
         absent = [name for name in controllers or [] if name not in running]
         absent += [name for name in if_offered or [] if name not in running | not_offered]
         if absent:
@@ -151,4 +173,6 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
 def _holds(pod: Dict[str, Any], holder: str) -> bool:
     """An identity is '<host or pod name>_<uuid>' in the field; hostNetwork Pods see the node's name as host name."""
     who = holder.rsplit("_", 1)[0]
-    return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)
+    return (
+        who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)
+    )

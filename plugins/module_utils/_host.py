@@ -45,10 +45,18 @@ def option(argv: List[str], name: str, default: str = "") -> str:
 def kubelet_settings(argv: List[str]) -> Dict[str, str]:
     """Return the few scalars we need of the KubeletConfiguration that a running kubelet reads (no YAML library here)."""
     path = option(argv, "config", "/var/lib/kubelet/config.yaml")
-    settings = {"static_pod_path": option(argv, "pod-manifest-path"), "healthz_port": option(argv, "healthz-port"),
-                "healthz_address": option(argv, "healthz-bind-address"), "pod_logs": ""}
-    names = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",
-             "podLogsDir": "pod_logs"}
+    settings = {
+        "static_pod_path": option(argv, "pod-manifest-path"),
+        "healthz_port": option(argv, "healthz-port"),
+        "healthz_address": option(argv, "healthz-bind-address"),
+        "pod_logs": "",
+    }
+    names = {
+        "staticPodPath": "static_pod_path",
+        "healthzPort": "healthz_port",
+        "healthzBindAddress": "healthz_address",
+        "podLogsDir": "pod_logs",
+    }
     for line in (_files.read_text(path) or "").splitlines():
         match = re.match(r"[\"']?(\w+)[\"']?:\s*[\"']?([^\s\"'#]+)", line)
         if match and match.group(1) in names:
@@ -66,19 +74,28 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
 
     It is asked itself: a file says nothing about what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
     """
+
     def setting(key: str, flag: str, default: str) -> str:
-        found = [match.group(1) for text in texts
-                 for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)]
+        found = [
+            match.group(1)
+            for text in texts
+            for match in re.finditer(r"^[ \t]*[\"']?{0}[\"']?:[ \t]*[\"']?([^\s\"'#]+)".format(key), text, re.MULTILINE)
+        ]
         return option(argv, flag) or (found[-1] if found else default)
 
     bare = "--rotate-server-certificates" in argv
-    bootstrap = (bare or setting("serverTLSBootstrap", "rotate-server-certificates", "false") == "true") and not setting(
-        "tlsCertFile", "tls-cert-file", "")
+    bootstrap = (
+        bare or setting("serverTLSBootstrap", "rotate-server-certificates", "false") == "true"
+    ) and not setting("tlsCertFile", "tls-cert-file", "")
     result: Dict[str, Any] = {"bootstrap": bootstrap, "names": [], "not_after": "", "problem": ""}
     if bootstrap:
         authority = setting("clientCAFile", "client-ca-file", "/etc/kubernetes/pki/ca.crt")
-        port = option(argv, "port") or next(iter(re.findall(r"^port:[ \t]*([0-9]+)", "\n".join(texts), re.MULTILINE)), "10250")
-        address = option(argv, "address") or next(iter(re.findall(r"^address:[ \t]*[\"']?([^\s\"'#]+)", "\n".join(texts), re.MULTILINE)), "")
+        port = option(argv, "port") or next(
+            iter(re.findall(r"^port:[ \t]*([0-9]+)", "\n".join(texts), re.MULTILINE)), "10250"
+        )
+        address = option(argv, "address") or next(
+            iter(re.findall(r"^address:[ \t]*[\"']?([^\s\"'#]+)", "\n".join(texts), re.MULTILINE)), ""
+        )
         result.update(serving_certificate(address, port, authority))
     return result
 
@@ -88,16 +105,25 @@ def serving_certificate(address: str, port: str, authority: str) -> Dict[str, An
     try:
         context = _trusting(authority)
         context.check_hostname = False  # the names are what is asked for
-        with socket.create_connection(_endpoint(address, port), timeout=5) as raw, context.wrap_socket(raw) as connection:
+        with (
+            socket.create_connection(_endpoint(address, port), timeout=5) as raw,
+            context.wrap_socket(raw) as connection,
+        ):
             served: Dict[str, Any] = connection.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
-        return {"problem": "its serving certificate is not of the cluster's authority {0}: {1}".format(authority, exc.verify_message)}
+        return {
+            "problem": "its serving certificate is not of the cluster's authority {0}: {1}".format(
+                authority, exc.verify_message
+            )
+        }
     except ssl.SSLError as exc:
         return {"problem": "it has no serving certificate yet ({0})".format(exc.reason)}
     except (OSError, ValueError) as exc:
         return {"problem": "its port {0} does not answer, or {1} cannot be read: {2}".format(port, authority, exc)}
-    return {"names": [value for unused, value in served.get("subjectAltName", ())],
-            "not_after": timestamp(ssl.cert_time_to_seconds(served["notAfter"]))}
+    return {
+        "names": [value for unused, value in served.get("subjectAltName", ())],
+        "not_after": timestamp(ssl.cert_time_to_seconds(served["notAfter"])),
+    }
 
 
 # -- health ----------------------------------------------------------------------------------------------------------
@@ -153,7 +179,9 @@ def _trusting(authority: str) -> ssl.SSLContext:
 def kubelet_health(settings: Dict[str, str]) -> str:
     """Return '' when the kubelet's /healthz answers 200, else what it said instead."""
     try:
-        connection = http.client.HTTPConnection(*_endpoint(settings["healthz_address"], settings["healthz_port"]), timeout=3)
+        connection = http.client.HTTPConnection(
+            *_endpoint(settings["healthz_address"], settings["healthz_port"]), timeout=3
+        )
     except ValueError as exc:
         return "its /healthz cannot be asked: {0}".format(exc)
     try:
@@ -260,8 +288,12 @@ def pod_directories(component: str, logs: str = _processes.POD_LOGS) -> List[str
 
 def container_starts(component: str, known: Iterable[str], logs: str = _processes.POD_LOGS) -> int:
     """Count how often the containers in log folders other than the known ones were started."""
-    numbers = [int(name[:-4]) for directory in set(pod_directories(component, logs)) - set(known)
-               for name in map(os.path.basename, _listed(directory)) if name[:-4].isdigit()]
+    numbers = [
+        int(name[:-4])
+        for directory in set(pod_directories(component, logs)) - set(known)
+        for name in map(os.path.basename, _listed(directory))
+        if name[:-4].isdigit()
+    ]
     return max(numbers) + 1 if numbers else 0
 
 
@@ -275,7 +307,9 @@ def _listed(folder: str) -> List[str]:
 
 def kubelet_log(since: float, lines: int = 12, about: str = "", unit: str = "kubelet") -> List[str]:
     """Return a unit's last journal lines since a time: those about something, else its errors, else any."""
-    done = _commands.run(["journalctl", "-u", unit, "--since", "@{0}".format(int(since)), "-n", "5000", "--no-pager", "-o", "cat"])
+    done = _commands.run(
+        ["journalctl", "-u", unit, "--since", "@{0}".format(int(since)), "-n", "5000", "--no-pager", "-o", "cat"]
+    )
     text = [line[:400] for line in done.stdout.splitlines() if line.strip()]
     errors = [line for line in text if re.match(r"[EF]\d{4} |Error", line)]
     return ([line for line in text if about and about in line] or errors or text)[-lines:]

@@ -55,8 +55,10 @@ def alone(directory: str, patience: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise JournalRefused("another run is changing this host: it has held {0} for more than {1} s. Wait until "
-                                         "it ends, then run again".format(directory, int(patience))) from None
+                    raise JournalRefused(
+                        "another run is changing this host: it has held {0} for more than {1} s. Wait until "
+                        "it ends, then run again".format(directory, int(patience))
+                    ) from None
                 time.sleep(0.2)
         yield
     finally:
@@ -81,11 +83,17 @@ class Journal:
                 return
             data = json.loads(content.decode("utf-8"))
         except (OSError, ValueError) as exc:
-            raise JournalRefused("cannot read {0}: {1}. It says how to undo the migration: mend it or move it away"
-                                 .format(self.path, exc)) from exc
+            raise JournalRefused(
+                "cannot read {0}: {1}. It says how to undo the migration: mend it or move it away".format(
+                    self.path, exc
+                )
+            ) from exc
         if data.get("version") != VERSION:
-            raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
-                                 .format(self.path, data.get("version"), VERSION))
+            raise JournalRefused(
+                "{0} has version {1}, this collection reads {2}: use the release that wrote it".format(
+                    self.path, data.get("version"), VERSION
+                )
+            )
         self.files = data["files"]
 
     def original(self, name: str) -> Optional[bytes]:
@@ -95,12 +103,25 @@ class Journal:
             return None
         content = _files.read(os.path.join(self.directory, entry["copy"]), LIMIT)
         if digest(content) != entry["sha256"]:
-            raise JournalRefused("the backup {0} of {1} was altered: restore {1} by hand"
-                                 .format(os.path.join(self.directory, entry["copy"]), name))
+            raise JournalRefused(
+                "the backup {0} of {1} was altered: restore {1} by hand".format(
+                    os.path.join(self.directory, entry["copy"]), name
+                )
+            )
         return content
 
-    def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
-               mode: int, owner: "tuple[int, int]", flags_before: Any, service: Any = None) -> str:
+    def record(
+        self,
+        name: str,
+        component: str,
+        run: str,
+        before: Optional[bytes],
+        after: bytes,
+        mode: int,
+        owner: "tuple[int, int]",
+        flags_before: Any,
+        service: Any = None,
+    ) -> str:
         """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
         backup = ""
         if before is not None:
@@ -111,11 +132,20 @@ class Journal:
             entry = self.files[name] = {
                 "component": component,
                 "service": service or {},
-                "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
-                             "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
+                "original": {
+                    "exists": before is not None,
+                    "sha256": digest(before),
+                    "copy": copy,
+                    "mode": mode,
+                    "uid": owner[0],
+                    "gid": owner[1],
+                    "flags": flags_before,
+                },
                 "written": [],
             }
-        entry["written"].append({"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup})
+        entry["written"].append(
+            {"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup}
+        )
         self._save()
         return backup
 

@@ -77,13 +77,16 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
     if len(in_tree) > 1:
         raise UnitRefused(
             "it is told two different providers: {0}. Which cloud this node runs in cannot be told from that: "
-            "remove the wrong one by hand, then run again".format(describe(providers)))
+            "remove the wrong one by hand, then run again".format(describe(providers))
+        )
     conflict = ""
     if len({item.path for item in providers}) > 1 and len({item.value for item in providers}) > 1:
         conflict = "set twice, the last one counts: {0}".format(describe(providers))
     for item in found:
         if item.name == "cloud-config":
-            _remove(edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet")
+            _remove(
+                edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet"
+            )
     if providers and all(item.value == EXTERNAL for item in providers):
         return
     target = _target(line)
@@ -91,8 +94,13 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
     keep = next((item for item in providers if item.parts[0].variable == target), None)
     for item in providers:
         if item is not keep:
-            _remove(edit, line, item, sources,
-                    about_value(item.value, conflict or "an in-tree value that would override or repeat the new one"))
+            _remove(
+                edit,
+                line,
+                item,
+                sources,
+                about_value(item.value, conflict or "an in-tree value that would override or repeat the new one"),
+            )
     if keep is None:
         _insert(edit, line, target, sources, why)
     elif keep.value != EXTERNAL:
@@ -113,7 +121,8 @@ def _target(line: CommandLine) -> str:
     raise UnitRefused(
         "its unit ({0}) uses none of {1} from a file of its own, so there is no place for --cloud-provider=external "
         "that an upgrade would keep. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "
-        "of kubelet.service, then run again".format(line.unit.exec_path or "unknown", ", ".join(PREFERRED_VARIABLES)))
+        "of kubelet.service, then run again".format(line.unit.exec_path or "unknown", ", ".join(PREFERRED_VARIABLES))
+    )
 
 
 def _file_for(line: CommandLine, variable: str) -> str:
@@ -135,7 +144,8 @@ def _refuse_package(item: Occurrence) -> None:
     if _unit.of_a_package(item):
         raise UnitRefused(
             "{0} sets {1}, and that file belongs to a package: override it with a drop-in under "
-            "/etc/systemd/system/kubelet.service.d, then run again".format(item.path, render(item.name, item.value)))
+            "/etc/systemd/system/kubelet.service.d, then run again".format(item.path, render(item.name, item.value))
+        )
 
 
 def _remove(edit: Edit, line: CommandLine, item: Occurrence, sources: Sources, why: str) -> None:

@@ -17,7 +17,11 @@ from typing import Any, Dict, List
 from ansible_collections.outoftree.ccm.plugins.module_utils import _facts, _inventory, _plan, _versions
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
-    hands_over, in_tree_provider, is_external, leader_migration_changes)
+    hands_over,
+    in_tree_provider,
+    is_external,
+    leader_migration_changes,
+)
 
 COMPONENT = "kube-controller-manager"
 
@@ -31,15 +35,21 @@ CONTROLLERS = ("node-route-controller", "service-lb-controller", "cloud-node-lif
 
 def configuration(lease: str) -> str:
     """Return the LeaderMigrationConfiguration for both sides."""
-    lines = ["# Made by outoftree.ccm for the time of a leader migration.", "apiVersion: controllermanager.config.k8s.io/v1",
-             "kind: LeaderMigrationConfiguration", "leaderName: " + lease, "controllerLeaders:"]
+    lines = [
+        "# Made by outoftree.ccm for the time of a leader migration.",
+        "apiVersion: controllermanager.config.k8s.io/v1",
+        "kind: LeaderMigrationConfiguration",
+        "leaderName: " + lease,
+        "controllerLeaders:",
+    ]
     for name in CONTROLLERS:
         lines += ["- name: " + name, '  component: "*"']
     return "\n".join(lines + [""])
 
 
-def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-                               lease: str) -> Dict[str, Any]:
+def make_leader_migration_plan(
+    detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str], lease: str
+) -> Dict[str, Any]:
     """Return the plan of the first stage, in the shape of make_plan."""
     plan = _plan.empty()
     version = _versions.parse(cluster["version"])
@@ -48,7 +58,9 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
         return _plan.finish(plan)
     detected = _facts.sorted_out(detected)
     unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
-    detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
+    detected = _inventory.with_versions(
+        {host: facts for host, facts in detected.items() if host not in unseen}, cluster
+    )
     _inventory.check(plan, detected, cluster, control_plane, unseen)
     for host in control_plane:
         if host not in detected:
@@ -58,21 +70,29 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
         plan["hosts"][host] = steps
         if facts["service"]:
-            plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
-                                    "site.yml".format(host, facts["service"]["name"]))
+            plan["problems"].append(
+                "{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
+                "site.yml".format(host, facts["service"]["name"])
+            )
             continue
         flags = _running(facts)
         if not hands_over(flags) and is_external(flags):
-            plan["warnings"].append("{0}: {1} is external already, there is nothing to hand over".format(host, COMPONENT))
+            plan["warnings"].append(
+                "{0}: {1} is external already, there is nothing to hand over".format(host, COMPONENT)
+            )
             continue
         if not in_tree_provider(flags):
-            plan["warnings"].append("{0}: {1} names no in-tree provider, so that it runs no cloud loop: it will hand over nothing "
-                                    "but the Lease".format(host, COMPONENT))
+            plan["warnings"].append(
+                "{0}: {1} names no in-tree provider, so that it runs no cloud loop: it will hand over nothing "
+                "but the Lease".format(host, COMPONENT)
+            )
         _plan.plan_control_plane(plan, steps, host, facts, version, (COMPONENT,), leader_migration_changes(CONFIG))
         for step in steps["control_plane"]:
             if step["files"]:
                 text = configuration(lease)
-                step["files"].insert(0, {"path": CONFIG, "content": base64.b64encode(text.encode()).decode(), "sha256": ""})
+                step["files"].insert(
+                    0, {"path": CONFIG, "content": base64.b64encode(text.encode()).decode(), "sha256": ""}
+                )
     return _plan.finish(plan)
 
 
@@ -84,7 +104,12 @@ def _running(facts: Dict[str, Any]) -> List[Flag]:
 
 def refusal(version: str) -> str:
     """Say why there is no leader migration at a release."""
-    return ("the cluster runs Kubernetes {0}, and leader migration is for {1} to {2}: from {3} on kube-controller-manager has no "
-            "in-tree cloud loops, so there is nothing to hand over and no gap to avoid. Run site.yml".format(
-                version, _versions.show(_versions.SUPPORTED[0]),
-                _versions.show((_versions.IN_TREE_GONE[0], _versions.IN_TREE_GONE[1] - 1)), _versions.show(_versions.IN_TREE_GONE)))
+    return (
+        "the cluster runs Kubernetes {0}, and leader migration is for {1} to {2}: from {3} on kube-controller-manager has no "
+        "in-tree cloud loops, so there is nothing to hand over and no gap to avoid. Run site.yml".format(
+            version,
+            _versions.show(_versions.SUPPORTED[0]),
+            _versions.show((_versions.IN_TREE_GONE[0], _versions.IN_TREE_GONE[1] - 1)),
+            _versions.show(_versions.IN_TREE_GONE),
+        )
+    )

@@ -17,12 +17,23 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._target import Chang
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
-SHARED_MOUNTS = frozenset((
-    "/", "/etc", "/etc/kubernetes", "/etc/kubernetes/pki", "/etc/pki", "/etc/ssl", "/etc/ssl/certs",
-    "/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
-    "/etc/kubernetes/controller-manager.conf", "/etc/kubernetes/scheduler.conf",
-    "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
-))
+SHARED_MOUNTS = frozenset(
+    (
+        "/",
+        "/etc",
+        "/etc/kubernetes",
+        "/etc/kubernetes/pki",
+        "/etc/pki",
+        "/etc/ssl",
+        "/etc/ssl/certs",
+        "/etc/ca-certificates",
+        "/usr/share/ca-certificates",
+        "/usr/local/share/ca-certificates",
+        "/etc/kubernetes/controller-manager.conf",
+        "/etc/kubernetes/scheduler.conf",
+        "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
+    )
+)
 
 
 class BadManifest(ValueError):
@@ -54,7 +65,11 @@ def component_name(data: Any) -> str:
 def image_of(data: Any) -> Tuple[str, str]:
     """Return the component a static Pod runs and the image of its container; ('', '') when it is something else."""
     name = component_name(data)
-    images = [container.get("image") for container in data["spec"]["containers"] if container.get("name") == name] if name else []
+    images = (
+        [container.get("image") for container in data["spec"]["containers"] if container.get("name") == name]
+        if name
+        else []
+    )
     return name, str(images[0] or "") if images else ""
 
 
@@ -94,8 +109,9 @@ def read(text: str, component: str) -> Component:
     return Component(component, argv, find_flags(argv), str(document.get(container + ("image",), "")))
 
 
-def edit(text: str, component: str, version: Tuple[int, int],
-         target: Target = control_plane_changes) -> Tuple[str, List[Change], List[str]]:
+def edit(
+    text: str, component: str, version: Tuple[int, int], target: Target = control_plane_changes
+) -> Tuple[str, List[Change], List[str]]:
     """Return the manifest as it should be, the flags that change, and notes on what goes with them.
 
     Raises NotYaml, BadManifest or EditRefused.
@@ -143,8 +159,9 @@ def _at(data: Any, path: Tuple) -> Any:
     return data
 
 
-def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes: List[Change],
-                   argv: List[str]) -> List[str]:
+def _remove_mounts(
+    document: YamlText, expected: Any, container: Tuple, changes: List[Change], argv: List[str]
+) -> List[str]:
     """Remove the volume of a cloud config that no flag names any more; return what was removed."""
     notes = []
     for path in sorted({c.now for c in changes if c.name == "cloud-config" and c.then is None and c.now}):

@@ -17,8 +17,11 @@ TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
 TAINT: Dict[str, str] = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 
 #: Labels that only a managed service's nodes have.
-MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke-nodepool", "GKE"),
-                  ("kubernetes.azure.com/cluster", "AKS"))
+MANAGED_LABELS = (
+    ("eks.amazonaws.com/nodegroup", "EKS"),
+    ("cloud.google.com/gke-nodepool", "GKE"),
+    ("kubernetes.azure.com/cluster", "AKS"),
+)
 
 #: providerIDs of the controllers embedded in k3s and RKE2: of no cloud, whatever prefix is asked for.
 EMBEDDED = ("k3s://", "rke2://")
@@ -27,8 +30,10 @@ EMBEDDED = ("k3s://", "rke2://")
 REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
 
 #: Instead of it for servers of k3s and RKE2, which take a deleted server's member out of etcd.
-KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted: its member would be taken out of etcd. Replace servers "
-               "one by one, as for an upgrade")
+KEEP_SERVER = (
+    "this is a server of k3s or RKE2, whose Node must not be deleted: its member would be taken out of etcd. Replace servers "
+    "one by one, as for an upgrade"
+)
 
 #: The predicates a caller may wait for.
 PREDICATES = ("initialized", "ready", "tainted")
@@ -39,15 +44,19 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
     ready = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
-    voter = next((c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None)
+    voter = next(
+        (c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None
+    )
     taints = spec.get("taints") or []
     result: Dict[str, Any] = {
         "name": meta.get("name", ""),
         "uid": meta.get("uid", ""),
         "resource_version": meta.get("resourceVersion", ""),
         "provider_id": spec.get("providerID") or "",
-        "taints": ["{0}{1}:{2}".format(t.get("key"), "=" + t["value"] if t.get("value") else "", t.get("effect"))
-                   for t in taints],
+        "taints": [
+            "{0}{1}:{2}".format(t.get("key"), "=" + t["value"] if t.get("value") else "", t.get("effect"))
+            for t in taints
+        ],
         "uninitialized": any(t.get("key") == TAINT_KEY for t in taints),
         "addresses": [{"type": a.get("type"), "address": a.get("address")} for a in status.get("addresses") or []],
         "zone": labels.get("topology.kubernetes.io/zone", ""),
@@ -55,7 +64,9 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
         "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
         "control_plane": "node-role.kubernetes.io/control-plane" in labels,
         "etcd_voter": voter,
-        "managed_by": next(("{0} (label {1})".format(service, label) for label, service in MANAGED_LABELS if label in labels), ""),
+        "managed_by": next(
+            ("{0} (label {1})".format(service, label) for label, service in MANAGED_LABELS if label in labels), ""
+        ),
         "ready": ready.get("status") == "True",
         "ready_reason": ready.get("message", "") or ready.get("reason", ""),
         "heartbeat": ready.get("lastHeartbeatTime", ""),
@@ -69,11 +80,17 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     """Return (class, reason); see RETURN of ccm_node_info for the classes."""
     provider_id = node["provider_id"]
     if provider_id and expected_id and provider_id != expected_id:
-        return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, way_out(node)))
+        return "mismatched", (
+            "its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, way_out(node))
+        )
     if provider_id.startswith(EMBEDDED) and not scheme:
-        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, way_out(node)))
+        return "foreign", (
+            "its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, way_out(node))
+        )
     if provider_id and scheme and not provider_id.startswith(scheme):
-        return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, way_out(node)))
+        return "foreign", (
+            "its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, way_out(node))
+        )
     if node["uninitialized"]:
         return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
     if not provider_id:
@@ -110,8 +127,12 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
         elif match.get("verdict") == "foreign":
             kind, reason = "foreign", "{0}; {1}".format(match["reason"], way_out(node))
         elif node["provider_id"] and others and match.get("verdict") != "ok":
-            kind, reason = "mismatched", "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
-                node["provider_id"], " and ".join(others), way_out(node))
+            kind, reason = (
+                "mismatched",
+                "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
+                    node["provider_id"], " and ".join(others), way_out(node)
+                ),
+            )
         result.append(dict(node, **{"class": kind, "reason": reason}))
     return result
 

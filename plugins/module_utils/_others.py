@@ -60,7 +60,9 @@ def _words(container: Dict[str, Any]) -> List[str]:
     def put(text: str) -> str:
         return _VARIABLE.sub(lambda found: known.get(found.group(1), found.group(0)), text)
 
-    return [word for text in (container.get("command") or []) + (container.get("args") or []) for word in put(text).split()]
+    return [
+        word for text in (container.get("command") or []) + (container.get("args") or []) for word in put(text).split()
+    ]
 
 
 def _flag(words: List[str], name: str, default: str = "") -> str:
@@ -86,17 +88,33 @@ def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     container = _container(workload)
     words = _words(container)
     paused = PAUSED in (meta.get("annotations") or {})
-    wanted = workload["spec"].get("replicas", 1) if kind == "Deployment" else \
-        (workload.get("status") or {}).get("desiredNumberScheduled", 0)
-    lease = {} if _flag(words, "leader-elect", "true") == "false" else {
-        "namespace": _flag(words, "leader-elect-resource-namespace", NAMESPACE),
-        "name": _flag(words, "leader-elect-resource-name", NAME)}
+    wanted = (
+        workload["spec"].get("replicas", 1)
+        if kind == "Deployment"
+        else (workload.get("status") or {}).get("desiredNumberScheduled", 0)
+    )
+    lease = (
+        {}
+        if _flag(words, "leader-elect", "true") == "false"
+        else {
+            "namespace": _flag(words, "leader-elect-resource-namespace", NAMESPACE),
+            "name": _flag(words, "leader-elect-resource-name", NAME),
+        }
+    )
     port = _flag(words, "secure-port", "10258")
     return {
-        "kind": kind, "namespace": meta["namespace"], "name": meta["name"], "image": container.get("image", ""),
-        "managed": (meta.get("labels") or {}).get(MANAGED, ""), "pods": wanted, "paused": paused,
-        "active": not paused and wanted > 0, "cloud_provider": _flag(words, "cloud-provider"),
-        "cluster_name": _flag(words, "cluster-name", "kubernetes"), "lease": lease, "holder": "",
+        "kind": kind,
+        "namespace": meta["namespace"],
+        "name": meta["name"],
+        "image": container.get("image", ""),
+        "managed": (meta.get("labels") or {}).get(MANAGED, ""),
+        "pods": wanted,
+        "paused": paused,
+        "active": not paused and wanted > 0,
+        "cloud_provider": _flag(words, "cloud-provider"),
+        "cluster_name": _flag(words, "cluster-name", "kubernetes"),
+        "lease": lease,
+        "holder": "",
         "port": int(port) if workload["spec"]["template"]["spec"].get("hostNetwork") and port.isdigit() else 0,
     }
 

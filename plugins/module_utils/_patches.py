@@ -33,8 +33,10 @@ class Name(NamedTuple):
 
 def parse_name(path: str) -> Optional[Name]:
     """Return what a patch is for and of which kind it is; None when kubeadm would not apply it to a component of ours."""
-    match = re.match(r"^(?P<target>[a-z-]+?)(?P<suffix>\d[^+]*|)(\+(?P<kind>strategic|merge|json))?\.(yaml|json)$",
-                     os.path.basename(path))
+    match = re.match(
+        r"^(?P<target>[a-z-]+?)(?P<suffix>\d[^+]*|)(\+(?P<kind>strategic|merge|json))?\.(yaml|json)$",
+        os.path.basename(path),
+    )
     if match is None or match.group("target") not in COMPONENTS:
         return None
     return Name(match.group("target"), match.group("kind") or "strategic")
@@ -54,7 +56,9 @@ def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Chan
     if not isinstance(document.data, dict):
         raise PatchRefused("it is not a mapping")
     containers = (document.data.get("spec") or {}).get("containers") or []
-    if not any(isinstance(container, dict) and (container.get("command") or container.get("args")) for container in containers):
+    if not any(
+        isinstance(container, dict) and (container.get("command") or container.get("args")) for container in containers
+    ):
         return text, []
     try:
         argv = _manifest.read(text, name.component).argv
@@ -66,7 +70,9 @@ def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Chan
     return after, changes
 
 
-def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
+def _edit_operations(
+    document: YamlText, text: str, component: str, version: Tuple[int, int]
+) -> Tuple[str, List[Change]]:
     """Edit a JSON patch (RFC 6902): operations that add one of the flags go, or get the shorter list."""
     if not isinstance(document.data, list):
         raise PatchRefused("it is not a list of operations")
@@ -81,14 +87,19 @@ def _edit_operations(document: YamlText, text: str, component: str, version: Tup
         if not changes:
             continue
         if isinstance(value, list) or not value.startswith("--" + changes[0].name + "="):
-            raise PatchRefused("line {0} sets --{1} among others: edit it by hand".format(document.line((index,)), changes[0].name))
+            raise PatchRefused(
+                "line {0} sets --{1} among others: edit it by hand".format(document.line((index,)), changes[0].name)
+            )
         if changes[0].then is not None:
             new = render(changes[0].name, changes[0].then)
             document.replace((index, "value"), new)
             expected[-1]["value"] = new
         elif operation.get("op") != "add":
-            raise PatchRefused("line {0} puts --{1} in the place of another flag: edit it by hand".format(
-                document.line((index,)), changes[0].name))
+            raise PatchRefused(
+                "line {0} puts --{1} in the place of another flag: edit it by hand".format(
+                    document.line((index,)), changes[0].name
+                )
+            )
         else:
             document.remove((index,))
             expected.pop()

@@ -14,11 +14,28 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _facts, _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
+    _facts,
+    _inventory,
+    _kubeadm,
+    _kubelet,
+    _manifest,
+    _patches,
+    _rancher,
+    _reregister,
+    _serving,
+    _takeover,
+    _unit,
+    _versions,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
-    Target, control_plane_changes, flags_after, hands_over, in_tree_provider)
+    Target,
+    control_plane_changes,
+    flags_after,
+    hands_over,
+    in_tree_provider,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils._unit import Sources, UnitRefused
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, load
 
@@ -39,10 +56,18 @@ RISKS = {
 }
 
 
-def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-              adopt: bool = True, left_out: Iterable[str] = (), takeover: bool = False,
-              cluster_name: str = "", port: int = 10258, reregister: bool = False,
-              names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
+def make_plan(
+    detected: Dict[str, Dict[str, Any]],
+    cluster: Dict[str, Any],
+    control_plane: List[str],
+    adopt: bool = True,
+    left_out: Iterable[str] = (),
+    takeover: bool = False,
+    cluster_name: str = "",
+    port: int = 10258,
+    reregister: bool = False,
+    names: Optional[Dict[str, List[str]]] = None,
+) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
     detected = _facts.sorted_out(detected)
     unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
@@ -51,8 +76,10 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     version = _versions.parse(cluster["version"])
     if version is None or not _versions.supported(version):
         plan["problems"].append(
-            "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
-            .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
+            "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours".format(
+                cluster["version"], *map(_versions.show, _versions.SUPPORTED)
+            )
+        )
         return finish(plan)
     again = _reregister.agents(detected, cluster)
     there = {node["name"] for node in cluster["nodes"]}
@@ -85,8 +112,21 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
-    return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
-            "kubeadm_config": None, "adopt": [], "reregister": [], "narrow": False, "new_nodes": [], "takeover": []}
+    return {
+        "go": False,
+        "problems": [],
+        "warnings": [],
+        "notes": [],
+        "edits": [],
+        "hosts": {},
+        "nodes": {},
+        "kubeadm_config": None,
+        "adopt": [],
+        "reregister": [],
+        "narrow": False,
+        "new_nodes": [],
+        "takeover": [],
+    }
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
@@ -97,10 +137,29 @@ def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
     return plan
 
 
-def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str, now: Optional[str],
-          then: Optional[str], why: str, risk: str) -> None:
-    plan["edits"].append({"host": host, "component": component, "file": file, "flag": flag, "now": now, "then": then,
-                          "why": why, "risk": risk})
+def _edit(
+    plan: Dict[str, Any],
+    host: str,
+    component: str,
+    file: str,
+    flag: str,
+    now: Optional[str],
+    then: Optional[str],
+    why: str,
+    risk: str,
+) -> None:
+    plan["edits"].append(
+        {
+            "host": host,
+            "component": component,
+            "file": file,
+            "flag": flag,
+            "now": now,
+            "then": then,
+            "why": why,
+            "risk": risk,
+        }
+    )
 
 
 def _encode(text: str) -> str:
@@ -110,9 +169,15 @@ def _encode(text: str) -> str:
 # -- control plane ----------------------------------------------------------------------------------------------------
 
 
-def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
-                       cluster_version: Tuple[int, int], components: Tuple[str, ...] = COMPONENTS,
-                       target: Target = control_plane_changes) -> None:
+def plan_control_plane(
+    plan: Dict[str, Any],
+    steps: Dict[str, Any],
+    host: str,
+    facts: Dict[str, Any],
+    cluster_version: Tuple[int, int],
+    components: Tuple[str, ...] = COMPONENTS,
+    target: Target = control_plane_changes,
+) -> None:
     """Plan the components of a control plane in their order."""
     manifests: Dict[str, List[str]] = {}
     for path in facts["manifests"]:
@@ -120,8 +185,10 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
             text = _manifest.decoded(facts["files"][path])
             name = _manifest.component_name(load(text))
         except (NotYaml, UnicodeDecodeError) as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
-                                    "file there)".format(host, path, exc))
+            plan["problems"].append(
+                "{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
+                "file there)".format(host, path, exc)
+            )
             continue
         if name:
             manifests.setdefault(name, []).append(path)
@@ -130,17 +197,28 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
         unit = facts["units"].get(component)
         if len(paths) + bool(unit) > 1:
             places = paths + (["the unit " + unit["unit"]] if unit else [])
-            plan["problems"].append("{0}: {1} is defined by {2}, and all of them run: remove the one that is not in use (a copy must "
-                                    "be out of the folder, the kubelet reads every file there)".format(
-                                        host, component, " and ".join(places)))
+            plan["problems"].append(
+                "{0}: {1} is defined by {2}, and all of them run: remove the one that is not in use (a copy must "
+                "be out of the folder, the kubelet reads every file there)".format(
+                    host, component, " and ".join(places)
+                )
+            )
         elif paths:
             _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version, target)
         elif unit:
             _plan_unit(plan, steps, host, facts, component, unit, cluster_version, target)
 
 
-def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
-                   path: str, cluster_version: Tuple[int, int], target: Target) -> None:
+def _plan_manifest(
+    plan: Dict[str, Any],
+    steps: Dict[str, Any],
+    host: str,
+    facts: Dict[str, Any],
+    component: str,
+    path: str,
+    cluster_version: Tuple[int, int],
+    target: Target,
+) -> None:
     entry = facts["files"][path]
     before = _manifest.decoded(entry)
     try:
@@ -155,7 +233,11 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     if target is control_plane_changes:
         _warn_of_two_owners(plan, host, component, parsed.flags, version)
     for change in changes:
-        why = "{0} (with {1})".format(change.why, " and ".join(notes)) if notes and change.name == "cloud-config" else change.why
+        why = (
+            "{0} (with {1})".format(change.why, " and ".join(notes))
+            if notes and change.name == "cloud-config"
+            else change.why
+        )
         _edit(plan, host, component, path, "--" + change.name, change.now, change.then, why, RISKS[component])
     if not changes and running == wanted:
         return
@@ -163,29 +245,53 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
         # A run that was ended between writing the file and its gate leaves a component that is just starting.
         ours = facts["journal"].get(path, {}).get("state") == "written"
         if running is None and not ours:
-            plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, path))
+            plan["problems"].append(
+                "{0}: {1} does not run, although {2} is there: mend it first".format(host, component, path)
+            )
             return
-        plan["warnings"].append("{0}: {1} does not yet run with the flags in {2}: it is waited for".format(host, component, path))
-    steps["control_plane"].append({
-        "component": component,
-        "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
-        "flags": wanted,
-        "flags_before": [render(flag.name, flag.value) for flag in parsed.flags] if changes else running or [],
-        "restart": False,
-        "service": {},
-    })
+        plan["warnings"].append(
+            "{0}: {1} does not yet run with the flags in {2}: it is waited for".format(host, component, path)
+        )
+    steps["control_plane"].append(
+        {
+            "component": component,
+            "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
+            "flags": wanted,
+            "flags_before": [render(flag.name, flag.value) for flag in parsed.flags] if changes else running or [],
+            "restart": False,
+            "service": {},
+        }
+    )
 
 
-def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: List[Any], version: Tuple[int, int]) -> None:
+def _warn_of_two_owners(
+    plan: Dict[str, Any], host: str, component: str, flags: List[Any], version: Tuple[int, int]
+) -> None:
     provider = in_tree_provider(flags)
-    if component == "kube-controller-manager" and version < _versions.IN_TREE_GONE and provider and not hands_over(flags):
+    if (
+        component == "kube-controller-manager"
+        and version < _versions.IN_TREE_GONE
+        and provider
+        and not hands_over(flags)
+    ):
         plan["warnings"].append(
             "{0}: kube-controller-manager runs the cloud loops of the in-tree {1}: until it is changed, Services and routes have two "
-            "owners, or none for some seconds. The playbook leader_migration hands them over instead".format(host, provider))
+            "owners, or none for some seconds. The playbook leader_migration hands them over instead".format(
+                host, provider
+            )
+        )
 
 
-def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
-               unit: Dict[str, Any], cluster_version: Tuple[int, int], target: Target) -> None:
+def _plan_unit(
+    plan: Dict[str, Any],
+    steps: Dict[str, Any],
+    host: str,
+    facts: Dict[str, Any],
+    component: str,
+    unit: Dict[str, Any],
+    cluster_version: Tuple[int, int],
+    target: Target,
+) -> None:
     """Plan a component that systemd runs, with its flags in the unit or in environment files."""
     sources = _sources(facts, unit)
     line = sources.command_line()
@@ -209,27 +315,52 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
                 else:
                     _unit.replace(spans, item, change.then)
             if path.startswith(_unit.PACKAGE_DIRECTORIES):
-                raise UnitRefused("{0} sets --{1}, and that file belongs to a package: override it with a drop-in under "
-                                  "/etc/systemd/system/{2}.d".format(path, change.name, unit["unit"]))
-            _edit(plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component])
+                raise UnitRefused(
+                    "{0} sets --{1}, and that file belongs to a package: override it with a drop-in under "
+                    "/etc/systemd/system/{2}.d".format(path, change.name, unit["unit"])
+                )
+            _edit(
+                plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component]
+            )
     except UnitRefused as exc:
-        plan["problems"].append("{0}: the flags of {1} cannot be changed: {2}. Then run again".format(host, component, exc))
+        plan["problems"].append(
+            "{0}: the flags of {1} cannot be changed: {2}. Then run again".format(host, component, exc)
+        )
         return
     edited = sources.edited(spans)
     wanted = [render(flag.name, flag.value) for flag in _unit.flags(edited.command_line())]
     if not spans and running is None:
-        plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, unit["unit"]))
+        plan["problems"].append(
+            "{0}: {1} does not run, although {2} is there: mend it first".format(host, component, unit["unit"])
+        )
     elif spans or running != wanted:
         if not spans:
-            _edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None,
-                  " ".join(wanted), "its files say so, but it was not restarted since", RISKS[component])
-        steps["control_plane"].append({
-            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": running or [],
-            "restart": not spans, "service": {"unit": unit["unit"]}})
+            _edit(
+                plan,
+                host,
+                component,
+                "(the running process)",
+                "--cloud-provider",
+                " ".join(running or []) or None,
+                " ".join(wanted),
+                "its files say so, but it was not restarted since",
+                RISKS[component],
+            )
+        steps["control_plane"].append(
+            {
+                "component": component,
+                "files": _unit_files(facts, edited, spans),
+                "flags": wanted,
+                "flags_before": running or [],
+                "restart": not spans,
+                "service": {"unit": unit["unit"]},
+            }
+        )
 
 
-def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
-                  version: Tuple[int, int]) -> None:
+def _plan_patches(
+    plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]
+) -> None:
     """Plan the patches that kubeadm would apply to the next manifests; nothing restarts for them."""
     files = []
     for path in facts["patches"]:
@@ -240,20 +371,38 @@ def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
             plan["problems"].append("{0}: the kubeadm patch {1} cannot be edited: {2}".format(host, path, exc))
             continue
         for change in changes:
-            _edit(plan, host, "kubeadm-patches", path, "--" + change.name, change.now, change.then,
-                  "the next kubeadm upgrade would bring it back; " + change.why, RISKS["kubeadm-config"])
+            _edit(
+                plan,
+                host,
+                "kubeadm-patches",
+                path,
+                "--" + change.name,
+                change.now,
+                change.then,
+                "the next kubeadm upgrade would bring it back; " + change.why,
+                RISKS["kubeadm-config"],
+            )
         if changes:
             files.append({"path": path, "content": _encode(after), "sha256": facts["files"][path]["sha256"]})
     if files:
-        steps["control_plane"].append({"component": "kubeadm-patches", "files": files, "flags": [], "flags_before": [],
-                                       "restart": False, "service": {}})
+        steps["control_plane"].append(
+            {
+                "component": "kubeadm-patches",
+                "files": files,
+                "flags": [],
+                "flags_before": [],
+                "restart": False,
+                "service": {},
+            }
+        )
 
 
 # -- kubelet ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
-                  cluster_version: Tuple[int, int]) -> None:
+def _plan_kubelet(
+    plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_version: Tuple[int, int]
+) -> None:
     kubelet = facts["kubelet"]
     version = _versions.parse(kubelet["version"]) or cluster_version
     sources = _sources(facts, kubelet)
@@ -264,8 +413,9 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         return
     _warn_of_gates(plan, host, facts, version)
     for item in kubelet["unread_files"]:
-        plan["warnings"].append("{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(
-            host, item["path"], item["flag"]))
+        plan["warnings"].append(
+            "{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(host, item["path"], item["flag"])
+        )
     for change in edit.changes:
         fatal = _versions.risk_of_keeping("kubelet", change.flag, version) if change.flag == "cloud-config" else ""
         why = "{0}; {1}".format(change.why, fatal) if fatal else change.why
@@ -273,13 +423,28 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     wanted = [render(name, value) for name, value in edit.after]
     restart = not edit.changes and kubelet["flags"] != wanted
     if restart:
-        _edit(plan, host, "kubelet", "(the running process)", "--cloud-provider", " ".join(kubelet["flags"]) or None,
-              " ".join(wanted), "its files say so, but it was not restarted since", RISKS["kubelet"])
+        _edit(
+            plan,
+            host,
+            "kubelet",
+            "(the running process)",
+            "--cloud-provider",
+            " ".join(kubelet["flags"]) or None,
+            " ".join(wanted),
+            "its files say so, but it was not restarted since",
+            RISKS["kubelet"],
+        )
     if not edit.changes and not restart:
         return
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
-    steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": kubelet["flags"],
-                        "restart": restart, "service": {}}
+    steps["kubelet"] = {
+        "component": "kubelet",
+        "files": files,
+        "flags": wanted,
+        "flags_before": kubelet["flags"],
+        "restart": restart,
+        "service": {},
+    }
 
 
 def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
@@ -288,26 +453,33 @@ def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], versi
         try:
             data = load(_manifest.decoded(facts["files"][path]))
         except (NotYaml, UnicodeDecodeError) as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(
-                host, path, exc))
+            plan["problems"].append(
+                "{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(host, path, exc)
+            )
             continue
         gates = data.get("featureGates") if isinstance(data, dict) else None
         items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
         for item, fact in _versions.dead_gates("kubelet", items, version):
-            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
-                                    "kube-system/kubelet-config where there is one, before the next upgrade".format(
-                                        host, path, item, _versions.why("kubelet", "feature-gates", version, fact.value)))
+            plan["warnings"].append(
+                "{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
+                "kube-system/kubelet-config where there is one, before the next upgrade".format(
+                    host, path, item, _versions.why("kubelet", "feature-gates", version, fact.value)
+                )
+            )
 
 
-def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
-                  cluster_version: Tuple[int, int]) -> None:
+def _plan_rancher(
+    plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_version: Tuple[int, int]
+) -> None:
     """Plan a host of k3s or RKE2: its configuration files, and one restart of its service."""
     service = facts["service"]
     name = service["name"]
     version = _versions.parse(facts["kubelet"]["version"]) or cluster_version
     try:
-        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None)
-                 for path in service["config_files"]]
+        texts = [
+            (path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None)
+            for path in service["config_files"]
+        ]
         edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
     except (_rancher.RancherRefused, UnicodeDecodeError) as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
@@ -318,25 +490,46 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     written = any(facts["journal"].get(path, {}).get("state") == "written" for path in service["config_files"])
     restart = not edit.changes and service["stale"] and written
     if restart:
-        _edit(plan, host, name, "(the running process)", "restart", None, "restarted",
-              "its files say so, but it was not restarted since", RISKS[name])
+        _edit(
+            plan,
+            host,
+            name,
+            "(the running process)",
+            "restart",
+            None,
+            "restarted",
+            "its files say so, but it was not restarted since",
+            RISKS[name],
+        )
     if edit.changes or restart:
-        files = [{"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
-                 for path, text in sorted(edit.texts.items())]
-        steps["kubelet"] = {"component": name, "files": files, "flags": [], "flags_before": [], "restart": restart,
-                            "service": {"unit": service["unit"], "data_directory": service["data_directory"]}}
+        files = [
+            {"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
+            for path, text in sorted(edit.texts.items())
+        ]
+        steps["kubelet"] = {
+            "component": name,
+            "files": files,
+            "flags": [],
+            "flags_before": [],
+            "restart": restart,
+            "service": {"unit": service["unit"], "data_directory": service["data_directory"]},
+        }
 
 
 def _sources(facts: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
     """Return what makes a unit's command line, from what was detected of it."""
     paths = unit["unit_files"] + unit["environment_files"]
-    texts = {path: _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
+    texts = {
+        path: _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths
+    }
     return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
 
 
 def _unit_files(facts: Dict[str, Any], edited: Sources, paths: Iterable[str]) -> List[Dict[str, str]]:
-    return [{"path": path, "content": _encode(edited.texts[path] or ""), "sha256": facts["files"][path]["sha256"]}
-            for path in sorted(paths)]
+    return [
+        {"path": path, "content": _encode(edited.texts[path] or ""), "sha256": facts["files"][path]["sha256"]}
+        for path in sorted(paths)
+    ]
 
 
 # -- the cluster ------------------------------------------------------------------------------------------------------
@@ -349,39 +542,80 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
     try:
         after, changes = _kubeadm.edit(current["content"], version)
     except (NotYaml, _kubeadm.BadClusterConfiguration, EditRefused) as exc:
-        plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Mend it "
-                                "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))
+        plan["problems"].append(
+            "the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Mend it "
+            "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc)
+        )
         return
     for component, change in changes:
         why = "the next kubeadm upgrade makes the manifests from it"
         if change.name == "enable-admission-plugins" and change.then is None:
             why += ", then with kubeadm's own list: NodeRestriction"
-        _edit(plan, "(cluster)", component, "ConfigMap kube-system/kubeadm-config", change.name, change.now, change.then, why,
-              RISKS["kubeadm-config"])
+        _edit(
+            plan,
+            "(cluster)",
+            component,
+            "ConfigMap kube-system/kubeadm-config",
+            change.name,
+            change.now,
+            change.then,
+            why,
+            RISKS["kubeadm-config"],
+        )
     stored = load(current["content"])["apiVersion"]
     gone = _versions.risk_of_keeping("kubeadm", "apiVersion", version, stored)
     if gone:
-        plan["warnings"].append("the ConfigMap kube-system/kubeadm-config is stored as {0}: {1}; {2}".format(
-            stored, gone, _versions.reason("kubeadm", "apiVersion", stored)))
+        plan["warnings"].append(
+            "the ConfigMap kube-system/kubeadm-config is stored as {0}: {1}; {2}".format(
+                stored, gone, _versions.reason("kubeadm", "apiVersion", stored)
+            )
+        )
     if changes:
-        plan["kubeadm_config"] = {"path": KUBEADM_CONFIG, "content": _encode(after), "before": _encode(current["content"]),
-                                  "sha256": current["sha256"]}
+        plan["kubeadm_config"] = {
+            "path": KUBEADM_CONFIG,
+            "content": _encode(after),
+            "before": _encode(current["content"]),
+            "sha256": current["sha256"],
+        }
 
 
-def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, again: Dict[str, str], reregister: bool) -> None:
+def _plan_nodes(
+    plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, again: Dict[str, str], reregister: bool
+) -> None:
     ours = set(plan["nodes"].values())
     plan["reregister"] = sorted(again) if reregister else []
     for node in cluster["nodes"]:
         if reregister and node["name"] in again.values():
-            _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", node["provider_id"], "set by the runtime",
-                  _reregister.WHY, _reregister.RISK)
+            _edit(
+                plan,
+                node["name"],
+                "node",
+                "Node/" + node["name"],
+                "providerID",
+                node["provider_id"],
+                "set by the runtime",
+                _reregister.WHY,
+                _reregister.RISK,
+            )
         elif node["class"] in ("foreign", "mismatched"):
-            plan["warnings"].append("Node {0} is left alone: {1}{2}".format(
-                node["name"], node["reason"], _reregister.remark(node, again.values())))
+            plan["warnings"].append(
+                "Node {0} is left alone: {1}{2}".format(
+                    node["name"], node["reason"], _reregister.remark(node, again.values())
+                )
+            )
         elif node["class"] == "unmanaged" and node["name"] in ours and adopt:
             plan["adopt"].append(node["name"])
-            _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", None, "set by the runtime",
-                  "a registered Node is initialised only while it has the taint: it is tainted again", RISKS["node"])
+            _edit(
+                plan,
+                node["name"],
+                "node",
+                "Node/" + node["name"],
+                "providerID",
+                None,
+                "set by the runtime",
+                "a registered Node is initialised only while it has the taint: it is tainted again",
+                RISKS["node"],
+            )
         elif node["class"] == "uninitialized" and node["name"] in ours:
             plan["adopt"].append(node["name"])
     # While work is left the runtime runs its node controller alone, unless it already runs everything.
@@ -402,16 +636,28 @@ def new_nodes(layouts: Iterable[str], cluster: Dict[str, Any]) -> List[str]:
     lines: List[str] = []
     if "kubeadm" in layouts:
         version = _versions.parse(cluster["version"]) or _versions.SUPPORTED[1]
-        kind, extra = ("v1beta4", "    - name: cloud-provider\n      value: external") if version >= (1, 31) else \
-            ("v1beta3", "    cloud-provider: external")
-        lines += ["kubeadm join --config FILE, with in FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
-                  "nodeRegistration:", "  kubeletExtraArgs:"] + extra.split("\n")
+        kind, extra = (
+            ("v1beta4", "    - name: cloud-provider\n      value: external")
+            if version >= (1, 31)
+            else ("v1beta3", "    cloud-provider: external")
+        )
+        lines += [
+            "kubeadm join --config FILE, with in FILE:",
+            "apiVersion: kubeadm.k8s.io/" + kind,
+            "kind: JoinConfiguration",
+            "nodeRegistration:",
+            "  kubeletExtraArgs:",
+        ] + extra.split("\n")
     if "kubespray" in layouts:
         lines += ["kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
     if "systemd" in layouts:
         lines += ["units of one's own: the kubelet with --cloud-provider=external"]
     for name in ("k3s", "rke2"):
         if name in layouts:
-            lines += ["/etc/rancher/{0}/config.yaml of a new agent:".format(name), "kubelet-arg:", "- cloud-provider=external",
-                      "and of a new server the same files as on the servers there are"]
+            lines += [
+                "/etc/rancher/{0}/config.yaml of a new agent:".format(name),
+                "kubelet-arg:",
+                "- cloud-provider=external",
+                "and of a new server the same files as on the servers there are",
+            ]
     return lines

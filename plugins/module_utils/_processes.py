@@ -44,7 +44,9 @@ NAMED = 5
 _UUID = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}"
 _STATIC = re.compile("[0-9a-f]{32}")
 #: A Pod's control group with the cgroupfs driver (kubepods/burstable/podUID) and with systemd's (kubepods-burstable-podUID.slice).
-_POD_GROUP = re.compile(r"(?:[\w-]*kubepods(?:-besteffort|-burstable)?-)?pod([0-9a-f]{{32}}|{0})(?:\.slice)?".format(_UUID))
+_POD_GROUP = re.compile(
+    r"(?:[\w-]*kubepods(?:-besteffort|-burstable)?-)?pod([0-9a-f]{{32}}|{0})(?:\.slice)?".format(_UUID)
+)
 
 
 class Process(NamedTuple):
@@ -94,7 +96,9 @@ def look(pid: int) -> Optional[Seen]:
     if fields[0] == "Z":
         return None
     process = Process(pid, int(fields[19]), argv)
-    return Seen(process, name.partition("(")[2], int(fields[1]), control_group(groups), pod_of(groups, root_group()), namespaces)
+    return Seen(
+        process, name.partition("(")[2], int(fields[1]), control_group(groups), pod_of(groups, root_group()), namespaces
+    )
 
 
 def _read(folder: int, name: str) -> bytes:
@@ -137,7 +141,7 @@ def root_group() -> str:
             group = control_group(handle.read(LIMIT))
     except OSError:
         return ""
-    return group[:-len("/init.scope")] if group.endswith("/init.scope") else group.rstrip("/")
+    return group[: -len("/init.scope")] if group.endswith("/init.scope") else group.rstrip("/")
 
 
 def pod_of(text: str, root: str = "") -> str:
@@ -152,7 +156,7 @@ def pod_of(text: str, root: str = "") -> str:
 
 
 def _first_pod(path: str, root: str) -> str:
-    for part in (path[len(root):] if root and within(path, root) else path).split("/"):
+    for part in (path[len(root) :] if root and within(path, root) else path).split("/"):
         match = _POD_GROUP.fullmatch(part)
         if match:
             return match.group(1).replace("_", "-")
@@ -178,7 +182,9 @@ def of_unit(unit: str, name: str = "") -> Optional[Process]:
     seen = _main(unit)
     if seen is not None and name and seen.program != name:
         group = _commands.unit_properties(unit, ["ControlGroup"]).get("ControlGroup", "")
-        wrapped = [other for other in everything() if other.program == name and not other.pod and within(other.group, group)]
+        wrapped = [
+            other for other in everything() if other.program == name and not other.pod and within(other.group, group)
+        ]
         seen = wrapped[0] if wrapped else seen
     return seen.process if seen is not None else None
 
@@ -209,7 +215,13 @@ def static_pods(component: str, logs: str = POD_LOGS) -> Dict[str, str]:
     for path in pod_folders(logs):
         namespace, name, uid = os.path.basename(path).split("_")
         folder = os.path.join(path, component)
-        if namespace == "kube-system" and name and _STATIC.fullmatch(uid) and _is_directory(path) and _is_directory(folder):
+        if (
+            namespace == "kube-system"
+            and name
+            and _STATIC.fullmatch(uid)
+            and _is_directory(path)
+            and _is_directory(folder)
+        ):
             found[uid] = folder
     return found
 
@@ -253,14 +265,22 @@ def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> 
         # A component's own helpers, and another process of the same static Pod, are where root put them.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
         if name and not own and seen.process.identity not in identities:
-            found.append("process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, _whereabouts(seen, logs)))
-    more = ["{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED)]
+            found.append(
+                "process {0} calls itself {1} but {2}: it is ignored".format(
+                    seen.process.pid, name, _whereabouts(seen, logs)
+                )
+            )
+    more = [
+        "{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED)
+    ]
     return found[:NAMED] + (more if len(found) > NAMED else [])
 
 
 def _whereabouts(seen: Seen, logs: str) -> str:
     if not seen.pod:
-        return "is in the control group {0}, of no unit that runs it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
+        return "is in the control group {0}, of no unit that runs it".format(
+            re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)"
+        )
     for path in pod_folders(logs):
         namespace, name, uid = os.path.basename(path).split("_")
         if uid == seen.pod:

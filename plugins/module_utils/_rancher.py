@@ -18,11 +18,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from ansible_collections.outoftree.ccm.plugins.module_utils import _target
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import EXTERNAL, Change
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import (
+    EditRefused,
+    NotYaml,
+    YamlText,
+    independent,
+    load,
+    pruned,
+)
 
 #: Keys whose items are flags of a component, written C(name=value).
-COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
-                  "kube-controller-manager-arg": "kube-controller-manager"}
+COMPONENT_KEYS = {
+    "kubelet-arg": "kubelet",
+    "kube-apiserver-arg": "kube-apiserver",
+    "kube-controller-manager-arg": "kube-controller-manager",
+}
 
 KUBELET_WHY = "the kubelet must leave addresses, providerID and the taint to the external controller"
 EMBEDDED_WHY = "two controllers would fight: the embedded cloud-controller-manager sets {0}:// as providerID"
@@ -118,7 +128,9 @@ class _File:
                 self.expected[key] = [value]
         else:
             single = [] if now in (None, []) else [now]
-            self.document.raw((key,), "[{0}]".format(", ".join([self.document.raw_text((key,))] * len(single) + [value])))
+            self.document.raw(
+                (key,), "[{0}]".format(", ".join([self.document.raw_text((key,))] * len(single) + [value]))
+            )
             self.expected[key] = single + [value]
 
     def add_key(self, key: str, value: str) -> None:
@@ -186,7 +198,8 @@ class _Configuration:
         if command_line_values(self.arguments, key):
             raise RancherRefused(
                 "its unit passes --{0} on the command line, which replaces what the files say: move every --{0} from the unit into "
-                "{1} as '{0}:' (and run 'systemctl daemon-reload'), then run again".format(key, self.files[0].path))
+                "{1} as '{0}:' (and run 'systemctl daemon-reload'), then run again".format(key, self.files[0].path)
+            )
 
     def note(self, path: str, key: str, now: Optional[str], then: Optional[str], why: str) -> None:
         self.changes.append(KeyChange(path, key, now, then, why))
@@ -215,8 +228,11 @@ class _Configuration:
         """Carry out what a function decides about the flags in a list; return them as they are afterwards."""
         items = self.effective(key)
         arguments = [item.value if item.value.startswith("--") else "--" + item.value for item in items]
-        flags = [flag for index, text in enumerate(arguments)
-                 for flag in [Flag(f.name, f.value, index, 1) for f in find_flags([text])]]
+        flags = [
+            flag
+            for index, text in enumerate(arguments)
+            for flag in [Flag(f.name, f.value, index, 1) for f in find_flags([text])]
+        ]
         changes: List[Change] = decide(flags)
         if changes:
             self.refuse_command_line(key)
@@ -244,8 +260,9 @@ def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change
     return changes
 
 
-def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], arguments: List[str],
-         version: Tuple[int, int]) -> Edit:
+def plan(
+    name: str, server: bool, files: List[Tuple[str, Optional[str]]], arguments: List[str], version: Tuple[int, int]
+) -> Edit:
     """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
 
     Raises RancherRefused.
@@ -255,8 +272,13 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
     if provider and provider[-1].value != EXTERNAL:
         config.refuse_command_line("cloud-provider-name")
         config.file(provider[-1].path).set(provider[-1], EXTERNAL)
-        config.note(provider[-1].path, "cloud-provider-name", provider[-1].value, EXTERNAL,
-                    _target.about_value(provider[-1].value, KUBELET_WHY))
+        config.note(
+            provider[-1].path,
+            "cloud-provider-name",
+            provider[-1].value,
+            EXTERNAL,
+            _target.about_value(provider[-1].value, KUBELET_WHY),
+        )
     for item in config.effective("cloud-provider-config") if name == "rke2" else []:
         config.refuse_command_line("cloud-provider-config")
         config.file(item.path).remove([item])
@@ -269,8 +291,14 @@ def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], argume
             config.add("disable", "servicelb", SERVICELB_WHY, "disable", "servicelb")
         for key in ("kube-apiserver-arg", "kube-controller-manager-arg"):
             component = COMPONENT_KEYS[key]
-            config.flags(key, lambda flags, component=component: [
-                change for change in _target.control_plane_changes(component, flags, version) if change.flag is not None])
+            config.flags(
+                key,
+                lambda flags, component=component: [
+                    change
+                    for change in _target.control_plane_changes(component, flags, version)
+                    if change.flag is not None
+                ],
+            )
     after = config.flags("kubelet-arg", lambda flags: _kubelet_changes(flags, version))
     if ("cloud-provider", EXTERNAL) not in after and not provider:
         config.add("kubelet-arg", "cloud-provider=" + EXTERNAL, KUBELET_WHY, "kubelet-arg: cloud-provider", EXTERNAL)

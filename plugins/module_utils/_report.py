@@ -35,8 +35,18 @@ def table(plan: Dict[str, Any]) -> List[str]:
         for text, known in ((edit["why"], reasons), (edit["risk"], risks)):
             if text not in known:
                 known.append(text)
-        rows.append([edit["host"], edit["component"], edit["file"], edit["flag"], _cell(edit["now"], "-"),
-                     _cell(edit["then"], "(removed)"), str(reasons.index(edit["why"]) + 1), _letter(risks.index(edit["risk"]))])
+        rows.append(
+            [
+                edit["host"],
+                edit["component"],
+                edit["file"],
+                edit["flag"],
+                _cell(edit["now"], "-"),
+                _cell(edit["then"], "(removed)"),
+                str(reasons.index(edit["why"]) + 1),
+                _letter(risks.index(edit["risk"])),
+            ]
+        )
     if plan["edits"]:
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] + [""]
@@ -47,8 +57,11 @@ def table(plan: Dict[str, Any]) -> List[str]:
     lines += ["NOTE: " + text for text in plan["notes"]]
     lines += ["WARNING: " + text for text in plan["warnings"]]
     lines += ["PROBLEM: " + text for text in plan["problems"]]
-    lines.append("{0}: {1} edit(s), {2} warning(s), {3} problem(s)".format(
-        "NO-GO" if plan["problems"] else "GO", len(plan["edits"]), len(plan["warnings"]), len(plan["problems"])))
+    lines.append(
+        "{0}: {1} edit(s), {2} warning(s), {3} problem(s)".format(
+            "NO-GO" if plan["problems"] else "GO", len(plan["edits"]), len(plan["warnings"]), len(plan["problems"])
+        )
+    )
     return lines
 
 

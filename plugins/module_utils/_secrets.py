@@ -12,30 +12,52 @@ from __future__ import annotations
 
 import re
 
-KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3-access-key", "etcd-s3-secret-key",
-        "etcd-s3-session-token", "etcd-s3-proxy", "vpn-auth")
+KEYS = (
+    "token",
+    "agent-token",
+    "cluster-secret",
+    "datastore-endpoint",
+    "etcd-s3-access-key",
+    "etcd-s3-secret-key",
+    "etcd-s3-session-token",
+    "etcd-s3-proxy",
+    "vpn-auth",
+)
 
 #: The options that the planner asks about; the others of a command line may be secret.
-PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
-                  "cloud-provider-name", "cloud-provider-config")
+PUBLIC_OPTIONS = (
+    "kubelet-arg",
+    "kube-apiserver-arg",
+    "kube-controller-manager-arg",
+    "disable",
+    "disable-cloud-controller",
+    "cloud-provider-name",
+    "cloud-provider-config",
+)
 
 _LINE = re.compile(
-    r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format("|".join(KEYS)),
-    re.MULTILINE)
+    r"^(?P<lead>[ \t]*[\"']?(?:{0})\+?[\"']?[ \t]*:[ \t]+)(?P<value>[^\s#].*?)(?P<end>[ \t]*\r?)$".format(
+        "|".join(KEYS)
+    ),
+    re.MULTILINE,
+)
 _PLACEHOLDER = "outoftree-ccm-hidden-{0}"
 
 
 def hide(text: str) -> str:
     """Return the text with a numbered placeholder for each secret."""
-    count = iter(range(10 ** 6))
+    count = iter(range(10**6))
     return _LINE.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
 
 
 def reveal(text: str, original: str) -> str:
     """Return the text with the secrets of the original in place of the placeholders."""
     values = [match.group("value") for match in _LINE.finditer(original)]
-    return re.sub(_PLACEHOLDER.format(r"(\d+)(?!\d)"),
-                  lambda match: values[int(match.group(1))] if int(match.group(1)) < len(values) else match.group(0), text)
+    return re.sub(
+        _PLACEHOLDER.format(r"(\d+)(?!\d)"),
+        lambda match: values[int(match.group(1))] if int(match.group(1)) < len(values) else match.group(0),
+        text,
+    )
 
 
 def public_arguments(arguments: "list[str]") -> "list[str]":

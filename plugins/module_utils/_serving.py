@@ -18,9 +18,15 @@ SIGNER = "kubernetes.io/kubelet-serving"
 def may_approve(role: Dict[str, Any]) -> bool:
     """Return whether a ClusterRole is meant to approve; one that may do everything says nothing about who does."""
     for rule in role.get("rules") or []:
-        groups, resources, verbs, names = (rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames"))
-        if ({"certificates.k8s.io", "*"} & set(groups) and "signers" in resources and {"approve", "*"} & set(verbs)
-                and (not names or {SIGNER, "kubernetes.io/*"} & set(names))):
+        groups, resources, verbs, names = (
+            rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames")
+        )
+        if (
+            {"certificates.k8s.io", "*"} & set(groups)
+            and "signers" in resources
+            and {"approve", "*"} & set(verbs)
+            and (not names or {SIGNER, "kubernetes.io/*"} & set(names))
+        ):
             return True
     return False
 
@@ -28,17 +34,31 @@ def may_approve(role: Dict[str, Any]) -> bool:
 def approvers(roles: Iterable[Dict[str, Any]], bindings: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
     """Return who has the right to approve, as dicts of C(kind), C(namespace), C(name) and C(role)."""
     able = {role["metadata"]["name"] for role in roles if may_approve(role)}
-    found = [{"kind": subject["kind"], "namespace": subject.get("namespace", ""), "name": subject["name"], "role": binding["roleRef"]["name"]}
-             for binding in bindings if binding["roleRef"]["name"] in able for subject in binding.get("subjects") or []]
+    found = [
+        {
+            "kind": subject["kind"],
+            "namespace": subject.get("namespace", ""),
+            "name": subject["name"],
+            "role": binding["roleRef"]["name"],
+        }
+        for binding in bindings
+        if binding["roleRef"]["name"] in able
+        for subject in binding.get("subjects") or []
+    ]
     return sorted(found, key=lambda item: (item["kind"], item["namespace"], item["name"]))
 
 
 def pending(requests: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
     """Return the requests that nobody has answered, newest last, as dicts of C(name), C(node) and C(created)."""
-    found = [{"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
-              "created": request["metadata"].get("creationTimestamp") or ""}
-             for request in requests
-             if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")]
+    found = [
+        {
+            "name": request["metadata"]["name"],
+            "node": (request["spec"].get("username") or "").rpartition(":")[2],
+            "created": request["metadata"].get("creationTimestamp") or "",
+        }
+        for request in requests
+        if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")
+    ]
     return sorted(found, key=lambda item: (item["created"], item["name"]))
 
 
@@ -60,18 +80,30 @@ def foretell(detected: Dict[str, Dict[str, Any]], serving: Dict[str, Any]) -> Tu
     if running:
         notes.append("{0}; they are approved by {1}".format(about, " and ".join(map(who, running))))
     elif people and not idle:
-        notes.append("{0}; {1} may approve them, and whether that happens by itself cannot be seen here".format(
-            about, " and ".join(map(who, people))))
+        notes.append(
+            "{0}; {1} may approve them, and whether that happens by itself cannot be seen here".format(
+                about, " and ".join(map(who, people))
+            )
+        )
     else:
-        lack = "{0} has the right to, but no Pod of it runs: start it".format(" and ".join(map(who, idle))) if idle else \
-            "nobody has the right 'approve' for {0} but who may do everything: install an approver, such as kubelet-csr-approver".format(SIGNER)
+        lack = (
+            "{0} has the right to, but no Pod of it runs: start it".format(" and ".join(map(who, idle)))
+            if idle
+            else "nobody has the right 'approve' for {0} but who may do everything: install an approver, such as kubelet-csr-approver".format(
+                SIGNER
+            )
+        )
         warnings.append(
             "{0}, and nobody approves them by itself: {1}, or approve each request by hand ('kubectl get csr', 'kubectl certificate approve "
             "NAME'), now and for every new Node and every change of a Node's addresses. Without, 'kubectl logs' and 'exec' fail on that "
-            "Node".format(about, lack))
+            "Node".format(about, lack)
+        )
     if serving["pending"]:
-        warnings.append("{0} request(s) for serving certificates wait for approval: {1}".format(
-            len(serving["pending"]), approve(serving["pending"])))
+        warnings.append(
+            "{0} request(s) for serving certificates wait for approval: {1}".format(
+                len(serving["pending"]), approve(serving["pending"])
+            )
+        )
     return notes, warnings
 
 
@@ -82,7 +114,9 @@ def bootstraps(facts: Dict[str, Any]) -> bool:
 def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
     """Return the command that approves them; a hundred names help nobody."""
     more = " ... ({0} more: kubectl get csr)".format(len(requests) - shown) if len(requests) > shown else ""
-    return "look at them, then 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
+    return "look at them, then 'kubectl certificate approve {0}{1}'".format(
+        " ".join(r["name"] for r in requests[-shown:]), more
+    )
 
 
 def lacking(detected: Dict[str, Dict[str, Any]], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
@@ -96,9 +130,14 @@ def lacking(detected: Dict[str, Dict[str, Any]], nodes: List[Dict[str, Any]], se
         wanted = [a["address"] for a in by_name.get(name, {}).get("addresses", []) if a["type"].endswith("IP")]
         absent = [address for address in wanted if address not in seen["names"]]
         waits = [request for request in serving["pending"] if request["node"] == name]
-        reason = seen["problem"] or ("its serving certificate lacks the Node's address {0}".format(", ".join(absent)) if absent else "")
+        reason = seen["problem"] or (
+            "its serving certificate lacks the Node's address {0}".format(", ".join(absent)) if absent else ""
+        )
         if reason:
-            way_out = "its newest request waits for approval: " + approve(waits[-1:]) if waits else \
-                "it has no request that waits ('kubectl get csr'): see 'journalctl -u kubelet' on the host for 'certificate'"
+            way_out = (
+                "its newest request waits for approval: " + approve(waits[-1:])
+                if waits
+                else "it has no request that waits ('kubectl get csr'): see 'journalctl -u kubelet' on the host for 'certificate'"
+            )
             failures.append("{0}: {1}; {2}".format(host, reason, way_out))
     return failures

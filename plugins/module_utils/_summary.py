@@ -37,19 +37,34 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
         waits = list(_results(facts, WAITS))
         bad = [result for result in results + waits if result.get("failed") or result.get("unreachable")]
         done = {result.get("component") for result in results if result.get("changed") and result not in bad}
-        edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
+        edits = [
+            edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"
+        ]
         unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
         steps = plan.get("hosts", {}).get(host) or {}
         planned = len(steps.get("control_plane") or []) + bool(steps.get("kubelet"))
-        entry = {"host": host, "planned": len(edits), "edits": sum(component in done for component in edits), "detail": "",
-                 "seconds": round(sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1)}
+        entry = {
+            "host": host,
+            "planned": len(edits),
+            "edits": sum(component in done for component in edits),
+            "detail": "",
+            "seconds": round(
+                sum(result.get("seconds") or result.get("waited") or 0.0 for result in results + waits), 1
+            ),
+        }
         if detected is None:
             entry["state"] = "left out"
         elif "node_name" not in detected:
             entry.update(state="unreachable" if detected.get("unreachable") else "failed", detail=_words(detected))
         elif bad:
-            entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
-                         "restored" if bad[-1].get("restored") else "failed")
+            entry.update(
+                detail=_words(bad[-1]),
+                state="unreachable"
+                if bad[-1].get("unreachable")
+                else "restored"
+                if bad[-1].get("restored")
+                else "failed",
+            )
         elif unseen:  # another host of its batch failed in that moment
             entry.update(state="half done", detail="restarted; that its Node is Ready was not waited for any more")
         elif len([result for result in results if not result.get("skipped")]) < planned:
@@ -67,12 +82,27 @@ def _words(result: Mapping[str, Any]) -> str:
 
 def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
     """Return the summary as lines: every host of which there is something to say, and the others in one line."""
-    quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
+    quiet = (
+        [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
+    )
     rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]
-    rows += [[entry["host"], entry["state"], "{edits} of {planned}".format(**entry), "{0:.1f}".format(entry["seconds"]), entry["detail"]]
-             for entry in entries if entry not in quiet]
+    rows += [
+        [
+            entry["host"],
+            entry["state"],
+            "{edits} of {planned}".format(**entry),
+            "{0:.1f}".format(entry["seconds"]),
+            entry["detail"],
+        ]
+        for entry in entries
+        if entry not in quiet
+    ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
+    lines = (
+        ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+        if len(rows) > 1
+        else []
+    )
     for state in ("nothing to do", "left out"):
         count = sum(entry["state"] == state for entry in quiet)
         lines += ["{0} other host(s): {1}".format(count, state)] if count else []

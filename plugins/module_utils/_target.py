@@ -63,8 +63,10 @@ def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) ->
         dead = _versions.dead_gates(component, flag.value, version) if flag.name == "feature-gates" else []
         if dead:
             then = without_list_items(flag.value, [item for item, unused in dead])
-            why = " and ".join("{0}: {1}".format(item.strip(), _versions.why(component, flag.name, version, fact.value))
-                               for item, fact in dead)
+            why = " and ".join(
+                "{0}: {1}".format(item.strip(), _versions.why(component, flag.name, version, fact.value))
+                for item, fact in dead
+            )
             changes.append(Change(flag.name, flag, then or None, why, ""))
     return changes
 
@@ -95,18 +97,27 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
     providers = [flag for flag in flags if flag.name == "cloud-provider"]
     for flag in flags:
         if flag.name in ("cloud-config", "external-cloud-volume-plugin"):
-            why = _versions.reason(component, flag.name) if version >= _versions.IN_TREE_GONE else \
-                "the external controller reads the cloud's configuration now"
+            why = (
+                _versions.reason(component, flag.name)
+                if version >= _versions.IN_TREE_GONE
+                else "the external controller reads the cloud's configuration now"
+            )
             changes.append(Change(flag.name, flag, None, why, ""))
         elif flag.name in MIGRATION_FLAGS:
-            why = _versions.reason(component, flag.name) if version >= _versions.IN_TREE_GONE else \
-                "without cloud loops it must leave the migration Lease to the external controller (KEP-2436)"
+            why = (
+                _versions.reason(component, flag.name)
+                if version >= _versions.IN_TREE_GONE
+                else "without cloud loops it must leave the migration Lease to the external controller (KEP-2436)"
+            )
             changes.append(Change(flag.name, flag, None, why, ""))
     if version >= _versions.IN_TREE_GONE:
         for flag in providers:
             if flag.value != EXTERNAL:
-                why = _versions.why(component, "cloud-provider", version, "in-tree") if flag.value else \
-                    "an empty value says nothing, in-tree providers are gone (KEP-2395)"
+                why = (
+                    _versions.why(component, "cloud-provider", version, "in-tree")
+                    if flag.value
+                    else "an empty value says nothing, in-tree providers are gone (KEP-2395)"
+                )
                 changes.append(Change("cloud-provider", flag, None, about_value(flag.value, why), ""))
         return changes
     why = "the in-tree cloud loops must stop before the external controller runs them"
@@ -135,7 +146,11 @@ def _provider(flags: List[Flag]) -> str:
 
 def hands_over(flags: List[Flag]) -> bool:
     """Whether kube-controller-manager asks for the migration Lease before it runs its cloud loops."""
-    return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in ("true", "1", "t")
+    return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in (
+        "true",
+        "1",
+        "t",
+    )
 
 
 def leader_migration_changes(config: str) -> Target:
@@ -148,7 +163,9 @@ def leader_migration_changes(config: str) -> Target:
     def changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
         if component != "kube-controller-manager" or hands_over(flags):
             return []
-        old = [Change(flag.name, flag, None, "the last flag counts", "") for flag in flags if flag.name in MIGRATION_FLAGS]
+        old = [
+            Change(flag.name, flag, None, "the last flag counts", "") for flag in flags if flag.name in MIGRATION_FLAGS
+        ]
         return old + [Change(name, None, value, why, "") for name, value in zip(MIGRATION_FLAGS, ("true", config))]
 
     return changes

@@ -115,11 +115,11 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
         if char == "\\" and quote != "'" and position + 1 < end:
             following = text[position + 1]
             if following in "\r\n":
-                skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+                skip = 3 if text[position + 1 : position + 3] == "\r\n" else 2
                 chars.append(Char(position, position + skip, " "))
                 position += skip
                 continue
-            if not quote or following in "\"\\`$":
+            if not quote or following in '"\\`$':
                 chars.append(Char(position, position + 2, following))
                 position += 2
                 continue
@@ -182,8 +182,8 @@ def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
     chars = []
     position = begin
     while position < end:
-        if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
-            skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+        if text[position] == "\\" and text[position + 1 : position + 2] in ("\n", "\r"):
+            skip = 3 if text[position + 1 : position + 3] == "\r\n" else 2
             chars.append(Char(position, position + skip, " "))
             position += skip
             continue
@@ -296,13 +296,17 @@ def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
     """Take a flag out of the file that sets it, with the white space before or after it, or with the line it has to itself."""
     parts = [(part.path, part.start, part.end, part.variable) for part in item.parts]
-    if len(parts) == 2 and parts[0][0] == parts[1][0] and not (texts[parts[0][0]] or "")[parts[0][2]:parts[1][1]].strip(" \t"):
+    if (
+        len(parts) == 2
+        and parts[0][0] == parts[1][0]
+        and not (texts[parts[0][0]] or "")[parts[0][2] : parts[1][1]].strip(" \t")
+    ):
         parts = [(parts[0][0], parts[0][1], parts[1][2], parts[0][3])]
     for path, start, end, variable in parts:
         text = texts[path] or ""
         first = 0 if variable == "" else line.variables[variable].chars[0].start
         if start <= first:
-            while text[end:end + 1] in (" ", "\t"):
+            while text[end : end + 1] in (" ", "\t"):
                 end += 1
         else:
             while start > first and text[start - 1] in " \t":
@@ -311,7 +315,7 @@ def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, te
             if before and after and after.group(1):
                 end += after.end()
             elif before and after:
-                start = len(text[:before.start()].rstrip(" \t"))
+                start = len(text[: before.start()].rstrip(" \t"))
         spans.setdefault(path, []).append(Span(start, end, ""))
 
 

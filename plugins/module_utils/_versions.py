@@ -55,7 +55,12 @@ _UNREGISTER = "the gate went with the in-tree volume plugins it switched off (KE
 _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("DisableCloudProviders", (1, 31), (1, 33), _LOCKED),
     ("DisableKubeletCloudCredentialProviders", (1, 31), (1, 33), _LOCKED),
-    ("CloudDualStackNodeIPs", (1, 30), (1, 32), "dual-stack --node-ip with an external cloud needs no gate any more (KEP-3705)"),
+    (
+        "CloudDualStackNodeIPs",
+        (1, 30),
+        (1, 32),
+        "dual-stack --node-ip with an external cloud needs no gate any more (KEP-3705)",
+    ),
     ("CSIMigrationAzureFile", (1, 27), (1, 30), "in-tree volumes are always served by their CSI driver (KEP-625)"),
     ("InTreePluginAWSUnregister", None, (1, 31), _UNREGISTER),
     ("InTreePluginAzureDiskUnregister", None, (1, 31), _UNREGISTER),
@@ -81,21 +86,67 @@ def _gate_facts() -> Tuple[Fact, ...]:
 FACTS: Tuple[Fact, ...] = (
     Fact("kube-apiserver", "cloud-provider", None, FLAG, (1, 29), None, (1, 33), (1, 33), _APISERVER),
     Fact("kube-apiserver", "cloud-config", None, FLAG, (1, 29), None, (1, 33), (1, 33), _APISERVER),
-    Fact("kube-apiserver", "enable-admission-plugins", "PersistentVolumeLabel", PLUGIN, (1, 29), None, (1, 31), (1, 31), _PLUGIN),
-    Fact("kube-apiserver", "disable-admission-plugins", "PersistentVolumeLabel", PLUGIN, (1, 29), None, (1, 31), (1, 31),
-         "the name of the removed PersistentVolumeLabel plugin is unknown (kubernetes/kubernetes#124505)"),
+    Fact(
+        "kube-apiserver",
+        "enable-admission-plugins",
+        "PersistentVolumeLabel",
+        PLUGIN,
+        (1, 29),
+        None,
+        (1, 31),
+        (1, 31),
+        _PLUGIN,
+    ),
+    Fact(
+        "kube-apiserver",
+        "disable-admission-plugins",
+        "PersistentVolumeLabel",
+        PLUGIN,
+        (1, 29),
+        None,
+        (1, 31),
+        (1, 31),
+        "the name of the removed PersistentVolumeLabel plugin is unknown (kubernetes/kubernetes#124505)",
+    ),
     Fact("kube-controller-manager", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
-    Fact("kube-controller-manager", "cloud-provider", "external", VALUE, None, (1, 31), None, None,
-         "kube-controller-manager has no cloud loops to switch off any more (KEP-2395)"),
+    Fact(
+        "kube-controller-manager",
+        "cloud-provider",
+        "external",
+        VALUE,
+        None,
+        (1, 31),
+        None,
+        None,
+        "kube-controller-manager has no cloud loops to switch off any more (KEP-2395)",
+    ),
     Fact("kube-controller-manager", "cloud-config", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
     Fact("kube-controller-manager", "external-cloud-volume-plugin", None, FLAG, (1, 29), (1, 31), None, None, _NOBODY),
     Fact("kube-controller-manager", "enable-leader-migration", None, FLAG, None, (1, 31), None, None, _HANDED_OVER),
     Fact("kube-controller-manager", "leader-migration-config", None, FLAG, None, (1, 31), None, None, _HANDED_OVER),
     Fact("kubelet", "cloud-provider", "in-tree", VALUE, (1, 29), None, (1, 31), (1, 31), _IN_TREE),
-    Fact("kubelet", "cloud-config", None, FLAG, (1, 29), None, (1, 34), (1, 34),
-         "kubelet lost the flag (kubernetes/kubernetes#130161)"),
-    Fact("kubeadm", "apiVersion", "kubeadm.k8s.io/v1beta3", FIELD, (1, 31), None, (1, 37), (1, 37),
-         "kubeadm reads v1beta4 only (kubernetes/kubernetes#136016): 'kubeadm config migrate' of 1.35 or 1.36 converts it"),
+    Fact(
+        "kubelet",
+        "cloud-config",
+        None,
+        FLAG,
+        (1, 29),
+        None,
+        (1, 34),
+        (1, 34),
+        "kubelet lost the flag (kubernetes/kubernetes#130161)",
+    ),
+    Fact(
+        "kubeadm",
+        "apiVersion",
+        "kubeadm.k8s.io/v1beta3",
+        FIELD,
+        (1, 31),
+        None,
+        (1, 37),
+        (1, 37),
+        "kubeadm reads v1beta4 only (kubernetes/kubernetes#136016): 'kubeadm config migrate' of 1.35 or 1.36 converts it",
+    ),
 ) + _gate_facts()
 
 
@@ -114,9 +165,15 @@ class InTreeProvider(NamedTuple):
 
 IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
     InTreeProvider("aws", (1, 27), "kubernetes/cloud-provider-aws", "aws:///<zone>/<instance id>"),
-    InTreeProvider("azure", (1, 31), "kubernetes-sigs/cloud-provider-azure",
-                   "azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>"),
-    InTreeProvider("cloudstack", (1, 16), "apache/cloudstack-kubernetes-provider", "external-cloudstack://<instance id>"),
+    InTreeProvider(
+        "azure",
+        (1, 31),
+        "kubernetes-sigs/cloud-provider-azure",
+        "azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>",
+    ),
+    InTreeProvider(
+        "cloudstack", (1, 16), "apache/cloudstack-kubernetes-provider", "external-cloudstack://<instance id>"
+    ),
     InTreeProvider("gce", (1, 31), "kubernetes/cloud-provider-gcp", "gce://<project>/<zone>/<name>"),
     InTreeProvider("openstack", (1, 26), "kubernetes/cloud-provider-openstack", "openstack:///<server id>"),
     InTreeProvider("ovirt", (1, 16), "", "ovirt://<vm id>"),
@@ -164,7 +221,9 @@ def reason(component: str, flag: str, value: Optional[str] = None) -> str:
 
 def why(component: str, flag: str, version: Version, value: Optional[str] = None) -> str:
     """Return reason and risk in one clause; '' when the table has nothing about it."""
-    return "; ".join(part for part in (reason(component, flag, value), risk_of_keeping(component, flag, version, value)) if part)
+    return "; ".join(
+        part for part in (reason(component, flag, value), risk_of_keeping(component, flag, version, value)) if part
+    )
 
 
 def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, Fact]]:
@@ -194,5 +253,9 @@ def about_provider(name: str) -> str:
     provider = in_tree_provider(name)
     if provider is None:
         return ""
-    successor = "its successor is {0}, with".format(provider.successor) if provider.successor else "it has no successor; it had"
-    return "in-tree {0} went with {1}, {2} providerIDs {3}".format(name, show(provider.gone_in), successor, provider.provider_id)
+    successor = (
+        "its successor is {0}, with".format(provider.successor) if provider.successor else "it has no successor; it had"
+    )
+    return "in-tree {0} went with {1}, {2} providerIDs {3}".format(
+        name, show(provider.gone_in), successor, provider.provider_id
+    )

@@ -135,7 +135,7 @@ class YamlText:
     def raw_text(self, path: Tuple) -> str:
         """Return how a scalar or a list in one line is written."""
         node = self._chain(path)[-1][0]
-        return self.text[node.start_mark.index:node.end_mark.index]
+        return self.text[node.start_mark.index : node.end_mark.index]
 
     def keep(self, path: Tuple, value: str) -> None:
         """Take back the removal of a list item and give it another value instead."""
@@ -205,7 +205,7 @@ class YamlText:
         child = node.value[index]
         first, last = child if isinstance(node, yaml.MappingNode) else (child, child)
         start = self.text.rfind("\n", 0, first.start_mark.index) + 1
-        lead = self.text[start:first.start_mark.index].strip()
+        lead = self.text[start : first.start_mark.index].strip()
         if lead != ("" if isinstance(node, yaml.MappingNode) else "-"):
             raise EditRefused("line {0}: the entry shares its line with another".format(first.start_mark.line + 1))
         end = self.text.find("\n", max(self._last(last), first.start_mark.index))
@@ -256,7 +256,7 @@ class YamlText:
         if node.flow_style:
             return Span(end, end, ", " + _scalar(value, last.style))
         line = self.text.rfind("\n", 0, last.start_mark.index) + 1
-        lead = self.text[line:last.start_mark.index]
+        lead = self.text[line : last.start_mark.index]
         if lead.strip() != "-":
             raise EditRefused("line {0}: the entry shares its line with another".format(last.start_mark.line + 1))
         after = self.text.find("\n", end)

@@ -179,7 +179,9 @@ def leftovers(api, params):
             if exc.status != 403:
                 raise
             continue  # to look is enough for preflight, and it needs no Secrets
-        if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
+        if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params[
+            "managed_by"
+        ]:
             found.append("{0}/{1}".format(kind, name))
     return found
 
@@ -195,16 +197,28 @@ def ask_runtime(api, params, runtime):
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
     # One that is not Ready can answer, too: it may be the cloud that keeps it.
-    running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
+    running = sorted(
+        (pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod)
+    )
     if not running:
         return [], "no Pod of the runtime runs"
     pod, container = running[0]["metadata"]["name"], running[0]["spec"]["containers"][0]
     if container.get("command"):
         return [], "it is not this collection's own runtime"
-    cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
+    cloud = [
+        argument
+        for argument in container.get("args") or []
+        if argument.startswith(("--cloud-provider=", "--cloud-config="))
+    ]
     try:
-        status, out, err = api.execute(params["namespace"], pod, container["name"], ["ccm", "nodes", "--output=json"] + cloud)
-        return (json.loads(out), "") if status == 0 else ([], "the runtime could not say: {0}".format(" ".join(err.split())[-300:]))
+        status, out, err = api.execute(
+            params["namespace"], pod, container["name"], ["ccm", "nodes", "--output=json"] + cloud
+        )
+        return (
+            (json.loads(out), "")
+            if status == 0
+            else ([], "the runtime could not say: {0}".format(" ".join(err.split())[-300:]))
+        )
     except (_api.ApiError, ValueError) as exc:
         return [], str(exc)
 
@@ -214,10 +228,15 @@ def read_serving(api):
     found = _serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
     for item in found:
         if item["kind"] == "ServiceAccount":
-            pods = api.items("/api/v1/namespaces/{0}/pods".format(item["namespace"]),
-                             {"fieldSelector": "spec.serviceAccountName={0},status.phase=Running".format(item["name"])})
+            pods = api.items(
+                "/api/v1/namespaces/{0}/pods".format(item["namespace"]),
+                {"fieldSelector": "spec.serviceAccountName={0},status.phase=Running".format(item["name"])},
+            )
             item["running"] = len(pods)
-    requests = api.items("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"fieldSelector": "spec.signerName=" + _serving.SIGNER})
+    requests = api.items(
+        "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+        {"fieldSelector": "spec.signerName=" + _serving.SIGNER},
+    )
     return {"approvers": found, "pending": _serving.pending(requests)}
 
 
@@ -227,13 +246,15 @@ def read_services(api):
         if (service.get("spec") or {}).get("type") != "LoadBalancer":
             continue
         ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-        services.append({
-            "namespace": service["metadata"]["namespace"],
-            "name": service["metadata"]["name"],
-            "class": service["spec"].get("loadBalancerClass", ""),
-            "ingress": [item.get("ip") or item.get("hostname") for item in ingress],
-            "finalizer": FINALIZER in (service["metadata"].get("finalizers") or []),
-        })
+        services.append(
+            {
+                "namespace": service["metadata"]["namespace"],
+                "name": service["metadata"]["name"],
+                "class": service["spec"].get("loadBalancerClass", ""),
+                "ingress": [item.get("ip") or item.get("hostname") for item in ingress],
+                "finalizer": FINALIZER in (service["metadata"].get("finalizers") or []),
+            }
+        )
     return services
 
 
@@ -260,11 +281,15 @@ def read_taken(api, params):
     """Return the objects that a rollout would write, and that somebody else made."""
     name, namespace = params["name"], params["namespace"]
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
-    objects = [("DaemonSet", name, _api.daemonset_path(name, namespace)),
-               ("ServiceAccount", name, "/api/v1/namespaces/{0}/serviceaccounts/{1}".format(namespace, name)),
-               ("Secret", name + "-cloud-config", "/api/v1/namespaces/{0}/secrets/{1}-cloud-config".format(namespace, name))]
-    objects += [(kind, name, "{0}namespaces/{1}/{2}/{3}".format(rbac, namespace, plural, name))
-                for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))]
+    objects = [
+        ("DaemonSet", name, _api.daemonset_path(name, namespace)),
+        ("ServiceAccount", name, "/api/v1/namespaces/{0}/serviceaccounts/{1}".format(namespace, name)),
+        ("Secret", name + "-cloud-config", "/api/v1/namespaces/{0}/secrets/{1}-cloud-config".format(namespace, name)),
+    ]
+    objects += [
+        (kind, name, "{0}namespaces/{1}/{2}/{3}".format(rbac, namespace, plural, name))
+        for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))
+    ]
     taken = []
     for kind, called, path in objects:
         if _is_somebody_elses(api.get(path), params):
@@ -289,7 +314,7 @@ def main():
             managed_by=dict(type="str", default="outoftree.ccm"),
             ignored=dict(type="list", elements="str", default=[]),
             all_controllers=dict(type="str", default="all"),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )

@@ -176,7 +176,15 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _host, _journal, _processes, _secrets, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import (
+    _commands,
+    _files,
+    _host,
+    _journal,
+    _processes,
+    _secrets,
+    _unit,
+)
 
 POLL = 0.5
 #: Components that are one process with all others in it.
@@ -252,7 +260,10 @@ class Component:
         if self.name not in WHOLE:
             return any(self._flags(process) == list(flags) for process in processes)
         # A file that is gone again changed its folder.
-        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in map(_files.resolve, paths)]
+        changed = [
+            os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime
+            for path in map(_files.resolve, paths)
+        ]
         return bool(processes) and _processes.started_at(processes[0]) > max(changed)
 
     def processes(self):
@@ -330,8 +341,10 @@ def planned(module, journal):
         if before == after:
             continue
         if _journal.digest(before) != item["sha256"]:
-            module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run "
-                             "again to plan with its new content".format(path, module.params["component"]))
+            module.fail_json(
+                msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run "
+                "again to plan with its new content".format(path, module.params["component"])
+            )
         info = os.stat(_files.resolve(path)) if before is not None else None
         mode = info.st_mode & 0o7777 if info else 0o644
         work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
@@ -355,9 +368,11 @@ def originals(module, journal, component):
             continue
         known = {written["sha256"] for written in entry["written"]}
         if _journal.digest(before) not in known and not module.params["force"]:
-            module.fail_json(msg="{0} was changed by someone else after the migration, so it was not restored. Its original is "
-                             "{1}: merge it by hand, or set 'force' (variable ccm_install_rollback_force) to put the original "
-                             "back".format(name, os.path.join(journal.directory, entry["original"]["copy"])))
+            module.fail_json(
+                msg="{0} was changed by someone else after the migration, so it was not restored. Its original is "
+                "{1}: merge it by hand, or set 'force' (variable ccm_install_rollback_force) to put the original "
+                "back".format(name, os.path.join(journal.directory, entry["original"]["copy"]))
+            )
         original = entry["original"]
         work.append((name, before, after, original["mode"], (original["uid"], original["gid"])))
     return work, settled, flags or []
@@ -397,7 +412,11 @@ def restore(component, written, flags_before, restart):
 
 def unsettled(component, settled, flags):
     """Whether files are back of which the component does not know yet."""
-    return bool(settled) and component.name not in ("kubeadm-config", "kubeadm-patches") and not component.runs(flags, settled)
+    return (
+        bool(settled)
+        and component.name not in ("kubeadm-config", "kubeadm-patches")
+        and not component.runs(flags, settled)
+    )
 
 
 def fail(module, component, failure, work, result):
@@ -409,28 +428,51 @@ def fail(module, component, failure, work, result):
     elif restored:
         after = "The old configuration was put back and serves again."
     else:
-        after = "The old configuration was put back but {0} does not serve yet: look at it on that host now.".format(component.name)
+        after = "The old configuration was put back but {0} does not serve yet: look at it on that host now.".format(
+            component.name
+        )
     words = "\n".join(["Its last log lines:"] + ["  " + line for line in log]) if log else "It logged nothing."
     module.fail_json(
         msg="{0} on {1} did not come up with the new configuration: {2}. {3} {4}".format(
-            component.name, os.uname().nodename, reason, after, words),
-        restored=restored, **dict(result, changed=not restored))
+            component.name, os.uname().nodename, reason, after, words
+        ),
+        restored=restored,
+        **dict(result, changed=not restored),
+    )
 
 
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            component=dict(type="str", required=True, choices=[
-                "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
-                "rke2"]),
-            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))),
+            component=dict(
+                type="str",
+                required=True,
+                choices=[
+                    "kube-apiserver",
+                    "kube-controller-manager",
+                    "kube-scheduler",
+                    "kubelet",
+                    "kubeadm-config",
+                    "kubeadm-patches",
+                    "k3s",
+                    "rke2",
+                ],
+            ),
+            service=dict(
+                type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))
+            ),
             state=dict(type="str", default="present", choices=["present", "original"]),
-            files=dict(type="list", elements="dict", default=[], options=dict(
-                path=dict(type="path", required=True),
-                content=dict(type="str", required=True),
-                sha256=dict(type="str", default=""),
-                before=dict(type="str"),
-            )),
+            files=dict(
+                type="list",
+                elements="dict",
+                default=[],
+                options=dict(
+                    path=dict(type="path", required=True),
+                    content=dict(type="str", required=True),
+                    sha256=dict(type="str", default=""),
+                    before=dict(type="str"),
+                ),
+            ),
             flags=dict(type="list", elements="str", default=[]),
             flags_before=dict(type="list", elements="str", default=[]),
             restart=dict(type="bool", default=False),
@@ -454,8 +496,11 @@ def main():
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="cannot write {0}: {1}; nothing else was changed on this host".format(
-            exc.filename or module.params["state_directory"], exc.strerror))
+        module.fail_json(
+            msg="cannot write {0}: {1}; nothing else was changed on this host".format(
+                exc.filename or module.params["state_directory"], exc.strerror
+            )
+        )
 
 
 def record_cluster(module, journal):
@@ -466,8 +511,16 @@ def record_cluster(module, journal):
             for name in originals(module, journal, Component(module))[1]:
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
-            journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
-                           base64.b64decode(item["content"]), 0o600, (0, 0), [])
+            journal.record(
+                item["path"],
+                "kubeadm-config",
+                params["run_id"],
+                base64.b64decode(item["before"] or ""),
+                base64.b64decode(item["content"]),
+                0o600,
+                (0, 0),
+                [],
+            )
     module.exit_json(changed=False, component="kubeadm-config", files=[], restarted_at="", waited=0.0, seconds=0.0)
 
 
@@ -489,16 +542,26 @@ def apply(module, journal):
         changed=bool(work or restart),
         component=component.name,
         files=[dict(path=item[0], backup="", action="removed" if item[2] is None else "written") for item in work],
-        restarted_at="", waited=0.0, seconds=0.0,
-        diff=[dict(before_header=item[0], after_header=item[0], before=show(item[1], component.name),
-                   after=show(item[2], component.name)) for item in work],
+        restarted_at="",
+        waited=0.0,
+        seconds=0.0,
+        diff=[
+            dict(
+                before_header=item[0],
+                after_header=item[0],
+                before=show(item[1], component.name),
+                after=show(item[2], component.name),
+            )
+            for item in work
+        ],
     )
     if module.check_mode or not (work or settled or restart or params["state"] == "present"):
         module.exit_json(**result)
     if params["state"] == "present":
         for item, (path, before, after, mode, owner) in zip(result["files"], work):
-            item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before,
-                                            params["service"])
+            item["backup"] = journal.record(
+                path, component.name, params["run_id"], before, after, mode, owner, flags_before, params["service"]
+            )
     if work or restart or late or params["state"] == "present":
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart)

@@ -178,11 +178,24 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _commands, _facts, _files, _flags, _host, _journal, _processes, _secrets, _unit)
+    _commands,
+    _facts,
+    _files,
+    _flags,
+    _host,
+    _journal,
+    _processes,
+    _secrets,
+    _unit,
+)
 
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
-WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
-              "/etc/kubernetes/kubelet.env")
+WELL_KNOWN = (
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+    "/etc/kubernetes/kubelet.env",
+)
 PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths", "NeedDaemonReload"]
 
 #: Units that run a kubelet of their own, and what they are part of.
@@ -212,8 +225,12 @@ def read_file(path, secret=False):
     sha256 = _journal.digest(content)
     if secret:
         content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256,
-                  mode="{0:04o}".format(info.st_mode & 0o7777))
+    result.update(
+        exists=True,
+        content=base64.b64encode(content).decode("ascii"),
+        sha256=sha256,
+        mode="{0:04o}".format(info.st_mode & 0o7777),
+    )
     return result
 
 
@@ -246,15 +263,28 @@ def detect(result, patches_directory):
     units, identified = unit_names(), []
     active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
     candidates = active or sorted(units)
-    result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
-                             needs_reload=False, **_host.kubelet_settings([]))
+    result["kubelet"] = dict(
+        unit_files=[],
+        environment_files=[],
+        config_files=[],
+        unread_files=[],
+        version="",
+        pid=0,
+        flags=[],
+        needs_reload=False,
+        **_host.kubelet_settings([]),
+    )
     if len(candidates) > 1:
-        result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
-            " and ".join(name + ".service" for name in candidates)))
+        result["problems"].append(
+            "{0} each run a kubelet on this host: stop and disable those that are not in use".format(
+                " and ".join(name + ".service" for name in candidates)
+            )
+        )
     elif not candidates:
         result["problems"].append(
             "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown. Only kubelets run by "
-            "systemd can be changed")
+            "systemd can be changed"
+        )
     elif candidates[0] == "kubelet":
         identified.append(detect_kubelet(result, units["kubelet"]))
     else:
@@ -292,14 +322,20 @@ def detect_kubelet(result, unit):
     kubelet.update(needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
     kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
     names = [os.path.basename(path) for path in kubelet["environment_files"]]
-    result["layout"] = ("kubeadm" if "kubeadm-flags.env" in names else
-                        "kubespray" if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"] else "systemd")
+    result["layout"] = (
+        "kubeadm"
+        if "kubeadm-flags.env" in names
+        else "kubespray"
+        if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"]
+        else "systemd"
+    )
     for path in WELL_KNOWN:
         if path not in kubelet["environment_files"] and os.path.exists(path):
             for value in _unit.parse_environment_file(path, text_of(read_file(path)) or "").values():
                 words = [word.value for word in _flags.split_words(value.chars)]
-                kubelet["unread_files"] += [{"path": path, "flag": _flags.render(flag.name, flag.value)}
-                                            for flag in _flags.find_flags(words)]
+                kubelet["unread_files"] += [
+                    {"path": path, "flag": _flags.render(flag.name, flag.value)} for flag in _flags.find_flags(words)
+                ]
     if not running:
         result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
         return None
@@ -309,11 +345,15 @@ def detect_kubelet(result, unit):
     kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.lexists(path)]
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
-    kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
+    kubelet["serving"] = _host.kubelet_serving(
+        argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]]
+    )
     kubelet["pid"] = running.pid
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
-    result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
+    result["node_name"] = (
+        result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
+    )
     return running
 
 
@@ -321,7 +361,9 @@ def version_of(result, component, unit, running):
     """Return the version of the program that runs; where it cannot be had, what is known of it by other means counts."""
     version, reason = _processes.version_of(running, _processes.program_of(unit))
     if reason:
-        result["notices"].append("the version of the running {0} is not asked of its program: {1}".format(component, reason))
+        result["notices"].append(
+            "the version of the running {0} is not asked of its program: {1}".format(component, reason)
+        )
     return version
 
 
@@ -335,24 +377,36 @@ def detect_service(result, name, unit):
     unit_files, environment_files, parsed = unit_sources(local, unit)
     arguments = [word.value for word in parsed.exec_words[1:]]
     running = _processes.of_unit(name)
-    config = _host.option(arguments, "config") or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE") \
+    config = (
+        _host.option(arguments, "config")
+        or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE")
         or "/etc/rancher/{0}/config.yaml".format(kind)
+    )
     config_files = [config] + sorted(listed(result, config + ".d", "*.yaml") + listed(result, config + ".d", "*.yml"))
     for path in config_files:
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
     data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
-    changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
+    changed = [
+        os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]
+    ]
     result["layout"] = kind
     result["service"] = {
-        "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
+        "name": kind,
+        "unit": name + ".service",
+        "server": not name.endswith("-agent"),
         "arguments": _secrets.public_arguments(arguments),
-        "config_files": config_files, "data_directory": data,
+        "config_files": config_files,
+        "data_directory": data,
         "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
-    result["node_name"] = result["node_name"] or _host.option(arguments, "node-name") or scalar(texts, "node-name") \
+    result["node_name"] = (
+        result["node_name"]
+        or _host.option(arguments, "node-name")
+        or scalar(texts, "node-name")
         or socket.gethostname().lower()
+    )
     if running is None:
         result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
         return None
@@ -387,7 +441,11 @@ def detect_control_plane(result):
             unit = _commands.unit_properties(name, PROPERTIES)
             if unit.get("LoadState") == "loaded":
                 unit_files, environment_files, unused = unit_sources(result, unit)
-                result["units"][name] = {"unit": name + ".service", "unit_files": unit_files, "environment_files": environment_files}
+                result["units"][name] = {
+                    "unit": name + ".service",
+                    "unit_files": unit_files,
+                    "environment_files": environment_files,
+                }
     identified = []
     for name in COMPONENTS:
         processes = _processes.of_static_pod(name, result["kubelet"]["pod_logs"])
@@ -417,8 +475,10 @@ def check_node_name(result):
     """A Node's name ends in paths of the API and in messages: what is none is refused here."""
     name = result["node_name"]
     if name and not _facts.is_node_name(name):
-        result["problems"].append("its kubelet's name {0!r} is no name of a Node (lower case letters, digits, '-' and '.'): look at "
-                                  "--hostname-override, or set ccm_install_node_name".format(name[:100]))
+        result["problems"].append(
+            "its kubelet's name {0!r} is no name of a Node (lower case letters, digits, '-' and '.'): look at "
+            "--hostname-override, or set ccm_install_node_name".format(name[:100])
+        )
         result["node_name"] = ""
 
 
@@ -430,14 +490,21 @@ def detect_journal(result, directory):
         return
     for name, entry in sorted(journal.files.items()):
         written = entry["written"][-1]["sha256"]
-        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"],
-                "written": written, "original_sha256": entry["original"]["sha256"]}
+        item = {
+            "component": entry["component"],
+            "service": entry.get("service", {}),
+            "flags": entry["original"]["flags"],
+            "written": written,
+            "original_sha256": entry["original"]["sha256"],
+        }
         if name == KUBEADM_CONFIG:
             content = journal.original(name) or b""
             item.update(state="unknown", original=base64.b64encode(content).decode("ascii"))
         else:
             now = read_file(name)["sha256"]
-            item["state"] = "written" if now == written else "original" if now == entry["original"]["sha256"] else "altered"
+            item["state"] = (
+                "written" if now == written else "original" if now == entry["original"]["sha256"] else "altered"
+            )
         result["journal"][name] = item
 
 
@@ -449,9 +516,13 @@ def check_writable(result, directory):
     space = os.statvfs(parent)
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
         result["problems"].append("less than 16 MiB are free for backups in {0}".format(directory))
-    places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
-                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)
-                         and path not in result["kubelet"]["config_files"]}
+    places = {parent} | {
+        os.path.dirname(entry["real_path"])
+        for path, entry in result["files"].items()
+        if entry["exists"]
+        and not path.startswith(_unit.PACKAGE_DIRECTORIES)
+        and path not in result["kubelet"]["config_files"]
+    }
     for place in sorted(places):
         if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
             result["problems"].append("cannot write to {0}: the file system is read-only".format(place))
@@ -467,11 +538,27 @@ def main():
         ),
         supports_check_mode=True,
     )
-    result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
-                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
+    result = dict(
+        node_name=module.params["node_name"] or "",
+        layout="unknown",
+        kubelet={},
+        service={},
+        units={},
+        components={},
+        manifests=[],
+        patches=[],
+        files={},
+        journal={},
+        admin_conf="",
+        api_server="",
+        notices=[],
+        problems=[],
+    )
     if os.geteuid() != 0:
-        result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
-                                  "the hosts in the inventory")
+        result["problems"].append(
+            "files and processes of the components need root: run with --become, or set ansible_become for "
+            "the hosts in the inventory"
+        )
         module.exit_json(changed=False, **result)
     try:
         directory = _files.resolve(module.params["state_directory"])

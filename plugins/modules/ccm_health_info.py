@@ -160,7 +160,9 @@ def probe(api, params, pods):
     for pod in pods:
         if pod["leaving"]:
             continue
-        path = "/api/v1/namespaces/{0}/pods/https:{1}:{2}/proxy/readyz".format(params["namespace"], pod["name"], params["port"])
+        path = "/api/v1/namespaces/{0}/pods/https:{1}:{2}/proxy/readyz".format(
+            params["namespace"], pod["name"], params["port"]
+        )
         try:
             api.call("GET", path)
             answers[pod["name"]] = "ok"
@@ -174,13 +176,29 @@ def probe(api, params, pods):
 def look(api, params):
     daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
     selector = ((daemonset or {}).get("spec") or {}).get("selector", {}).get("matchLabels") or {}
-    found = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
-        "labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))}) if selector else []
+    found = (
+        api.items(
+            "/api/v1/namespaces/{0}/pods".format(params["namespace"]),
+            {"labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))},
+        )
+        if selector
+        else []
+    )
     pods = [_health.pod_state(pod) for pod in found]
     lease = _health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
     state = _health.daemonset_state(daemonset)
-    verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
-                            params["require_cloud"], params["notes"], params["leads"], params["controllers_if_offered"])
+    verdict = _health.judge(
+        state,
+        pods,
+        lease,
+        api.now,
+        params["controllers"],
+        params["max_cloud_age"],
+        params["require_cloud"],
+        params["notes"],
+        params["leads"],
+        params["controllers_if_offered"],
+    )
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":
@@ -205,7 +223,7 @@ def main():
             port=dict(type="int", default=10258),
             wait=dict(type="bool", default=False),
             wait_timeout=dict(type="int", default=120),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )
@@ -222,8 +240,12 @@ def main():
         if result["healthy"] or not params["wait"]:
             module.exit_json(changed=False, **result)
         if time.monotonic() - begun > params["wait_timeout"]:
-            module.fail_json(msg="the cloud-controller-manager is not healthy after {0} s: {1}".format(
-                params["wait_timeout"], "; ".join(result["reasons"])), **result)
+            module.fail_json(
+                msg="the cloud-controller-manager is not healthy after {0} s: {1}".format(
+                    params["wait_timeout"], "; ".join(result["reasons"])
+                ),
+                **result,
+            )
         time.sleep(POLL)
 
 

@@ -78,7 +78,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _f
 
 #: Where the containerd that k3s and RKE2 bring listens, and what asks it: k3s is its own ctr, RKE2 unpacks one.
 RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
-RANCHER_CLIENTS = (["k3s", "ctr"], ["/usr/local/bin/k3s", "ctr"], ["/opt/bin/k3s", "ctr"], ["/var/lib/rancher/rke2/bin/ctr"], ["ctr"])
+RANCHER_CLIENTS = (
+    ["k3s", "ctr"],
+    ["/usr/local/bin/k3s", "ctr"],
+    ["/opt/bin/k3s", "ctr"],
+    ["/var/lib/rancher/rke2/bin/ctr"],
+    ["ctr"],
+)
 
 #: Name of the copy on the node, in a temporary folder of Ansible's.
 COPY = "outoftree-ccm-image.tar"
@@ -127,8 +133,10 @@ def present(module):
     name = module.params["name"]
     listed = ctr(module, "images", "ls", "name=={0}".format(name))
     if listed.returncode != 0:
-        module.fail_json(msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and asked as "
-                             "root (--become)".format(listed.stderr.strip()))
+        module.fail_json(
+            msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and asked as "
+            "root (--become)".format(listed.stderr.strip())
+        )
     digests = [line.split()[2] for line in listed.stdout.splitlines()[1:] if line.split()[:1] == [name]]
     return bool(digests) and module.params["image_id"] in config_ids(module, digests[0], 2)
 
@@ -142,7 +150,12 @@ def config_ids(module, digest, depth):
         return []
     if "config" in manifest:
         return [manifest["config"].get("digest", "")]
-    return [found for item in manifest.get("manifests", []) if depth for found in config_ids(module, item["digest"], depth - 1)]
+    return [
+        found
+        for item in manifest.get("manifests", [])
+        if depth
+        for found in config_ids(module, item["digest"], depth - 1)
+    ]
 
 
 def main():
@@ -171,8 +184,10 @@ def main():
     if done.returncode != 0:
         module.fail_json(msg="containerd cannot import {0}: {1}".format(params["archive"], done.stderr.strip()))
     if not present(module):
-        module.fail_json(msg="{0} was imported, but it has no image called {1}: it was saved under another name. Set "
-                             "ccm_runtime_image to that name".format(params["archive"], params["name"]))
+        module.fail_json(
+            msg="{0} was imported, but it has no image called {1}: it was saved under another name. Set "
+            "ccm_runtime_image to that name".format(params["archive"], params["name"])
+        )
     module.exit_json(changed=True, present=True, image_id=params["image_id"])
 
 

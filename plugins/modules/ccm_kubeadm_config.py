@@ -59,8 +59,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import _api
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 KEY = "ClusterConfiguration"
-CHANGED = ("the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was not written: run "
-           "again to plan with its new content")
+CHANGED = (
+    "the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was not written: run "
+    "again to plan with its new content"
+)
 
 
 def digest(text):
@@ -70,9 +72,7 @@ def digest(text):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            content=dict(type="str", required=True),
-            sha256=dict(type="str", required=True),
-            **_api.API_OPTIONS
+            content=dict(type="str", required=True), sha256=dict(type="str", required=True), **_api.API_OPTIONS
         ),
         supports_check_mode=True,
     )
@@ -86,14 +86,19 @@ def main():
         if digest(before) != module.params["sha256"]:
             module.fail_json(msg=CHANGED)
         if not module.check_mode:
-            api.patch(PATH, {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": {KEY: after}})
+            api.patch(
+                PATH, {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": {KEY: after}}
+            )
     except _api.ApiError as exc:
         if exc.status == 409:
             module.fail_json(msg=CHANGED)
         module.fail_json(msg="cannot change the ConfigMap kube-system/kubeadm-config: {0}".format(_api.explain(exc)))
     header = "ConfigMap kube-system/kubeadm-config {0}".format(KEY)
-    module.exit_json(changed=True, sha256=digest(after),
-                     diff=dict(before_header=header, after_header=header, before=before, after=after))
+    module.exit_json(
+        changed=True,
+        sha256=digest(after),
+        diff=dict(before_header=header, after_header=header, before=before, after=after),
+    )
 
 
 if __name__ == "__main__":

@@ -104,8 +104,11 @@ class Adoption:
         """Return the Node and its summary, or end the module when there is no such Node."""
         node = self.api.get(self.path)
         if node is None:
-            self.module.fail_json(msg="the cluster has no Node {0}: is its kubelet running, and registered under that name?".format(
-                self.params["name"]))
+            self.module.fail_json(
+                msg="the cluster has no Node {0}: is its kubelet running, and registered under that name?".format(
+                    self.params["name"]
+                )
+            )
         return node, _nodes.summary(node, self.params["provider_id_prefix"])
 
     def set_taints(self, choose, applies):
@@ -114,8 +117,10 @@ class Adoption:
             node, summary = self.read()
             if not applies(summary):
                 return False
-            body = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
-                    "spec": {"taints": choose(node) or None}}
+            body = {
+                "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                "spec": {"taints": choose(node) or None},
+            }
             try:
                 self.api.patch(self.path, body)
                 return True
@@ -123,8 +128,10 @@ class Adoption:
                 if exc.status != 409:
                     raise
                 time.sleep(POLL)
-        self.module.fail_json(msg="Node {0} changed {1} times while its taint was to be set: something else writes it all the "
-                                  "time; find out what, then run again".format(self.params["name"], CONFLICTS))
+        self.module.fail_json(
+            msg="Node {0} changed {1} times while its taint was to be set: something else writes it all the "
+            "time; find out what, then run again".format(self.params["name"], CONFLICTS)
+        )
 
     def wait(self, tainted):
         begun = time.monotonic()
@@ -139,25 +146,43 @@ class Adoption:
 
     def give_up(self, summary, missing, tainted):
         """Nobody came: a taint that we set must not keep Pods off the Node for ever."""
-        released = tainted and self.set_taints(_nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
+        released = tainted and self.set_taints(
+            _nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"]
+        )
         events = _api.node_events(self.api, summary["name"])
-        after = "The taint was taken off again, so the Node takes Pods as before." if released else \
-            "The taint stays: it was there before." if summary["uninitialized"] else "It has no taint."
+        after = (
+            "The taint was taken off again, so the Node takes Pods as before."
+            if released
+            else "The taint stays: it was there before."
+            if summary["uninitialized"]
+            else "It has no taint."
+        )
         if released:
             summary = self.read()[1]
         self.module.fail_json(
             msg="the cloud-controller-manager did not initialise Node {0} within {1} s; it lacks {2}. {3} {4}".format(
-                summary["name"], self.params["wait_timeout"], ", ".join(missing), after,
-                "Events of the Node: {0}".format("; ".join(events)) if events else
-                "There is no Event about it: see the controller's log and 'ccm_health_info'."),
-            node=summary, events=events)
+                summary["name"],
+                self.params["wait_timeout"],
+                ", ".join(missing),
+                after,
+                "Events of the Node: {0}".format("; ".join(events))
+                if events
+                else "There is no Event about it: see the controller's log and 'ccm_health_info'.",
+            ),
+            node=summary,
+            events=events,
+        )
 
 
 def difference(summary, taints):
     lines = ["{0}{1}:{2}".format(t["key"], "=" + t["value"] if t.get("value") else "", t["effect"]) for t in taints]
     header = "Node/{0} spec.taints".format(summary["name"])
-    return dict(before_header=header, after_header=header, before="".join(t + "\n" for t in summary["taints"]),
-                after="".join(line + "\n" for line in lines))
+    return dict(
+        before_header=header,
+        after_header=header,
+        before="".join(t + "\n" for t in summary["taints"]),
+        after="".join(line + "\n" for line in lines),
+    )
 
 
 def refuse_foreign(module, summary):
@@ -206,7 +231,7 @@ def main():
             state=dict(type="str", default="adopted", choices=["adopted", "released"]),
             wait=dict(type="bool", default=True),
             wait_timeout=dict(type="int", default=60),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )
@@ -214,7 +239,9 @@ def main():
     try:
         (adopt if module.params["state"] == "adopted" else release)(adoption)
     except _api.ApiError as exc:
-        module.fail_json(msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], _api.explain(exc)))
+        module.fail_json(
+            msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], _api.explain(exc))
+        )
 
 
 if __name__ == "__main__":

@@ -130,12 +130,24 @@ class Drain:
     def give_up(self, left):
         if self.cordoned:
             self.api.patch(self.path, {"spec": {"unschedulable": None}})
-        told = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
-                                    " does not end") for namespace, name in left]
+        told = [
+            "{0}/{1}{2}".format(
+                namespace,
+                name,
+                ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else " does not end",
+            )
+            for namespace, name in left
+        ]
         self.module.fail_json(
             msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
-                self.module.params["name"], self.module.params["wait_timeout"], "; it takes Pods again" if self.cordoned else "",
-                "; ".join(told)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
+                self.module.params["name"],
+                self.module.params["wait_timeout"],
+                "; it takes Pods again" if self.cordoned else "",
+                "; ".join(told),
+            ),
+            evicted=sorted(self.evicted),
+            waited=float(self.module.params["wait_timeout"]),
+        )
 
 
 def main():
@@ -145,7 +157,7 @@ def main():
             state=dict(type="str", default="drained", choices=["drained", "deleted"]),
             force=dict(type="bool", default=False),
             wait_timeout=dict(type="int", default=300),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )
@@ -156,8 +168,12 @@ def main():
             module.exit_json(changed=False, evicted=[], waited=0.0)
         fates = drain.fates()
         if fates.refused:
-            module.fail_json(msg="Node {0} was not drained: {1}. Move them, or set 'force' (variable ccm_install_reregister_force) to "
-                                 "evict them nevertheless".format(module.params["name"], "; ".join(fates.refused)), evicted=[], waited=0.0)
+            module.fail_json(
+                msg="Node {0} was not drained: {1}. Move them, or set 'force' (variable ccm_install_reregister_force) to "
+                "evict them nevertheless".format(module.params["name"], "; ".join(fates.refused)),
+                evicted=[],
+                waited=0.0,
+            )
         deleted = module.params["state"] == "deleted"
         changed = deleted or bool(fates.evict) or not (node.get("spec") or {}).get("unschedulable")
         if module.check_mode:
@@ -165,8 +181,11 @@ def main():
         drain.cordon(node, True)
         waited = drain.run()
         if deleted:
-            drain.api.call("DELETE", drain.path, {"apiVersion": "v1", "kind": "DeleteOptions",
-                                                  "preconditions": {"uid": node["metadata"]["uid"]}})
+            drain.api.call(
+                "DELETE",
+                drain.path,
+                {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": node["metadata"]["uid"]}},
+            )
     except _api.ApiError as exc:
         module.fail_json(msg="cannot drain Node {0}: {1}".format(module.params["name"], _api.explain(exc)))
     module.exit_json(changed=changed, evicted=sorted(drain.evicted), waited=waited)

@@ -232,7 +232,7 @@ def main():
             wait_for=dict(type="str", choices=["initialized", "ready", "tainted"]),
             heartbeat_after=dict(type="str", default=""),
             wait_timeout=dict(type="int", default=120),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )
@@ -252,9 +252,16 @@ def main():
             if not params["wait_for"] or exc.status in (401, 403):
                 module.fail_json(msg="cannot read the Nodes: {0}".format(problem))
         if time.monotonic() - begun > params["wait_timeout"]:
-            details = "; ".join("{0} lacks {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items()))
-            module.fail_json(msg="after {0} s not every Node is {1}: {2}".format(
-                params["wait_timeout"], params["wait_for"], problem or details), nodes=nodes, missing=missing)
+            details = "; ".join(
+                "{0} lacks {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items())
+            )
+            module.fail_json(
+                msg="after {0} s not every Node is {1}: {2}".format(
+                    params["wait_timeout"], params["wait_for"], problem or details
+                ),
+                nodes=nodes,
+                missing=missing,
+            )
         time.sleep(POLL)
     module.exit_json(changed=False, nodes=nodes, waited=round(time.monotonic() - begun, 1))
 

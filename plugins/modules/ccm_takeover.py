@@ -84,7 +84,9 @@ POLL = 0.5
 
 def paths(params):
     """Return the path of the workload and of its namespace's Pods."""
-    workload = "/apis/apps/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], _others.KINDS[params["kind"]], params["name"])
+    workload = "/apis/apps/v1/namespaces/{0}/{1}/{2}".format(
+        params["namespace"], _others.KINDS[params["kind"]], params["name"]
+    )
     return workload, "/api/v1/namespaces/{0}/pods".format(params["namespace"])
 
 
@@ -106,9 +108,16 @@ def wait(module, api):
         if params["state"] == "paused" and not left:
             return left
         if time.monotonic() - begun > params["wait_timeout"]:
-            module.fail_json(msg="{kind} {namespace}/{name} is {state}, but after {wait_timeout} s ".format(**params) + (
-                "these Pods of it still run: {0}".format(", ".join(left)) if params["state"] == "paused"
-                else "its Pods are not all Ready: look at them with 'kubectl -n {namespace} describe'".format(**params)))
+            module.fail_json(
+                msg="{kind} {namespace}/{name} is {state}, but after {wait_timeout} s ".format(**params)
+                + (
+                    "these Pods of it still run: {0}".format(", ".join(left))
+                    if params["state"] == "paused"
+                    else "its Pods are not all Ready: look at them with 'kubectl -n {namespace} describe'".format(
+                        **params
+                    )
+                )
+            )
         time.sleep(POLL)
 
 
@@ -120,7 +129,7 @@ def main():
             namespace=dict(type="str", default=_api.NAMESPACE),
             state=dict(type="str", choices=["paused", "resumed"], default="paused"),
             wait_timeout=dict(type="int", default=120),
-            **_api.API_OPTIONS
+            **_api.API_OPTIONS,
         ),
         supports_check_mode=True,
     )
@@ -141,8 +150,11 @@ def main():
                     raise
         there = [] if module.check_mode or (patch is None and params["state"] == "resumed") else wait(module, api)
     except _api.ApiError as exc:
-        module.fail_json(msg="{0} {1}/{2} cannot be {3}: {4}".format(
-            params["kind"], params["namespace"], params["name"], params["state"], _api.explain(exc)))
+        module.fail_json(
+            msg="{0} {1}/{2} cannot be {3}: {4}".format(
+                params["kind"], params["namespace"], params["name"], params["state"], _api.explain(exc)
+            )
+        )
     header = "{kind} {namespace}/{name}".format(**params)
     diff = dict(before_header=header, after_header=header, before="", after=shown(patch)) if patch else {}
     module.exit_json(changed=patch is not None, pods=there, diff=diff)

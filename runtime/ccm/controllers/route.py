@@ -22,6 +22,7 @@ from ccm.engine.objects import Node
 from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .route_removal import RouteRemoval
 from .vouching import Vouching
 
 log = logging.getLogger(__name__)
@@ -55,6 +56,7 @@ class RouteController:
         self._context = context
         self._options = options
         self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
+        self._removal = RouteRemoval(context)
         self._changed = asyncio.Event()
         self._failures = 0
 
@@ -68,6 +70,7 @@ class RouteController:
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
         await self._vouching.ready()
+        self._context.nodes.add_handler(self._removal.on_node)
         self._context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._changed.set)
         while True:
@@ -109,6 +112,7 @@ class RouteController:
         routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
         nodes, network = self._context.nodes.items(), self._options.network
         plan = rules.plan(nodes, routes, network, self._vouching.judge, cluster_name)
+        going, unsure = await self._removal.choose(plan)
         for node, problem in plan.problems:
             self._events.event(node, "Warning", "FailedToCreateRoute", problem, topic=problem)
         for node, problem in plan.kept:
@@ -117,7 +121,7 @@ class RouteController:
             self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
         slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
         # Deletions first: a CIDR that moves to another Node is free only then.
-        deleted = await asyncio.gather(*(self._delete(route, slots) for route in plan.delete))
+        deleted = await asyncio.gather(*(self._delete(route, slots) for route in going))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
         unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
         unrouted |= {node.metadata.name for node, _ in plan.problems} | {node.metadata.name for node in plan.cut_off}
@@ -126,7 +130,7 @@ class RouteController:
         written = await asyncio.gather(
             *(self._set_condition(node, node.metadata.name not in unrouted, slots) for node in marked)
         )
-        return [error for error in (*deleted, *created, *written) if error is not None]
+        return [error for error in (*unsure, *deleted, *created, *written) if error is not None]
 
     async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:

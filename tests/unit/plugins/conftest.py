@@ -55,8 +55,12 @@ def fixture_text() -> Any:
 def host_facts(fixture_text: Any) -> Any:
     """Build what ccm_component_flags_info returns of a kubeadm host, from texts by path."""
 
-    def build(name: str, files: dict[str, str], running: list[str] | None = None,
-              components: dict[str, list[str]] | None = None) -> dict[str, Any]:
+    def build(
+        name: str,
+        files: dict[str, str],
+        running: list[str] | None = None,
+        components: dict[str, list[str]] | None = None,
+    ) -> dict[str, Any]:
         paths = {
             "/usr/lib/systemd/system/kubelet.service": fixture_text("kubelet/kubelet.service"),
             "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf": fixture_text("kubelet/10-kubeadm.conf"),
@@ -67,19 +71,37 @@ def host_facts(fixture_text: Any) -> Any:
         for path in [*paths, *environment]:
             text = paths.get(path)
             entries[path] = {
-                "exists": text is not None, "content": base64.b64encode((text or "").encode()).decode(),
-                "sha256": "sha-of-" + path if text is not None else "", "mode": "0644", "real_path": path, "problem": "",
+                "exists": text is not None,
+                "content": base64.b64encode((text or "").encode()).decode(),
+                "sha256": "sha-of-" + path if text is not None else "",
+                "mode": "0644",
+                "real_path": path,
+                "problem": "",
             }
         return {
-            "node_name": name, "layout": "kubeadm", "service": {}, "units": {},
+            "node_name": name,
+            "layout": "kubeadm",
+            "service": {},
+            "units": {},
             "patches": [path for path in files if path.startswith("/etc/kubernetes/patches/")],
             "components": {k: {"pid": 1, "flags": v, "version": ""} for k, v in (components or {}).items()},
             "kubelet": {
-                "unit_files": list(paths)[:2], "environment_files": environment, "config_files": [], "unread_files": [], "version": "v1.36.3",
-                "pid": 7, "flags": running or [], "needs_reload": False, "static_pod_path": "/etc/kubernetes/manifests",
+                "unit_files": list(paths)[:2],
+                "environment_files": environment,
+                "config_files": [],
+                "unread_files": [],
+                "version": "v1.36.3",
+                "pid": 7,
+                "flags": running or [],
+                "needs_reload": False,
+                "static_pod_path": "/etc/kubernetes/manifests",
             },
             "manifests": [path for path in files if path.startswith("/etc/kubernetes/manifests/")],
-            "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
+            "files": entries,
+            "journal": {},
+            "admin_conf": "",
+            "api_server": "",
+            "problems": [],
         }
 
     return build
@@ -89,20 +111,57 @@ def host_facts(fixture_text: Any) -> Any:
 def cluster_facts(fixture_text: Any) -> Any:
     """Build what ccm_cluster_info returns."""
 
-    def build(*nodes: tuple[str, str], version: str = "v1.36.3", kubeadm: str | None = None, runtime: dict[str, Any] | None = None,
-              held: str = "", others: list[dict[str, Any]] | None = None, taken: list[str] | None = None) -> dict[str, Any]:
+    def build(
+        *nodes: tuple[str, str],
+        version: str = "v1.36.3",
+        kubeadm: str | None = None,
+        runtime: dict[str, Any] | None = None,
+        held: str = "",
+        others: list[dict[str, Any]] | None = None,
+        taken: list[str] | None = None,
+    ) -> dict[str, Any]:
         content = fixture_text("kubeadm-1.36/cluster-configuration.yaml") if kubeadm is None else kubeadm
         return {
             "version": version,
-            "nodes": [{"name": name, "class": kind, "reason": f"it is {kind}", "provider_id": "sim://north/1" if kind == "initialized" else "",
-                       "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}], "zone": "north-a", "region": "north",
-                       "instance_type": "sim.small", "control_plane": name.startswith("cp-"), "etcd_voter": None, "managed_by": ""} for name, kind in nodes],
+            "nodes": [
+                {
+                    "name": name,
+                    "class": kind,
+                    "reason": f"it is {kind}",
+                    "provider_id": "sim://north/1" if kind == "initialized" else "",
+                    "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+                    "zone": "north-a",
+                    "region": "north",
+                    "instance_type": "sim.small",
+                    "control_plane": name.startswith("cp-"),
+                    "etcd_voter": None,
+                    "managed_by": "",
+                }
+                for name, kind in nodes
+            ],
             "kubeadm_config": {"exists": bool(content), "content": content, "sha256": "sha-of-config"},
-            "runtime": {"exists": False, "managed": False, "wide": False, "name": "cloud-controller-manager", "image": "", **(runtime or {})},
-            "lease": {"exists": bool(held), "held": bool(held), "holder": held, "age": 1.0, "annotations": {},
-                      "namespace": "kube-system", "name": "cloud-controller-manager"},
-            "others": others or [], "taken": taken or [],
-            "services": [], "compared": {"done": True, "reason": ""}, "serving": {"approvers": [], "pending": []},
+            "runtime": {
+                "exists": False,
+                "managed": False,
+                "wide": False,
+                "name": "cloud-controller-manager",
+                "image": "",
+                **(runtime or {}),
+            },
+            "lease": {
+                "exists": bool(held),
+                "held": bool(held),
+                "holder": held,
+                "age": 1.0,
+                "annotations": {},
+                "namespace": "kube-system",
+                "name": "cloud-controller-manager",
+            },
+            "others": others or [],
+            "taken": taken or [],
+            "services": [],
+            "compared": {"done": True, "reason": ""},
+            "serving": {"approvers": [], "pending": []},
         }
 
     return build
@@ -115,10 +174,15 @@ UNITS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "kube-apise
 def tree_facts(fixture_text: Any) -> Any:
     """Build what ccm_component_flags_info returns of a host, from a fixture tree such as 'k3s/server'."""
 
-    def build(tree: str, name: str = "", version: str = "v1.33.4", changed: dict[str, str | None] | None = None) -> dict[str, Any]:
+    def build(
+        tree: str, name: str = "", version: str = "v1.33.4", changed: dict[str, str | None] | None = None
+    ) -> dict[str, Any]:
         root = FIXTURES / tree
-        texts: dict[str, str | None] = {"/" + str(path.relative_to(root)): fixture_text(str(path.relative_to(FIXTURES)))
-                                        for path in sorted(root.rglob("*")) if path.is_file()}
+        texts: dict[str, str | None] = {
+            "/" + str(path.relative_to(root)): fixture_text(str(path.relative_to(FIXTURES)))
+            for path in sorted(root.rglob("*"))
+            if path.is_file()
+        }
         texts.update(changed or {})
         found: dict[str, dict[str, Any]] = {}
         for unit in UNITS:
@@ -140,24 +204,58 @@ def tree_facts(fixture_text: Any) -> Any:
             kind = names[0].partition("-")[0]
             main = f"/etc/rancher/{kind}/config.yaml"
             parsed = _unit.parse_unit([(path, texts[path] or "") for path in found[names[0]]["unit_files"]])
-            service = {"name": kind, "unit": names[0] + ".service", "server": "agent" not in names[0],
-                       "arguments": [word.value for word in parsed.exec_words[1:]], "stale": False,
-                       "config_files": [main, *sorted(path for path in texts if path.startswith(main + ".d/"))],
-                       "data_directory": f"/var/lib/rancher/{kind}"}
-        paths = {*texts, *(path for item in found.values() for path in item["environment_files"]), *service.get("config_files", [])}
-        entries = {path: {"exists": texts.get(path) is not None, "content": base64.b64encode((texts.get(path) or "").encode()).decode(),
-                          "sha256": f"sha-of-{path}" if texts.get(path) is not None else "", "mode": "0644", "real_path": path,
-                          "problem": ""} for path in paths}
+            service = {
+                "name": kind,
+                "unit": names[0] + ".service",
+                "server": "agent" not in names[0],
+                "arguments": [word.value for word in parsed.exec_words[1:]],
+                "stale": False,
+                "config_files": [main, *sorted(path for path in texts if path.startswith(main + ".d/"))],
+                "data_directory": f"/var/lib/rancher/{kind}",
+            }
+        paths = {
+            *texts,
+            *(path for item in found.values() for path in item["environment_files"]),
+            *service.get("config_files", []),
+        }
+        entries = {
+            path: {
+                "exists": texts.get(path) is not None,
+                "content": base64.b64encode((texts.get(path) or "").encode()).decode(),
+                "sha256": f"sha-of-{path}" if texts.get(path) is not None else "",
+                "mode": "0644",
+                "real_path": path,
+                "problem": "",
+            }
+            for path in paths
+        }
         return {
-            "node_name": name or tree.replace("/", "-"), "layout": service.get("name") or tree.split("/")[0], "service": service,
-            "units": {unit: item for unit, item in found.items() if unit.startswith("kube-")}, "patches": [],
-            "components": {unit: {"pid": 1, "flags": flags, "version": version} for unit, flags in running.items()
-                           if unit.startswith("kube-")},
-            "kubelet": {**kubelet, "config_files": [path for path in texts if path == "/var/lib/kubelet/config.yaml"],
-                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []), "needs_reload": False,
-                        "static_pod_path": "/etc/kubernetes/manifests"},
+            "node_name": name or tree.replace("/", "-"),
+            "layout": service.get("name") or tree.split("/")[0],
+            "service": service,
+            "units": {unit: item for unit, item in found.items() if unit.startswith("kube-")},
+            "patches": [],
+            "components": {
+                unit: {"pid": 1, "flags": flags, "version": version}
+                for unit, flags in running.items()
+                if unit.startswith("kube-")
+            },
+            "kubelet": {
+                **kubelet,
+                "config_files": [path for path in texts if path == "/var/lib/kubelet/config.yaml"],
+                "unread_files": [],
+                "version": version,
+                "pid": 7,
+                "flags": running.get("kubelet", []),
+                "needs_reload": False,
+                "static_pod_path": "/etc/kubernetes/manifests",
+            },
             "manifests": [path for path in texts if path.startswith("/etc/kubernetes/manifests/")],
-            "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
+            "files": entries,
+            "journal": {},
+            "admin_conf": "",
+            "api_server": "",
+            "problems": [],
         }
 
     return build

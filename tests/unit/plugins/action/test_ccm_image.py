@@ -24,7 +24,10 @@ def archive(path: pathlib.Path, manifest: object) -> str:
 
 @pytest.mark.parametrize("config", ["abc123.json", "blobs/sha256/abc123"])
 def test_the_id_is_the_digest_of_the_config(tmp_path: pathlib.Path, config: str) -> None:
-    path = archive(tmp_path / "a.tar", [{"Config": "x.json", "RepoTags": ["other:1"]}, {"Config": config, "RepoTags": ["localhost/ccm:1"]}])
+    path = archive(
+        tmp_path / "a.tar",
+        [{"Config": "x.json", "RepoTags": ["other:1"]}, {"Config": config, "RepoTags": ["localhost/ccm:1"]}],
+    )
     assert image_id(path, "localhost/ccm:1") == "sha256:abc123"
 
 

@@ -25,10 +25,22 @@ def encoded(text: str) -> str:
 def admin_conf() -> dict[str, Any]:
     """As kubeadm writes it."""
     return {
-        "apiVersion": "v1", "kind": "Config", "current-context": "admin",
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "admin",
         "contexts": [{"name": "admin", "context": {"cluster": "kubernetes", "user": "admin"}}],
-        "clusters": [{"name": "kubernetes", "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority-data": encoded("ca")}}],
-        "users": [{"name": "admin", "user": {"client-certificate-data": encoded("certificate"), "client-key-data": encoded(KEY)}}],
+        "clusters": [
+            {
+                "name": "kubernetes",
+                "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority-data": encoded("ca")},
+            }
+        ],
+        "users": [
+            {
+                "name": "admin",
+                "user": {"client-certificate-data": encoded("certificate"), "client-key-data": encoded(KEY)},
+            }
+        ],
     }
 
 
@@ -51,13 +63,17 @@ def test_the_library_needs_no_temporary_file(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     configuration = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config_from_dict(_api.in_memory(admin_conf()), client_configuration=configuration, persist_config=False)
+    kubernetes.config.load_kube_config_from_dict(
+        _api.in_memory(admin_conf()), client_configuration=configuration, persist_config=False
+    )
     assert pathlib.Path(configuration.key_file).read_text() == KEY
     assert pathlib.Path(configuration.cert_file).read_text() == "certificate"
     assert pathlib.Path(configuration.ssl_ca_cert).read_text() == "ca"
 
 
-@pytest.mark.parametrize("broken", [{}, {"users": None}, {"users": [{"name": "x"}]}, {"users": [{"user": None}], "clusters": []}], ids=str)
+@pytest.mark.parametrize(
+    "broken", [{}, {"users": None}, {"users": [{"name": "x"}]}, {"users": [{"user": None}], "clusters": []}], ids=str
+)
 def test_a_kubeconfig_that_lacks_parts_stays_as_it_is(broken: dict[str, Any]) -> None:
     assert _api.in_memory(copy.deepcopy(broken)) == broken
 

@@ -20,7 +20,9 @@ HEALTH = {"reasons": [], "unjudged": [], "daemonset": {"ready": 1, "desired": 1}
 @pytest.fixture
 def hosts(host_facts: Any) -> dict[str, Any]:
     """Two workers that are to be migrated."""
-    return {name: host_facts(name, {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'}) for name in ("w-1", "w-2")}
+    return {
+        name: host_facts(name, {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'}) for name in ("w-1", "w-2")
+    }
 
 
 def nested(depth: int) -> Any:
@@ -40,8 +42,17 @@ LIES: dict[str, Any] = {
     "a path with an escape sequence": lambda f: f["files"].update({"/x\x1b[2J": f["files"][FLAGS_ENV]}),
     "half a kubelet": lambda f: f["kubelet"].pop("flags"),
     "half a service": lambda f: f.update(service={"server": True}),
-    "a service of no kind": lambda f: f.update(service={
-        "name": "x", "unit": "x", "server": True, "arguments": [], "config_files": [], "data_directory": "", "stale": False}),
+    "a service of no kind": lambda f: f.update(
+        service={
+            "name": "x",
+            "unit": "x",
+            "server": True,
+            "arguments": [],
+            "config_files": [],
+            "data_directory": "",
+            "stale": False,
+        }
+    ),
     "a number for a truth": lambda f: f["components"].update(x={"pid": True, "flags": [], "version": ""}),
     "too much": lambda f: f["problems"].extend(["x" * 1000] * 20000),
     "too deep": lambda f: f.update(extra=nested(50)),
@@ -50,31 +61,77 @@ LIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES.keys())
-def test_a_host_that_returns_something_else_is_refused_by_name_and_alone(lie: Any, hosts: Any, cluster_facts: Any) -> None:
+def test_a_host_that_returns_something_else_is_refused_by_name_and_alone(
+    lie: Any, hosts: Any, cluster_facts: Any
+) -> None:
     cluster = cluster_facts(("w-1", "unmanaged"), ("w-2", "unmanaged"))
     honest = make_plan(copy.deepcopy(hosts), cluster, [])
     lie(hosts["w-1"])
     plan = make_plan(hosts, cluster, [])
-    assert [problem for problem in plan["problems"] if problem.startswith("w-1: could not be looked at: what it returned")], plan["problems"]
+    assert [
+        problem for problem in plan["problems"] if problem.startswith("w-1: could not be looked at: what it returned")
+    ], plan["problems"]
     assert "w-1" not in plan["hosts"] and plan["adopt"] == ["w-2"]
     assert plan["hosts"]["w-2"] == honest["hosts"]["w-2"]
-    assert [edit for edit in plan["edits"] if "w-2" in edit["host"]] == [edit for edit in honest["edits"] if "w-2" in edit["host"]]
+    assert [edit for edit in plan["edits"] if "w-2" in edit["host"]] == [
+        edit for edit in honest["edits"] if "w-2" in edit["host"]
+    ]
     assert "w-1" in verify(hosts, cluster, HEALTH, [])["failures"][0]
     old = dict(cluster, version="v1.30.4")
-    assert any(problem.startswith("w-1: ") for problem in make_leader_migration_plan(hosts, old, [], "lease")["problems"])
+    assert any(
+        problem.startswith("w-1: ") for problem in make_leader_migration_plan(hosts, old, [], "lease")["problems"]
+    )
 
 
 def test_honest_hosts_of_every_layout_are_believed(tree_facts: Any, hosts: Any) -> None:
-    trees = ("systemd/control-plane", "systemd/worker", "kubespray/worker", "k3s/server", "k3s/agent", "rke2/server", "rke2/agent")
+    trees = (
+        "systemd/control-plane",
+        "systemd/worker",
+        "kubespray/worker",
+        "k3s/server",
+        "k3s/agent",
+        "rke2/server",
+        "rke2/agent",
+    )
     assert [_facts.refusal(tree_facts(tree)) for tree in trees] == [""] * len(trees)
-    without_root = dict(node_name="", layout="unknown", kubelet={}, service={}, units={}, components={}, manifests=[], patches=[], files={},
-                        journal={}, admin_conf="", api_server="", notices=[], problems=["root is needed"])
+    without_root = dict(
+        node_name="",
+        layout="unknown",
+        kubelet={},
+        service={},
+        units={},
+        components={},
+        manifests=[],
+        patches=[],
+        files={},
+        journal={},
+        admin_conf="",
+        api_server="",
+        notices=[],
+        problems=["root is needed"],
+    )
     assert _facts.refusal(hosts["w-1"]) == "" and _facts.refusal(without_root) == ""
 
 
-@pytest.mark.parametrize(("name", "good"), [
-    ("w-1", True), ("ip-10-0-0-1.eu-west-1.compute.internal", True), ("1", True), ("a" * 63 + ".b", True), ("a" * 64, False), ("", False),
-    ("W-1", False), ("-w", False), ("w-", False), ("w..x", False), ("w/x", False), ("w?x", False), ("w\n", False), ("a." * 126 + "aa", False)])
+@pytest.mark.parametrize(
+    ("name", "good"),
+    [
+        ("w-1", True),
+        ("ip-10-0-0-1.eu-west-1.compute.internal", True),
+        ("1", True),
+        ("a" * 63 + ".b", True),
+        ("a" * 64, False),
+        ("", False),
+        ("W-1", False),
+        ("-w", False),
+        ("w-", False),
+        ("w..x", False),
+        ("w/x", False),
+        ("w?x", False),
+        ("w\n", False),
+        ("a." * 126 + "aa", False),
+    ],
+)
 def test_names_of_nodes(name: str, good: bool) -> None:
     assert _facts.is_node_name(name) is good
 
@@ -85,7 +142,10 @@ def test_names_of_nodes(name: str, good: bool) -> None:
 def victim(cluster_facts: Any) -> dict[str, Any]:
     """A cluster with a Node that is in nobody's inventory."""
     cluster: dict[str, Any] = cluster_facts(("w-1", "initialized"), ("w-2", "initialized"), ("victim", "unmanaged"))
-    cluster["nodes"][2]["addresses"] = [{"type": "InternalIP", "address": "10.0.0.9"}, {"type": "Hostname", "address": "victim.example"}]
+    cluster["nodes"][2]["addresses"] = [
+        {"type": "InternalIP", "address": "10.0.0.9"},
+        {"type": "Hostname", "address": "victim.example"},
+    ]
     return cluster
 
 
@@ -93,7 +153,11 @@ def test_a_worker_cannot_have_another_hosts_node_tainted(hosts: Any, cluster_fac
     hosts["w-1"]["node_name"] = "victim"
     plan = make_plan(hosts, victim(cluster_facts), [])
     (problem,) = [text for text in plan["problems"] if "victim" in text]
-    assert problem.startswith("w-1: it says that it is the Node victim") and "ccm_install_node_name" in problem and not plan["go"]
+    assert (
+        problem.startswith("w-1: it says that it is the Node victim")
+        and "ccm_install_node_name" in problem
+        and not plan["go"]
+    )
 
 
 def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts: Any, cluster_facts: Any) -> None:
@@ -101,13 +165,26 @@ def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts:
     cluster = victim(cluster_facts)
     cluster["nodes"][2]["provider_id"] = "k3s://victim"
     plan = make_plan({"w-1": facts}, cluster, [], reregister=True)
-    assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: it says that it is the Node victim" in "\n".join(plan["problems"])
+    assert (
+        plan["reregister"] == ["w-1"]
+        and not plan["go"]
+        and "w-1: it says that it is the Node victim" in "\n".join(plan["problems"])
+    )
     assert make_plan({"victim": facts}, cluster, [], reregister=True)["go"]
 
 
-@pytest.mark.parametrize(("known", "good"), [
-    (["w-1", "10.0.0.9", ""], True), (["w-1", "", "victim"], True), (["w-1", "VICTIM.example", ""], True), (["victim.example.org", "", ""], True),
-    (["w-1", "10.0.0.8", ""], False), (["w-1", "", ""], False), (["victim-2", "10.0.0.90", ""], False)])
+@pytest.mark.parametrize(
+    ("known", "good"),
+    [
+        (["w-1", "10.0.0.9", ""], True),
+        (["w-1", "", "victim"], True),
+        (["w-1", "VICTIM.example", ""], True),
+        (["victim.example.org", "", ""], True),
+        (["w-1", "10.0.0.8", ""], False),
+        (["w-1", "", ""], False),
+        (["victim-2", "10.0.0.90", ""], False),
+    ],
+)
 def test_the_inventorys_word_is_enough(known: list[str], good: bool, hosts: Any, cluster_facts: Any) -> None:
     hosts["w-1"]["node_name"] = "victim"
     plan = make_plan(hosts, victim(cluster_facts), [], names={"w-1": known})

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.threat("pod-cannot-steer-the-collection")
 @pytest.fixture(autouse=True)
 def in_time():
     """Whatever waits for a FIFO's writer or reads an endless file fails instead."""
+
     def late(*unused):
         raise AssertionError("it waits, or reads without end")
 
@@ -149,7 +150,7 @@ def test_a_circle_of_links_ends(etc):
 # -- programs ----------------------------------------------------------------------------------------------------------
 
 
-def script(path, text="echo \"$0 ran\"; env\n", mode=0o755):
+def script(path, text='echo "$0 ran"; env\n', mode=0o755):
     path.write_text("#!/bin/sh\n" + text)
     path.chmod(mode)
     return str(path)

@@ -25,13 +25,20 @@ def test_the_last_value_of_a_flag_counts(argv: list[str], expected: dict[str, st
 def test_the_value_of_a_flag_is_not_taken_for_a_flag() -> None:
     found = _flags.find_flags(["x", "--cloud-config", "--cloud-provider=aws", "--cloud-provider=external"])
     assert [(flag.name, flag.value, flag.index, flag.width) for flag in found] == [
-        ("cloud-config", "--cloud-provider=aws", 1, 2), ("cloud-provider", "external", 3, 1)]
+        ("cloud-config", "--cloud-provider=aws", 1, 2),
+        ("cloud-provider", "external", 3, 1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("NodeRestriction,PersistentVolumeLabel", "NodeRestriction"), ("PersistentVolumeLabel", ""), ("A,B", "A,B"),
-     ("A,PersistentVolumeLabel,B", "A,B"), ("PersistentVolumeLabelX", "PersistentVolumeLabelX")],
+    [
+        ("NodeRestriction,PersistentVolumeLabel", "NodeRestriction"),
+        ("PersistentVolumeLabel", ""),
+        ("A,B", "A,B"),
+        ("A,PersistentVolumeLabel,B", "A,B"),
+        ("PersistentVolumeLabelX", "PersistentVolumeLabelX"),
+    ],
 )
 def test_list_items_are_removed_as_items(value: str, expected: str) -> None:
     assert _flags.without_list_items(value, ["PersistentVolumeLabel"]) == expected

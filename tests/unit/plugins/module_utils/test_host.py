@@ -63,7 +63,9 @@ def test_a_component_is_asked_on_this_host_alone(connected, address, tmp_path):
     authority.write_text("")
     settings = {"healthz_address": address, "healthz_port": "10248"}
     assert "no address of this host" in _host.kubelet_health(settings)
-    assert "no address of this host" in _host.component_health("kube-scheduler", ["kube-scheduler", "--bind-address=" + address])
+    assert "no address of this host" in _host.component_health(
+        "kube-scheduler", ["kube-scheduler", "--bind-address=" + address]
+    )
     argv = ["kubelet", "--rotate-server-certificates", "--address=" + address, "--client-ca-file=" + str(authority)]
     assert _host.kubelet_serving(argv, [])["problem"]
     assert connected == []
@@ -83,7 +85,9 @@ def test_an_address_of_an_interface_is_this_host(monkeypatch):
 @pytest.mark.parametrize("port", ["", "0", "65536", "http", "-1", "10248/x"])
 def test_a_port_that_is_none(connected, port):
     assert "is no port" in _host.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
-    assert port == "" or "is no port" in _host.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])
+    assert port == "" or "is no port" in _host.component_health(
+        "kube-apiserver", ["kube-apiserver", "--secure-port=" + port]
+    )
     assert connected == []
 
 

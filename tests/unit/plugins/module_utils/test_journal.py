@@ -25,7 +25,11 @@ def test_the_first_content_is_the_original_however_often_it_is_changed(tmp_path:
     journal = Journal(str(tmp_path / "s"))
     assert journal.original(PATH) == first and pathlib.Path(backup).read_bytes() == first
     entry = journal.files[PATH]
-    assert (entry["original"]["mode"], entry["original"]["gid"], entry["original"]["flags"]) == (0o640, 5, ["--cloud-provider="])
+    assert (entry["original"]["mode"], entry["original"]["gid"], entry["original"]["flags"]) == (
+        0o640,
+        5,
+        ["--cloud-provider="],
+    )
     assert [written["run"] for written in entry["written"]] == ["run-1", "run-2"]
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
 
@@ -55,7 +59,9 @@ def test_a_change_that_was_put_back_leaves_no_record(tmp_path: pathlib.Path) -> 
     assert Journal(str(tmp_path)).files == {}
 
 
-@pytest.mark.parametrize(("text", "words"), [("{", "cannot read"), (json.dumps({"version": 9, "files": {}}), "version 9")])
+@pytest.mark.parametrize(
+    ("text", "words"), [("{", "cannot read"), (json.dumps({"version": 9, "files": {}}), "version 9")]
+)
 def test_an_unreadable_journal_is_refused(tmp_path: pathlib.Path, text: str, words: str) -> None:
     (tmp_path / "journal.json").write_text(text)
     with pytest.raises(JournalRefused, match=words):

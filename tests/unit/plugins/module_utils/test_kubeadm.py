@@ -18,17 +18,23 @@ def test_v1beta4_leftovers_go_and_the_section_stays_empty_as_kubeadm_writes_it(f
     start, end = before.index("controllerManager:"), before.index("dns: {}")
     assert after == before[:start] + "controllerManager: {}\n" + before[end:]
     assert [(c.component, c.change.name) for c in changes] == [
-        ("kube-controller-manager", "cloud-config"), ("kube-controller-manager", "cloud-provider")]
+        ("kube-controller-manager", "cloud-config"),
+        ("kube-controller-manager", "cloud-provider"),
+    ]
     assert _kubeadm.edit(after, (1, 36)) == (after, [])
 
 
 def test_v1beta4_other_arguments_and_duplicates_stay() -> None:
-    before = ("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - name: cloud-provider\n"
-              "    value: external\n  - name: audit-policy-file\n    value: /a\n  - name: enable-admission-plugins\n"
-              "    value: NodeRestriction,PersistentVolumeLabel\n  - name: cloud-provider\n    value: aws\n")
+    before = (
+        "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n  - name: cloud-provider\n"
+        "    value: external\n  - name: audit-policy-file\n    value: /a\n  - name: enable-admission-plugins\n"
+        "    value: NodeRestriction,PersistentVolumeLabel\n  - name: cloud-provider\n    value: aws\n"
+    )
     after, changes = _kubeadm.edit(before, (1, 36))
-    assert after == ("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n"
-                     "  - name: audit-policy-file\n    value: /a\n  - name: enable-admission-plugins\n    value: NodeRestriction\n")
+    assert after == (
+        "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n"
+        "  - name: audit-policy-file\n    value: /a\n  - name: enable-admission-plugins\n    value: NodeRestriction\n"
+    )
     assert len(changes) == 3
 
 
@@ -37,9 +43,14 @@ def test_v1beta4_other_arguments_and_duplicates_stay() -> None:
     [
         ("controllerManager: {}\n", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n"),
         ("dns: {}\n", "dns: {}\ncontrollerManager:\n  extraArgs:\n    cloud-provider: external\n"),
-        ("controllerManager:\n  extraArgs:\n    cloud-config: /c\n    v: \"2\"\n",
-         "controllerManager:\n  extraArgs:\n    v: \"2\"\n    cloud-provider: external\n"),
-        ("controllerManager:\n  extraArgs:\n    cloud-provider: openstack\n", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n"),
+        (
+            'controllerManager:\n  extraArgs:\n    cloud-config: /c\n    v: "2"\n',
+            'controllerManager:\n  extraArgs:\n    v: "2"\n    cloud-provider: external\n',
+        ),
+        (
+            "controllerManager:\n  extraArgs:\n    cloud-provider: openstack\n",
+            "controllerManager:\n  extraArgs:\n    cloud-provider: external\n",
+        ),
     ],
 )
 def test_v1beta3_gets_external_before_1_31(before: str, after: str) -> None:
@@ -54,6 +65,9 @@ def test_a_text_of_another_kind_is_refused() -> None:
 
 
 def test_an_edit_that_an_alias_would_repeat_elsewhere_is_refused() -> None:
-    text = HEAD_3 + "apiServer:\n  extraArgs: &shared\n    cloud-provider: aws\n    v: \"2\"\nscheduler:\n  extraArgs: *shared\n"
+    text = (
+        HEAD_3
+        + 'apiServer:\n  extraArgs: &shared\n    cloud-provider: aws\n    v: "2"\nscheduler:\n  extraArgs: *shared\n'
+    )
     with pytest.raises(EditRefused, match="anchor"):
         _kubeadm.edit(text, (1, 36))

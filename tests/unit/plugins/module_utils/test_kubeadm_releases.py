@@ -23,13 +23,20 @@ def leftovers(minor: int) -> dict[str, list[tuple[str, str]]]:
     """The flags about clouds that a cluster of a release may carry and still run, as kubeadm's extraArgs."""
     in_tree = minor <= 30
     provider = "vsphere" if in_tree else "external"
-    gates = [("feature-gates", "DisableCloudProviders=false,AnonymousAuthConfigurableEndpoints=true")] if in_tree else []
+    gates = (
+        [("feature-gates", "DisableCloudProviders=false,AnonymousAuthConfigurableEndpoints=true")] if in_tree else []
+    )
     apiserver = [("cloud-provider", provider), ("cloud-config", "/etc/kubernetes/cloud.conf")] if minor <= 32 else []
     plugins = [("enable-admission-plugins", "NodeRestriction,PersistentVolumeLabel,PodNodeSelector")] if in_tree else []
     return {
         "kube-apiserver": [*apiserver, *plugins, *gates],
-        "kube-controller-manager": [("cloud-provider", provider), ("cloud-config", "/etc/kubernetes/cloud.conf"), *gates],
-        "kubelet": [("cloud-provider", "vsphere" if in_tree else "")] + ([("cloud-config", "/c")] if minor <= 33 else []),
+        "kube-controller-manager": [
+            ("cloud-provider", provider),
+            ("cloud-config", "/etc/kubernetes/cloud.conf"),
+            *gates,
+        ],
+        "kubelet": [("cloud-provider", "vsphere" if in_tree else "")]
+        + ([("cloud-config", "/c")] if minor <= 33 else []),
     }
 
 
@@ -58,33 +65,55 @@ def cluster_configuration(minor: int, flags: dict[str, list[tuple[str, str]]]) -
         for name, value in [*flags[component], ("profiling", "false")]:
             quoted = f'"{value}"' if value in ("", "false") else value
             lines += [f"  - name: {name}", f"    value: {quoted}"] if minor >= 31 else [f"    {name}: {quoted}"]
-    return "\n".join([*lines, "dns: {}", f"kubernetesVersion: v1.{minor}.4", "networking:", "  podSubnet: 10.244.0.0/16", ""])
+    return "\n".join(
+        [*lines, "dns: {}", f"kubernetesVersion: v1.{minor}.4", "networking:", "  podSubnet: 10.244.0.0/16", ""]
+    )
 
 
 @pytest.fixture
 def cluster(fixture_text: Any, host_facts: Any, cluster_facts: Any) -> Any:
     """Build facts of a control plane and its cluster, of one release; C(texts) replaces what a run has written."""
 
-    def build(minor: int, texts: dict[str, str] | None = None, kubeadm: str = "", done: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
+    def build(
+        minor: int, texts: dict[str, str] | None = None, kubeadm: str = "", done: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         flags = leftovers(minor)
-        files = {f"{MANIFESTS}{name}.yaml": manifest(fixture_text(f"kubeadm-1.36/{name}.yaml"), name, minor, flags[name])
-                 for name in ("kube-apiserver", "kube-controller-manager")}
+        files = {
+            f"{MANIFESTS}{name}.yaml": manifest(fixture_text(f"kubeadm-1.36/{name}.yaml"), name, minor, flags[name])
+            for name in ("kube-apiserver", "kube-controller-manager")
+        }
         pause = " --pod-infra-container-image=registry.k8s.io/pause:3.10" if minor < 35 else ""
         arguments = "".join(f" {render(name, value)}" for name, value in flags["kubelet"])
-        files[FLAGS_ENV] = f'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock{pause}{arguments}"\n'
+        files[FLAGS_ENV] = (
+            f'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/containerd/containerd.sock{pause}{arguments}"\n'
+        )
         if minor <= 32:
-            files[JSON_PATCH] = ('[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--cloud-config=/etc/kubernetes/cloud.conf"},\n'
-                                 ' {"op": "add", "path": "/spec/containers/0/command/-", "value": "--profiling=false"}]\n')
-            files[PATCH] = ("# Ours\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
-                            "    - --cloud-provider=external # until 1.32\n    - --v=4\n")
+            files[JSON_PATCH] = (
+                '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--cloud-config=/etc/kubernetes/cloud.conf"},\n'
+                ' {"op": "add", "path": "/spec/containers/0/command/-", "value": "--profiling=false"}]\n'
+            )
+            files[PATCH] = (
+                "# Ours\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
+                "    - --cloud-provider=external # until 1.32\n    - --v=4\n"
+            )
         files.update(texts or {})
-        running = {name: [render(f.name, f.value) for f in find_flags(yaml.safe_load(files[f"{MANIFESTS}{name}.yaml"])["spec"]["containers"][0]["command"])]
-                   for name in ("kube-apiserver", "kube-controller-manager")}
+        running = {
+            name: [
+                render(f.name, f.value)
+                for f in find_flags(
+                    yaml.safe_load(files[f"{MANIFESTS}{name}.yaml"])["spec"]["containers"][0]["command"]
+                )
+            ]
+            for name in ("kube-apiserver", "kube-controller-manager")
+        }
         kubelet = ["--cloud-provider=external"] if done else [render(name, value) for name, value in flags["kubelet"]]
         facts = host_facts("cp-1", files, kubelet, components=running)
         facts["kubelet"]["version"] = f"v1.{minor}.4"
-        nodes = cluster_facts(("cp-1", "initialized" if done else "unmanaged"), version=f"v1.{minor}.4",
-                              kubeadm=kubeadm or cluster_configuration(minor, flags))
+        nodes = cluster_facts(
+            ("cp-1", "initialized" if done else "unmanaged"),
+            version=f"v1.{minor}.4",
+            kubeadm=kubeadm or cluster_configuration(minor, flags),
+        )
         return {"cp-1": facts}, nodes
 
     return build
@@ -92,8 +121,12 @@ def cluster(fixture_text: Any, host_facts: Any, cluster_facts: Any) -> Any:
 
 def written(plan: dict[str, Any]) -> dict[str, str]:
     steps = plan["hosts"]["cp-1"]
-    return {item["path"]: base64.b64decode(item["content"]).decode() for step in [*steps["control_plane"], steps["kubelet"]]
-            if step for item in step["files"]}
+    return {
+        item["path"]: base64.b64decode(item["content"]).decode()
+        for step in [*steps["control_plane"], steps["kubelet"]]
+        if step
+        for item in step["files"]
+    }
 
 
 def extra_args(text: str, key: str) -> dict[str, str]:
@@ -108,7 +141,11 @@ def test_every_place_of_a_release_says_the_same_afterwards(cluster: Any, minor: 
     plan = make_plan(detected, found, ["cp-1"])
     assert plan["go"], plan["problems"]
     texts = written(plan)
-    configuration = base64.b64decode(plan["kubeadm_config"]["content"]).decode() if plan["kubeadm_config"] else found["kubeadm_config"]["content"]
+    configuration = (
+        base64.b64decode(plan["kubeadm_config"]["content"]).decode()
+        if plan["kubeadm_config"]
+        else found["kubeadm_config"]["content"]
+    )
     for key, component in (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager")):
         path = f"{MANIFESTS}{component}.yaml"
         text = texts.get(path) or base64.b64decode(detected["cp-1"]["files"][path]["content"]).decode()
@@ -131,15 +168,32 @@ def test_a_1_30_cluster_is_told_what_would_be_fatal_when(cluster: Any) -> None:
     detected, found = cluster(30)
     plan = make_plan(detected, found, ["cp-1"])
     table = "\n".join(plan["table"])
-    for words in ("from 1.31, the next release, on", "from 1.33 on", "from 1.34 on", "in-tree vsphere went with 1.31",
-                  "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>", "kubeadm.k8s.io/v1beta3: kubeadm does not start with it from 1.37 on"):
+    for words in (
+        "from 1.31, the next release, on",
+        "from 1.33 on",
+        "from 1.34 on",
+        "in-tree vsphere went with 1.31",
+        "kubernetes/cloud-provider-vsphere",
+        "vsphere://<vm uuid>",
+        "kubeadm.k8s.io/v1beta3: kubeadm does not start with it from 1.37 on",
+    ):
         assert words in table, words
-    row = next(edit for edit in plan["edits"] if edit["flag"] == "--enable-admission-plugins" and edit["component"] == "kube-apiserver")
-    assert (row["now"], row["then"]) == ("NodeRestriction,PersistentVolumeLabel,PodNodeSelector", "NodeRestriction,PodNodeSelector")
+    row = next(
+        edit
+        for edit in plan["edits"]
+        if edit["flag"] == "--enable-admission-plugins" and edit["component"] == "kube-apiserver"
+    )
+    assert (row["now"], row["then"]) == (
+        "NodeRestriction,PersistentVolumeLabel,PodNodeSelector",
+        "NodeRestriction,PodNodeSelector",
+    )
     assert plan["report"]["edits"] == plan["edits"] and "hosts" not in plan["report"]
 
 
-@pytest.mark.parametrize(("minor", "kind", "line"), [(30, "v1beta3", "    cloud-provider: external"), (36, "v1beta4", "    - name: cloud-provider")])
+@pytest.mark.parametrize(
+    ("minor", "kind", "line"),
+    [(30, "v1beta3", "    cloud-provider: external"), (36, "v1beta4", "    - name: cloud-provider")],
+)
 def test_nodes_that_join_later_get_a_join_configuration(cluster: Any, minor: int, kind: str, line: str) -> None:
     lines = make_plan(*cluster(minor), ["cp-1"])["new_nodes"]
     assert line in lines
@@ -153,16 +207,27 @@ def test_patches_that_would_bring_a_flag_back_are_changed_without_a_restart(clus
     step = plan["hosts"]["cp-1"]["control_plane"][-1]
     assert (step["component"], step["service"], step["restart"]) == ("kubeadm-patches", {}, False)
     texts = written(plan)
-    assert texts[PATCH] == "# Ours\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n    - --v=4\n"
-    assert yaml.safe_load(texts[JSON_PATCH]) == [{"op": "add", "path": "/spec/containers/0/command/-", "value": "--profiling=false"}]
+    assert (
+        texts[PATCH]
+        == "# Ours\nspec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n    - --v=4\n"
+    )
+    assert yaml.safe_load(texts[JSON_PATCH]) == [
+        {"op": "add", "path": "/spec/containers/0/command/-", "value": "--profiling=false"}
+    ]
     assert all("bring it back" in edit["why"] for edit in plan["edits"] if edit["component"] == "kubeadm-patches")
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("kube-apiserver.yaml", ("kube-apiserver", "strategic")), ("kube-apiserver0+merge.yaml", ("kube-apiserver", "merge")),
-     ("kube-controller-manager1-own+json.json", ("kube-controller-manager", "json")), ("etcd.yaml", None), ("kubeletconfiguration0.yaml", None),
-     ("kube-apiserver.yaml.bak", None), ("README.md", None)],
+    [
+        ("kube-apiserver.yaml", ("kube-apiserver", "strategic")),
+        ("kube-apiserver0+merge.yaml", ("kube-apiserver", "merge")),
+        ("kube-controller-manager1-own+json.json", ("kube-controller-manager", "json")),
+        ("etcd.yaml", None),
+        ("kubeletconfiguration0.yaml", None),
+        ("kube-apiserver.yaml.bak", None),
+        ("README.md", None),
+    ],
 )
 def test_patches_are_known_by_their_names(name: str, expected: tuple[str, str] | None) -> None:
     assert _patches.parse_name("/etc/kubernetes/patches/" + name) == expected
@@ -182,8 +247,12 @@ def test_patches_that_cannot_be_edited_safely_are_refused() -> None:
 def test_kubeadms_own_plugins_come_back_where_nothing_of_the_list_is_left(cluster: Any) -> None:
     detected, found = cluster(30)
     config = found["kubeadm_config"]
-    config["content"] = config["content"].replace("NodeRestriction,PersistentVolumeLabel,PodNodeSelector", "PersistentVolumeLabel")
+    config["content"] = config["content"].replace(
+        "NodeRestriction,PersistentVolumeLabel,PodNodeSelector", "PersistentVolumeLabel"
+    )
     plan = make_plan(detected, found, ["cp-1"])
-    (row,) = [edit for edit in plan["edits"] if edit["host"] == "(cluster)" and edit["flag"] == "enable-admission-plugins"]
+    (row,) = [
+        edit for edit in plan["edits"] if edit["host"] == "(cluster)" and edit["flag"] == "enable-admission-plugins"
+    ]
     assert row["then"] is None and "NodeRestriction" in row["why"]
     assert "enable-admission-plugins" not in base64.b64decode(plan["kubeadm_config"]["content"]).decode()

@@ -15,8 +15,10 @@ DEFAULT = "/etc/default/kubelet"
 @pytest.fixture
 def kubeadm(fixture_text: Any) -> Any:
     """Edit a kubeadm kubelet's environment files; return the edit, the new texts and the arguments afterwards."""
-    units = [("/usr/lib/systemd/system/kubelet.service", fixture_text("kubelet/kubelet.service")),
-             ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", fixture_text("kubelet/10-kubeadm.conf"))]
+    units = [
+        ("/usr/lib/systemd/system/kubelet.service", fixture_text("kubelet/kubelet.service")),
+        ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf", fixture_text("kubelet/10-kubeadm.conf")),
+    ]
 
     def run(version: tuple[int, int] = (1, 36), **files: str) -> tuple[_kubelet.Edit, dict[str, str], list[str]]:
         paths = {"flags": FLAGS_ENV, "default": DEFAULT}
@@ -35,35 +37,60 @@ def kubeadm(fixture_text: Any) -> Any:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        ('KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1"\n',
-         'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1 --cloud-provider=external"\n'),
+        (
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1"\n',
+            'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///x --node-ip=10.0.0.1 --cloud-provider=external"\n',
+        ),
         ('KUBELET_KUBEADM_ARGS=""\n', 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
         ("KUBELET_KUBEADM_ARGS=\n", 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
         ("KUBELET_KUBEADM_ARGS=--a=b --c=d\n", "KUBELET_KUBEADM_ARGS=--a=b --c=d --cloud-provider=external\n"),
-        ('KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/c --v=2"', 'KUBELET_KUBEADM_ARGS="--cloud-provider=external --v=2"'),
-        ('KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider openstack"\r\n', 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider external"\r\n'),
-        ('KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=aws"\n',
-         'KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=external"\n'),
+        (
+            'KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/c --v=2"',
+            'KUBELET_KUBEADM_ARGS="--cloud-provider=external --v=2"',
+        ),
+        (
+            'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider openstack"\r\n',
+            'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider external"\r\n',
+        ),
+        (
+            'KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=aws"\n',
+            'KUBELET_KUBEADM_ARGS="--node-labels=\\"a=b c\\" --cloud-provider=external"\n',
+        ),
         ("# none yet\n", '# none yet\nKUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'),
     ],
 )
 def test_kubeadm_flags_env_gets_the_flag_and_keeps_the_rest(kubeadm: Any, before: str, after: str) -> None:
     unused, texts, argv = kubeadm(flags=before)
     assert texts[FLAGS_ENV] == after
-    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [("cloud-provider", "external")]
+    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [
+        ("cloud-provider", "external")
+    ]
 
 
 def test_a_flag_in_the_wrong_file_that_would_win_is_removed_and_both_files_are_named(kubeadm: Any) -> None:
-    edit, texts, argv = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default="# mine\nKUBELET_EXTRA_ARGS=--cloud-provider= --feature=x\n")
-    assert texts == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n', DEFAULT: "# mine\nKUBELET_EXTRA_ARGS=--feature=x\n"}
-    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [("cloud-provider", "external")]
-    both, unused, unused2 = kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=\n")
+    edit, texts, argv = kubeadm(
+        flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default="# mine\nKUBELET_EXTRA_ARGS=--cloud-provider= --feature=x\n"
+    )
+    assert texts == {
+        FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n',
+        DEFAULT: "# mine\nKUBELET_EXTRA_ARGS=--feature=x\n",
+    }
+    assert [flag for flag in _unit.managed_flags(argv) if flag[0].startswith("cloud")] == [
+        ("cloud-provider", "external")
+    ]
+    both, unused, unused2 = kubeadm(
+        flags='KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=\n"
+    )
     assert [change.path for change in both.changes] == [DEFAULT]
-    assert FLAGS_ENV in both.changes[0].why and DEFAULT in both.changes[0].why and "last one counts" in both.changes[0].why
+    assert (
+        FLAGS_ENV in both.changes[0].why and DEFAULT in both.changes[0].why and "last one counts" in both.changes[0].why
+    )
 
 
 def test_settled_files_are_left_alone_wherever_the_flag_is(kubeadm: Any) -> None:
-    edit, texts, unused = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default='KUBELET_EXTRA_ARGS="--cloud-provider=external"\n')
+    edit, texts, unused = kubeadm(
+        flags='KUBELET_KUBEADM_ARGS="--v=2"\n', default='KUBELET_EXTRA_ARGS="--cloud-provider=external"\n'
+    )
     assert (edit.changes, texts) == ([], {})
 
 
@@ -74,7 +101,10 @@ def test_a_missing_flags_file_is_created(kubeadm: Any) -> None:
 
 def test_two_different_in_tree_providers_are_refused_with_both_places(kubeadm: Any) -> None:
     with pytest.raises(_unit.UnitRefused) as refused:
-        kubeadm(flags='KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', default="KUBELET_EXTRA_ARGS=--cloud-provider=openstack\n")
+        kubeadm(
+            flags='KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n',
+            default="KUBELET_EXTRA_ARGS=--cloud-provider=openstack\n",
+        )
     assert FLAGS_ENV in str(refused.value) and DEFAULT in str(refused.value)
 
 
@@ -85,7 +115,10 @@ def plan_unit(*units: tuple[str, str], **environment: str) -> tuple[_kubelet.Edi
 
 
 def test_plain_units_are_edited_in_their_exec_line() -> None:
-    unit = ("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet \\\n  --cloud-provider=aws \\\n  --v=2\n")
+    unit = (
+        "/etc/systemd/system/kubelet.service",
+        "[Service]\nExecStart=/usr/bin/kubelet \\\n  --cloud-provider=aws \\\n  --v=2\n",
+    )
     assert plan_unit(unit)[1] == {unit[0]: unit[1].replace("aws", "external")}
 
 
@@ -99,13 +132,19 @@ def test_plain_units_are_edited_in_their_exec_line() -> None:
     ],
 )
 def test_a_flag_goes_with_the_line_it_has_to_itself(before: str, after: str) -> None:
-    unit = ("/etc/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=external" + before)
+    unit = (
+        "/etc/systemd/system/kubelet.service",
+        "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=external" + before,
+    )
     assert plan_unit(unit)[1] == {unit[0]: unit[1].replace(before, after)}
 
 
 def test_environment_lines_of_a_drop_in_are_edited() -> None:
     unit = ("/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
-    drop_in = ("/etc/systemd/system/kubelet.service.d/20-x.conf", '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-config=/c --v=2"\n')
+    drop_in = (
+        "/etc/systemd/system/kubelet.service.d/20-x.conf",
+        '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-config=/c --v=2"\n',
+    )
     edit, after = plan_unit(unit, drop_in)
     assert after == {drop_in[0]: '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external"\n'}
     assert [change.flag for change in edit.changes] == ["cloud-config", "cloud-provider"]
@@ -125,7 +164,14 @@ def test_unknown_layouts_are_refused_with_a_way_out(text: str, words: str) -> No
 
 
 def test_later_files_override_variables_of_earlier_ones() -> None:
-    unit = _unit.parse_unit([("/u", "[Service]\nEnvironment=A=1 B=2\nEnvironmentFile=-/e\nExecStart=/k ${A} $B $C\n[Install]\nExecStart=/no\n")])
+    unit = _unit.parse_unit(
+        [
+            (
+                "/u",
+                "[Service]\nEnvironment=A=1 B=2\nEnvironmentFile=-/e\nExecStart=/k ${A} $B $C\n[Install]\nExecStart=/no\n",
+            )
+        ]
+    )
     line = _unit.command_line(unit, [("/e", "B='x y'\n#C=5\n")])
     assert [argument.value for argument in line.arguments] == ["/k", "1", "x", "y"]
     assert line.unset == ("C",)
@@ -145,22 +191,49 @@ def test_dead_feature_gates_go_and_others_stay(kubeadm: Any) -> None:
 
 def test_kubeadm_on_red_hat_reads_sysconfig_and_a_drop_in_of_the_operators_wins() -> None:
     package = ("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet\n")
-    kubeadm = ("/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf",
-               "[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/sysconfig/kubelet\nExecStart=\n"
-               "ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS $OURS\n")
-    ours = ("/etc/systemd/system/kubelet.service.d/90-ours.conf", "[Service]\nEnvironment='OURS=--v=3 --cloud-provider=openstack'\n")
-    edit, after = plan_unit(package, kubeadm, ours, **{FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n',
-                                                       "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n"})
+    kubeadm = (
+        "/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf",
+        "[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\nEnvironmentFile=-/etc/sysconfig/kubelet\nExecStart=\n"
+        "ExecStart=/usr/bin/kubelet $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS $OURS\n",
+    )
+    ours = (
+        "/etc/systemd/system/kubelet.service.d/90-ours.conf",
+        "[Service]\nEnvironment='OURS=--v=3 --cloud-provider=openstack'\n",
+    )
+    edit, after = plan_unit(
+        package,
+        kubeadm,
+        ours,
+        **{
+            FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n',
+            "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n",
+        },
+    )
     assert after == {ours[0]: "[Service]\nEnvironment='OURS=--v=3'\n"}
     assert edit.after == [("cloud-provider", "external")]
     (change,) = edit.changes
     assert FLAGS_ENV in change.why and ours[0] in change.why and "kubernetes/cloud-provider-openstack" in change.why
-    edit, after = plan_unit(package, kubeadm, **{FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n',
-                                                 "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=--cloud-provider=\n"})
-    assert after == {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n', "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n"}
+    edit, after = plan_unit(
+        package,
+        kubeadm,
+        **{
+            FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2"\n',
+            "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=--cloud-provider=\n",
+        },
+    )
+    assert after == {
+        FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n',
+        "/etc/sysconfig/kubelet": "KUBELET_EXTRA_ARGS=\n",
+    }
 
 
 def test_a_drop_in_that_replaces_the_command_is_the_one_that_is_edited() -> None:
-    package = ("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=aws\n")
-    ours = ("/etc/systemd/system/kubelet.service.d/50-ours.conf", "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=2\n")
+    package = (
+        "/usr/lib/systemd/system/kubelet.service",
+        "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=aws\n",
+    )
+    ours = (
+        "/etc/systemd/system/kubelet.service.d/50-ours.conf",
+        "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=2\n",
+    )
     assert plan_unit(package, ours)[1] == {ours[0]: ours[1].replace("--v=2", "--v=2 --cloud-provider=external")}

@@ -21,13 +21,19 @@ VERSION = "v1.33.4"
 
 
 def rows(plan: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [(e["component"], e["file"], e["flag"], e["now"], e["then"]) for e in plan["edits"] if e["component"] != "node"]
+    return [
+        (e["component"], e["file"], e["flag"], e["now"], e["then"]) for e in plan["edits"] if e["component"] != "node"
+    ]
 
 
 def texts(plan: dict[str, Any], host: str) -> dict[str, str]:
     steps = plan["hosts"][host]
-    return {item["path"]: base64.b64decode(item["content"]).decode() for step in [*steps["control_plane"], steps["kubelet"]] if step
-            for item in step["files"]}
+    return {
+        item["path"]: base64.b64decode(item["content"]).decode()
+        for step in [*steps["control_plane"], steps["kubelet"]]
+        if step
+        for item in step["files"]
+    }
 
 
 def changed(facts: dict[str, Any], plan: dict[str, Any], host: str) -> dict[str, list[str]]:
@@ -65,26 +71,33 @@ def test_systemd_control_plane(tree_facts: Any, cluster_facts: Any) -> None:
     unit = "/etc/systemd/system/kube-apiserver.service"
     assert changed(facts, plan, "systemd-control-plane") == {
         unit: [
-            "-  --cloud-provider=openstack \\", "-  --cloud-config=/etc/kubernetes/cloud.conf \\",
+            "-  --cloud-provider=openstack \\",
+            "-  --cloud-config=/etc/kubernetes/cloud.conf \\",
             "-  --enable-admission-plugins=NamespaceLifecycle,NodeRestriction,PersistentVolumeLabel,ServiceAccount \\",
             "+  --enable-admission-plugins=NamespaceLifecycle,NodeRestriction,ServiceAccount \\",
             "-  --feature-gates=DisableCloudProviders=false,CustomCPUCFSQuotaPeriod=true \\",
-            "+  --feature-gates=CustomCPUCFSQuotaPeriod=true \\"],
+            "+  --feature-gates=CustomCPUCFSQuotaPeriod=true \\",
+        ],
         "/etc/kubernetes/controller-manager": [
             '-KUBE_CONTROLLER_MANAGER_ARGS="--bind-address=127.0.0.1 --cloud-provider=openstack '
             '--cloud-config=/etc/kubernetes/cloud.conf --cluster-cidr=10.200.0.0/16"',
-            '+KUBE_CONTROLLER_MANAGER_ARGS="--bind-address=127.0.0.1 --cluster-cidr=10.200.0.0/16"'],
+            '+KUBE_CONTROLLER_MANAGER_ARGS="--bind-address=127.0.0.1 --cluster-cidr=10.200.0.0/16"',
+        ],
         "/etc/systemd/system/kubelet.service": [
             "-ExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/var/lib/kubelet/kubeconfig --v=2",
             "+ExecStart=/usr/local/bin/kubelet --config=/var/lib/kubelet/config.yaml --kubeconfig=/var/lib/kubelet/kubeconfig --v=2 "
-            "--cloud-provider=external"],
+            "--cloud-provider=external",
+        ],
     }
     steps = plan["hosts"]["systemd-control-plane"]["control_plane"]
     assert [(step["component"], step["service"], step["restart"]) for step in steps] == [
         ("kube-controller-manager", {"unit": "kube-controller-manager.service"}, False),
-        ("kube-apiserver", {"unit": "kube-apiserver.service"}, False)]
-    assert steps[1]["flags"] == ["--enable-admission-plugins=NamespaceLifecycle,NodeRestriction,ServiceAccount",
-                                 "--feature-gates=CustomCPUCFSQuotaPeriod=true"]
+        ("kube-apiserver", {"unit": "kube-apiserver.service"}, False),
+    ]
+    assert steps[1]["flags"] == [
+        "--enable-admission-plugins=NamespaceLifecycle,NodeRestriction,ServiceAccount",
+        "--feature-gates=CustomCPUCFSQuotaPeriod=true",
+    ]
     reasons = " ".join(edit["why"] for edit in plan["edits"])
     assert "1.33 does not start with it" in reasons and "kubernetes/cloud-provider-openstack" in reasons
     assert rows(again(tree_facts, cluster_facts, "systemd/control-plane", plan, True)) == []
@@ -95,34 +108,59 @@ def test_a_unit_that_was_not_restarted_after_its_change_is_restarted(tree_facts:
     facts = tree_facts("systemd/control-plane", changed=texts(first, "systemd-control-plane"))
     facts["components"]["kube-controller-manager"]["flags"] = ["--cloud-provider=openstack"]
     (step,) = single(facts, cluster_facts)["hosts"]["systemd-control-plane"]["control_plane"]
-    assert (step["component"], step["files"], step["restart"], step["flags"]) == ("kube-controller-manager", [], True, [])
+    assert (step["component"], step["files"], step["restart"], step["flags"]) == (
+        "kube-controller-manager",
+        [],
+        True,
+        [],
+    )
 
 
 def test_before_1_31_a_unit_of_kube_controller_manager_is_told_external(tree_facts: Any, cluster_facts: Any) -> None:
     empty = 'KUBE_CONTROLLER_MANAGER_ARGS="--v=2"\n'
-    facts = tree_facts("systemd/control-plane", version="v1.30.4", changed={"/etc/kubernetes/controller-manager": empty})
+    facts = tree_facts(
+        "systemd/control-plane", version="v1.30.4", changed={"/etc/kubernetes/controller-manager": empty}
+    )
     after = texts(single(facts, cluster_facts, version="v1.30.4"), "systemd-control-plane")
-    assert after["/etc/kubernetes/controller-manager"] == 'KUBE_CONTROLLER_MANAGER_ARGS="--v=2 --cloud-provider=external"\n'
+    assert (
+        after["/etc/kubernetes/controller-manager"]
+        == 'KUBE_CONTROLLER_MANAGER_ARGS="--v=2 --cloud-provider=external"\n'
+    )
 
 
 def test_a_unit_of_a_package_is_refused_with_a_way_out(tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
     text = fixture_text("systemd/control-plane/etc/systemd/system/kube-apiserver.service")
-    facts = tree_facts("systemd/control-plane", changed={
-        "/etc/systemd/system/kube-apiserver.service": None, "/usr/lib/systemd/system/kube-apiserver.service": text})
+    facts = tree_facts(
+        "systemd/control-plane",
+        changed={
+            "/etc/systemd/system/kube-apiserver.service": None,
+            "/usr/lib/systemd/system/kube-apiserver.service": text,
+        },
+    )
     name = facts["node_name"]
     plan = make_plan({name: facts}, cluster_facts((name, "unmanaged"), version=VERSION, kubeadm=""), [name])
-    assert any("/usr/lib/systemd/system/kube-apiserver.service" in problem and "drop-in" in problem for problem in plan["problems"])
+    assert any(
+        "/usr/lib/systemd/system/kube-apiserver.service" in problem and "drop-in" in problem
+        for problem in plan["problems"]
+    )
 
 
 def test_systemd_worker_with_a_drop_in_and_gates_in_the_kubelets_file(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("systemd/worker")
     plan = single(facts, cluster_facts, server=False)
     drop_in = "/etc/systemd/system/kubelet.service.d/20-cloud.conf"
-    assert changed(facts, plan, "systemd-worker") == {drop_in: [
-        '-Environment="KUBELET_EXTRA_ARGS=--cloud-provider=openstack --cloud-config=/etc/kubernetes/cloud.conf --node-labels=role=worker"',
-        '+Environment="KUBELET_EXTRA_ARGS=--cloud-provider=external --node-labels=role=worker"']}
+    assert changed(facts, plan, "systemd-worker") == {
+        drop_in: [
+            '-Environment="KUBELET_EXTRA_ARGS=--cloud-provider=openstack --cloud-config=/etc/kubernetes/cloud.conf --node-labels=role=worker"',
+            '+Environment="KUBELET_EXTRA_ARGS=--cloud-provider=external --node-labels=role=worker"',
+        ]
+    }
     (warning,) = [text for text in plan["warnings"] if "feature gate" in text]
-    assert "/var/lib/kubelet/config.yaml" in warning and "InTreePluginOpenStackUnregister=true" in warning and "1.33 does not start" in warning
+    assert (
+        "/var/lib/kubelet/config.yaml" in warning
+        and "InTreePluginOpenStackUnregister=true" in warning
+        and "1.33 does not start" in warning
+    )
     assert rows(again(tree_facts, cluster_facts, "systemd/worker", plan, False)) == []
 
 
@@ -131,11 +169,20 @@ def test_systemd_worker_with_a_drop_in_and_gates_in_the_kubelets_file(tree_facts
 
 def test_kubespray_reads_its_own_environment_file_and_no_other(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("kubespray/worker", name="kubespray-worker")
-    facts["kubelet"]["unread_files"] = [{"path": "/var/lib/kubelet/kubeadm-flags.env", "flag": "--cloud-provider=openstack"}]
+    facts["kubelet"]["unread_files"] = [
+        {"path": "/var/lib/kubelet/kubeadm-flags.env", "flag": "--cloud-provider=openstack"}
+    ]
     plan = single(facts, cluster_facts, server=False)
-    assert changed(facts, plan, "kubespray-worker") == {"/etc/kubernetes/kubelet.env": [
-        '-KUBELET_CLOUDPROVIDER=""', '+KUBELET_CLOUDPROVIDER="--cloud-provider=external"']}
-    assert any("kubeadm-flags.env sets --cloud-provider=openstack, but the kubelet's unit does not read" in w for w in plan["warnings"])
+    assert changed(facts, plan, "kubespray-worker") == {
+        "/etc/kubernetes/kubelet.env": [
+            '-KUBELET_CLOUDPROVIDER=""',
+            '+KUBELET_CLOUDPROVIDER="--cloud-provider=external"',
+        ]
+    }
+    assert any(
+        "kubeadm-flags.env sets --cloud-provider=openstack, but the kubelet's unit does not read" in w
+        for w in plan["warnings"]
+    )
     assert any("external_cloud_provider" in line for line in plan["new_nodes"])
     assert rows(again(tree_facts, cluster_facts, "kubespray/worker", plan, False)) == []
 
@@ -148,18 +195,34 @@ def test_k3s_server(tree_facts: Any, cluster_facts: Any) -> None:
     plan = single(facts, cluster_facts)
     main, drop_in = "/etc/rancher/k3s/config.yaml", "/etc/rancher/k3s/config.yaml.d/90-cloud.yaml"
     assert changed(facts, plan, "k3s-server") == {
-        main: ["+  - servicelb", '-  - "enable-admission-plugins=NodeRestriction,PersistentVolumeLabel"',
-               '+  - "enable-admission-plugins=NodeRestriction"'],
-        drop_in: ["-disable-cloud-controller: false", "+disable-cloud-controller: true", '+- "cloud-provider=external"'],
+        main: [
+            "+  - servicelb",
+            '-  - "enable-admission-plugins=NodeRestriction,PersistentVolumeLabel"',
+            '+  - "enable-admission-plugins=NodeRestriction"',
+        ],
+        drop_in: [
+            "-disable-cloud-controller: false",
+            "+disable-cloud-controller: true",
+            '+- "cloud-provider=external"',
+        ],
     }
     assert rows(plan) == [
         ("k3s", drop_in, "disable-cloud-controller", "false", "true"),
         ("k3s", main, "disable", None, "servicelb"),
-        ("k3s", main, "kube-apiserver-arg: enable-admission-plugins", "NodeRestriction,PersistentVolumeLabel", "NodeRestriction"),
+        (
+            "k3s",
+            main,
+            "kube-apiserver-arg: enable-admission-plugins",
+            "NodeRestriction,PersistentVolumeLabel",
+            "NodeRestriction",
+        ),
         ("k3s", drop_in, "kubelet-arg: cloud-provider", None, "external"),
     ]
     step = plan["hosts"]["k3s-server"]["kubelet"]
-    assert (step["component"], step["service"]) == ("k3s", {"unit": "k3s.service", "data_directory": "/var/lib/rancher/k3s"})
+    assert (step["component"], step["service"]) == (
+        "k3s",
+        {"unit": "k3s.service", "data_directory": "/var/lib/rancher/k3s"},
+    )
     assert plan["hosts"]["k3s-server"]["control_plane"] == []
     assert rows(again(tree_facts, cluster_facts, "k3s/server", plan, True)) == []
 
@@ -167,22 +230,30 @@ def test_k3s_server(tree_facts: Any, cluster_facts: Any) -> None:
 def test_k3s_agent_gets_the_kubelet_flag_alone(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("k3s/agent")
     plan = single(facts, cluster_facts, server=False)
-    assert changed(facts, plan, "k3s-agent") == {"/etc/rancher/k3s/config.yaml": ["+kubelet-arg:", "+- cloud-provider=external"]}
+    assert changed(facts, plan, "k3s-agent") == {
+        "/etc/rancher/k3s/config.yaml": ["+kubelet-arg:", "+- cloud-provider=external"]
+    }
     assert rows(again(tree_facts, cluster_facts, "k3s/agent", plan, False)) == []
 
 
 def test_rke2_server_and_agent(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("rke2/server")
     plan = single(facts, cluster_facts)
-    assert changed(facts, plan, "rke2-server") == {"/etc/rancher/rke2/config.yaml": [
-        "-cloud-provider-name: openstack", "-cloud-provider-config: /etc/rancher/rke2/cloud.conf",
-        "-kube-controller-manager-arg: [bind-address=127.0.0.1, cloud-config=/etc/rancher/rke2/cloud.conf]",
-        "+cloud-provider-name: external", "+kube-controller-manager-arg: [bind-address=127.0.0.1]"]}
+    assert changed(facts, plan, "rke2-server") == {
+        "/etc/rancher/rke2/config.yaml": [
+            "-cloud-provider-name: openstack",
+            "-cloud-provider-config: /etc/rancher/rke2/cloud.conf",
+            "-kube-controller-manager-arg: [bind-address=127.0.0.1, cloud-config=/etc/rancher/rke2/cloud.conf]",
+            "+cloud-provider-name: external",
+            "+kube-controller-manager-arg: [bind-address=127.0.0.1]",
+        ]
+    }
     assert plan["hosts"]["rke2-server"]["kubelet"]["service"]["unit"] == "rke2-server.service"
     assert rows(again(tree_facts, cluster_facts, "rke2/server", plan, True)) == []
     agent = single(tree_facts("rke2/agent"), cluster_facts, server=False)
     assert texts(agent, "rke2-agent") == {
-        "/etc/rancher/rke2/config.yaml": "# nothing of its own yet\nkubelet-arg:\n- cloud-provider=external\n"}
+        "/etc/rancher/rke2/config.yaml": "# nothing of its own yet\nkubelet-arg:\n- cloud-provider=external\n"
+    }
     assert rows(again(tree_facts, cluster_facts, "rke2/agent", agent, False)) == []
 
 
@@ -193,18 +264,31 @@ K3S = "/etc/rancher/k3s/config.yaml"
     ("before", "after"),
     [
         (None, "disable-cloud-controller: true\ndisable:\n- servicelb\nkubelet-arg:\n- cloud-provider=external\n"),
-        ("node-ip: 10.0.0.1\r\n", "node-ip: 10.0.0.1\r\ndisable-cloud-controller: true\r\ndisable:\r\n- servicelb\r\n"
-                                  "kubelet-arg:\r\n- cloud-provider=external\r\n"),
-        ("disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: max-pods=9",
-         "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: [max-pods=9, cloud-provider=external]"),
-        ("disable-cloud-controller: true\ndisable: [traefik]\nkubelet-arg: []\n",
-         "disable-cloud-controller: true\ndisable: [traefik, servicelb]\nkubelet-arg: [cloud-provider=external]\n"),
-        ("disable-cloud-controller: true\ndisable: 'traefik,servicelb'\nkubelet-arg:\n- cloud-provider=aws # old\n- cloud-config=/c\n",
-         "disable-cloud-controller: true\ndisable: 'traefik,servicelb'\nkubelet-arg:\n- cloud-provider=external # old\n"),
-        ("disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg:\n- cloud-config=/c\n",
-         "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg:\n- cloud-provider=external\n"),
-        ("disable-cloud-controller:\ndisable: servicelb\nkubelet-arg: cloud-provider=external\n",
-         "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: cloud-provider=external\n"),
+        (
+            "node-ip: 10.0.0.1\r\n",
+            "node-ip: 10.0.0.1\r\ndisable-cloud-controller: true\r\ndisable:\r\n- servicelb\r\n"
+            "kubelet-arg:\r\n- cloud-provider=external\r\n",
+        ),
+        (
+            "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: max-pods=9",
+            "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: [max-pods=9, cloud-provider=external]",
+        ),
+        (
+            "disable-cloud-controller: true\ndisable: [traefik]\nkubelet-arg: []\n",
+            "disable-cloud-controller: true\ndisable: [traefik, servicelb]\nkubelet-arg: [cloud-provider=external]\n",
+        ),
+        (
+            "disable-cloud-controller: true\ndisable: 'traefik,servicelb'\nkubelet-arg:\n- cloud-provider=aws # old\n- cloud-config=/c\n",
+            "disable-cloud-controller: true\ndisable: 'traefik,servicelb'\nkubelet-arg:\n- cloud-provider=external # old\n",
+        ),
+        (
+            "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg:\n- cloud-config=/c\n",
+            "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg:\n- cloud-provider=external\n",
+        ),
+        (
+            "disable-cloud-controller:\ndisable: servicelb\nkubelet-arg: cloud-provider=external\n",
+            "disable-cloud-controller: true\ndisable: servicelb\nkubelet-arg: cloud-provider=external\n",
+        ),
     ],
 )
 def test_k3s_keys_are_added_wherever_lists_and_single_values_stand(before: str | None, after: str) -> None:
@@ -214,7 +298,13 @@ def test_k3s_keys_are_added_wherever_lists_and_single_values_stand(before: str |
 
 
 def test_arguments_of_the_command_line_replace_the_lists_of_files() -> None:
-    settled = ["server", "--disable-cloud-controller", "--disable=traefik,servicelb", "--kubelet-arg", "cloud-provider=external"]
+    settled = [
+        "server",
+        "--disable-cloud-controller",
+        "--disable=traefik,servicelb",
+        "--kubelet-arg",
+        "cloud-provider=external",
+    ]
     assert _rancher.plan("k3s", True, [(K3S, None)], settled, (1, 33)) == ({}, [])
     with pytest.raises(_rancher.RancherRefused, match="--kubelet-arg on the command line.*" + K3S):
         _rancher.plan("k3s", False, [(K3S, None)], ["agent", "--kubelet-arg=max-pods=9"], (1, 33))
@@ -257,6 +347,7 @@ def flags_in(path: str, text: str) -> Counter[tuple[str, str]]:
     """Every flag of ours in a file, read by other means than the product's: PyYAML and shlex."""
     words: list[str] = []
     if path.endswith(".yaml"):
+
         def scalars(data: Any, key: str = "") -> None:
             if isinstance(data, dict):
                 for name, value in data.items():
@@ -266,6 +357,7 @@ def flags_in(path: str, text: str) -> Counter[tuple[str, str]]:
                     scalars(value, key)
             else:
                 words.append(str(data))
+
         scalars(yaml.safe_load(text))
     else:
         joined = re.sub(r"\\\r?\n", " ", text)
@@ -278,7 +370,15 @@ def flags_in(path: str, text: str) -> Counter[tuple[str, str]]:
     return Counter((name, value) for name, equals, value in found if name in MANAGED_FLAGS and equals)
 
 
-TREES = ["systemd/control-plane", "systemd/worker", "kubespray/worker", "k3s/server", "k3s/agent", "rke2/server", "rke2/agent"]
+TREES = [
+    "systemd/control-plane",
+    "systemd/worker",
+    "kubespray/worker",
+    "k3s/server",
+    "k3s/agent",
+    "rke2/server",
+    "rke2/agent",
+]
 
 
 @pytest.mark.parametrize("tree", TREES)
@@ -307,8 +407,13 @@ MANIFESTS = {f"/etc/kubernetes/manifests/{name}.yaml": name for name in ("kube-a
 
 def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, texts: dict[str, str]) -> dict[str, Any]:
     """kubespray's control planes: kubeadm's static Pods, and a kubelet of its own."""
-    manifests = {path: fixture_text(f"kubeadm-1.36/{name}.yaml").replace("v1.36.3", f"v1.{minor}.4") for path, name in MANIFESTS.items()}
-    facts: dict[str, Any] = tree_facts("kubespray/worker", name="kubespray-cp", version=f"v1.{minor}.4", changed=manifests | texts)
+    manifests = {
+        path: fixture_text(f"kubeadm-1.36/{name}.yaml").replace("v1.36.3", f"v1.{minor}.4")
+        for path, name in MANIFESTS.items()
+    }
+    facts: dict[str, Any] = tree_facts(
+        "kubespray/worker", name="kubespray-cp", version=f"v1.{minor}.4", changed=manifests | texts
+    )
     for path, name in MANIFESTS.items():
         argv = yaml.safe_load((manifests | texts)[path])["spec"]["containers"][0]["command"]
         flags = [render(flag.name, flag.value) for flag in find_flags(argv)]
@@ -318,7 +423,9 @@ def kubespray_control_plane(tree_facts: Any, fixture_text: Any, minor: int, text
 
 @pytest.mark.parametrize("minor", range(29, 37))
 @pytest.mark.parametrize("tree", [*TREES, "kubespray/control-plane"])
-def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
+def test_every_layout_of_every_release(
+    tree: str, minor: int, tree_facts: Any, cluster_facts: Any, fixture_text: Any
+) -> None:
     """Go; nothing is left that this release or the next does not start with; and a second run has nothing to do."""
     server = tree.endswith(("control-plane", "server"))
     version = f"v1.{minor}.4"
@@ -334,18 +441,33 @@ def test_every_layout_of_every_release(tree: str, minor: int, tree_facts: Any, c
     plan = single(before, cluster_facts, server, version)
     after = texts(plan, host)
     assert after and {row[1] for row in rows(plan)} == set(after)
-    whole = {path: base64.b64decode(entry["content"]).decode() for path, entry in before["files"].items() if entry["exists"]} | after
+    whole = {
+        path: base64.b64decode(entry["content"]).decode() for path, entry in before["files"].items() if entry["exists"]
+    } | after
     for fact in _versions.FACTS:
-        if fact.fatal_in is None or fact.fatal_in > (1, minor + 1) or fact.value is not None or fact.component == "kubeadm":
+        if (
+            fact.fatal_in is None
+            or fact.fatal_in > (1, minor + 1)
+            or fact.value is not None
+            or fact.component == "kubeadm"
+        ):
             continue
         # Manifests and units of one component each; files of k3s and RKE2 name the component in the key.
         for path, text in whole.items():
             if f"/{fact.component}." in path:
                 assert fact.flag not in {name for name, unused in flags_in(path, text)}, (path, fact)
-    kubelet = [path for path, text in whole.items() if flags_in(path, text)["cloud-provider", "external"] and "manifests" not in path]
-    assert kubelet or (tree == "rke2/server" and "cloud-provider-name: external" in whole["/etc/rancher/rke2/config.yaml"])
+    kubelet = [
+        path
+        for path, text in whole.items()
+        if flags_in(path, text)["cloud-provider", "external"] and "manifests" not in path
+    ]
+    assert kubelet or (
+        tree == "rke2/server" and "cloud-provider-name: external" in whole["/etc/rancher/rke2/config.yaml"]
+    )
     second = single(facts(after), cluster_facts, server, version)
     assert rows(second) == [], "a second run has nothing to do"
     if minor <= 30 and tree.endswith("control-plane"):
         places = [path for path in whole if "controller-manager" in path]
-        assert any(flags_in(path, whole[path])["cloud-provider", "external"] for path in places), "in-tree loops would go on"
+        assert any(flags_in(path, whole[path])["cloud-provider", "external"] for path in places), (
+            "in-tree loops would go on"
+        )

@@ -34,7 +34,10 @@ def cluster(fixture_text: Any, host_facts: Any, cluster_facts: Any) -> Any:
             at = next(i for i, line in enumerate(lines) if line == "    - kube-controller-manager")
             text = "\n".join([*lines[: at + 1], *(f"    - {flag}" for flag in flags), *lines[at + 1 :], ""])
         argv = yaml.safe_load(text)["spec"]["containers"][0]["command"]
-        files = {MANIFEST: text, "/var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'}
+        files = {
+            MANIFEST: text,
+            "/var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n',
+        }
         running = {"kube-controller-manager": [render(flag.name, flag.value) for flag in find_flags(argv)]}
         facts = host_facts("cp-1", files, ["--cloud-provider=external"], components=running)
         facts["kubelet"]["version"] = version
@@ -57,7 +60,9 @@ def test_the_loops_get_a_lease_of_their_own_and_stay_where_they_are(cluster: Any
     assert "--cloud-provider=vsphere" in command(manifest["content"])
     assert step["flags"] == ["--cloud-provider=vsphere", *HANDING_OVER]
     assert [(edit["flag"], edit["now"], edit["then"]) for edit in plan["edits"]] == [
-        ("--enable-leader-migration", None, "true"), ("--leader-migration-config", None, CONFIG)]
+        ("--enable-leader-migration", None, "true"),
+        ("--leader-migration-config", None, CONFIG),
+    ]
     assert plan["hosts"]["cp-1"]["kubelet"] is None and plan["kubeadm_config"] is None
 
 
@@ -79,7 +84,11 @@ def test_a_second_run_and_an_owner_who_did_it_already_change_nothing(cluster: An
 
 def test_a_manager_that_is_external_already_is_left_alone(cluster: Any) -> None:
     plan = make_leader_migration_plan(*cluster("--cloud-provider=external"), ["cp-1"], LEASE)
-    assert plan["go"] and plan["edits"] == [] and "cp-1: kube-controller-manager is external already" in plan["warnings"][0]
+    assert (
+        plan["go"]
+        and plan["edits"] == []
+        and "cp-1: kube-controller-manager is external already" in plan["warnings"][0]
+    )
 
 
 @pytest.mark.parametrize("version", ["v1.31.0", "v1.36.3", "v1.99.0"])
@@ -87,20 +96,33 @@ def test_where_nothing_can_be_handed_over_it_is_refused_with_the_reason(cluster:
     plan = make_leader_migration_plan(*cluster(version=version), ["cp-1"], LEASE)
     (problem,) = plan["problems"]
     assert not plan["go"] and plan["edits"] == []
-    for words in (version, "leader migration is for 1.29 to 1.30", "from 1.31 on kube-controller-manager has no in-tree cloud loops", "site.yml"):
+    for words in (
+        version,
+        "leader migration is for 1.29 to 1.30",
+        "from 1.31 on kube-controller-manager has no in-tree cloud loops",
+        "site.yml",
+    ):
         assert words in problem
 
 
 def test_k3s_is_refused(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("k3s/server", name="cp-1", version="v1.30.4")
-    plan = make_leader_migration_plan({"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=""), ["cp-1"], LEASE)
+    plan = make_leader_migration_plan(
+        {"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=""), ["cp-1"], LEASE
+    )
     assert any("k3s never ran the loops of an in-tree provider" in problem for problem in plan["problems"])
 
 
 def test_the_flags_of_a_unit_are_changed_as_well(tree_facts: Any, cluster_facts: Any) -> None:
-    facts = tree_facts("systemd/control-plane", name="cp-1", version="v1.30.4",
-                       changed={"/etc/kubernetes/controller-manager": 'KUBE_CONTROLLER_MANAGER_ARGS="--cloud-provider=vsphere"\n'})
-    plan = make_leader_migration_plan({"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=""), ["cp-1"], LEASE)
+    facts = tree_facts(
+        "systemd/control-plane",
+        name="cp-1",
+        version="v1.30.4",
+        changed={"/etc/kubernetes/controller-manager": 'KUBE_CONTROLLER_MANAGER_ARGS="--cloud-provider=vsphere"\n'},
+    )
+    plan = make_leader_migration_plan(
+        {"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=""), ["cp-1"], LEASE
+    )
     assert plan["go"], plan["problems"]
     (step,) = plan["hosts"]["cp-1"]["control_plane"]
     assert [item["path"] for item in step["files"]] == [CONFIG, "/etc/kubernetes/controller-manager"]
@@ -131,8 +153,20 @@ def test_from_1_31_the_flags_go_because_nothing_reads_them(cluster: Any) -> None
     assert edit["then"] is None and "no cloud loops to hand over any more" in edit["why"]
 
 
-@pytest.mark.parametrize(("flags", "warned"), [
-    (["--cloud-provider=openstack"], True), (["--cloud-provider=external"], False), ([], False), (["--cloud-provider="], False)])
-def test_a_plain_migration_away_from_running_loops_warns_of_the_gap(cluster: Any, flags: list[str], warned: bool) -> None:
+@pytest.mark.parametrize(
+    ("flags", "warned"),
+    [
+        (["--cloud-provider=openstack"], True),
+        (["--cloud-provider=external"], False),
+        ([], False),
+        (["--cloud-provider="], False),
+    ],
+)
+def test_a_plain_migration_away_from_running_loops_warns_of_the_gap(
+    cluster: Any, flags: list[str], warned: bool
+) -> None:
     plan = make_plan(*cluster(*flags), ["cp-1"])
-    assert plan["go"] and any("two owners" in warning and "leader_migration" in warning for warning in plan["warnings"]) == warned
+    assert (
+        plan["go"]
+        and any("two owners" in warning and "leader_migration" in warning for warning in plan["warnings"]) == warned
+    )

@@ -27,14 +27,18 @@ def test_leftovers_and_their_volume_go_from_a_kubeadm_manifest(fixture_text: Any
     before = fixture_text("kubeadm-1.36/kube-controller-manager.yaml")
     after, changes, notes = _manifest.edit(before, KCM, (1, 36))
     expected = before
-    for part in ("    - --cloud-config=/etc/kubernetes/cloud.conf\n    - --cloud-provider=\n",
-                 "    - mountPath: /etc/kubernetes/cloud.conf\n      name: cloud-config\n      readOnly: true\n",
-                 "  - hostPath:\n      path: /etc/kubernetes/cloud.conf\n      type: File\n    name: cloud-config\n"):
+    for part in (
+        "    - --cloud-config=/etc/kubernetes/cloud.conf\n    - --cloud-provider=\n",
+        "    - mountPath: /etc/kubernetes/cloud.conf\n      name: cloud-config\n      readOnly: true\n",
+        "  - hostPath:\n      path: /etc/kubernetes/cloud.conf\n      type: File\n    name: cloud-config\n",
+    ):
         assert part in expected
         expected = expected.replace(part, "")
     assert after == expected
     assert [(change.name, change.now, change.then) for change in changes] == [
-        ("cloud-config", "/etc/kubernetes/cloud.conf", None), ("cloud-provider", "", None)]
+        ("cloud-config", "/etc/kubernetes/cloud.conf", None),
+        ("cloud-provider", "", None),
+    ]
     assert notes == ["volume mount cloud-config (/etc/kubernetes/cloud.conf)", "volume cloud-config"]
     assert _manifest.edit(after, KCM, (1, 36)) == (after, [], [])
 
@@ -51,15 +55,19 @@ def test_external_is_kept_on_a_new_controller_manager_and_set_on_an_old_one() ->
     assert _manifest.edit(keep, KCM, (1, 30))[0] == keep
     old = small("    command:\n    - kube-controller-manager\n    - '--cloud-provider=openstack' # ours\n    - --v=2\n")
     assert changed_lines(old, _manifest.edit(old, KCM, (1, 30))[0]) == [
-        "-    - '--cloud-provider=openstack' # ours", "+    - '--cloud-provider=external' # ours"]
+        "-    - '--cloud-provider=openstack' # ours",
+        "+    - '--cloud-provider=external' # ours",
+    ]
     none = small("    command:\n    - kube-controller-manager\n    - --v=2\n")
     assert changed_lines(none, _manifest.edit(none, KCM, (1, 30))[0]) == ["+    - --cloud-provider=external"]
 
 
 @pytest.mark.parametrize(
     ("plugins", "expected"),
-    [("NodeRestriction,PersistentVolumeLabel", "    - --enable-admission-plugins=NodeRestriction\n"),
-     ("PersistentVolumeLabel", "")],
+    [
+        ("NodeRestriction,PersistentVolumeLabel", "    - --enable-admission-plugins=NodeRestriction\n"),
+        ("PersistentVolumeLabel", ""),
+    ],
 )
 def test_a_removed_admission_plugin_leaves_the_list_never_empty(plugins: str, expected: str) -> None:
     head = "spec:\n  containers:\n  - name: kube-apiserver\n    command:\n    - kube-apiserver\n"
@@ -72,7 +80,8 @@ def test_a_removed_admission_plugin_leaves_the_list_never_empty(plugins: str, ex
 def test_comments_order_quotes_and_crlf_stay() -> None:
     before = small(
         "    # why this is here\n    command:\n    - kube-controller-manager\n    - --zzz=1   # keep\n    # about the next\n"
-        "    - \"--cloud-config=/x\"\n    - --aaa=2\n").replace("\n", "\r\n")
+        '    - "--cloud-config=/x"\n    - --aaa=2\n'
+    ).replace("\n", "\r\n")
     after, unused, unused2 = _manifest.edit(before, KCM, (1, 36))
     assert after == before.replace('    - "--cloud-config=/x"\r\n', "")
 
@@ -90,15 +99,17 @@ def test_flow_style_lists_are_edited_too(before: str, after: str) -> None:
 
 
 def test_a_value_that_is_an_argument_of_its_own_goes_with_its_flag() -> None:
-    before = small("    command:\n    - kube-controller-manager\n    - --cloud-config\n    - /etc/cloud\n"
-                   "    args:\n    - --cloud-provider\n    - aws\n    - --v=2\n")
+    before = small(
+        "    command:\n    - kube-controller-manager\n    - --cloud-config\n    - /etc/cloud\n"
+        "    args:\n    - --cloud-provider\n    - aws\n    - --v=2\n"
+    )
     after, unused, unused2 = _manifest.edit(before, KCM, (1, 36))
     data = yaml.safe_load(after)["spec"]["containers"][0]
     assert (data["command"], data["args"]) == ([KCM], ["--v=2"])
 
 
 def test_a_volume_that_something_else_needs_stays() -> None:
-    rest = ("    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes/cloud}\n  volumes:\n  - {name: etc, hostPath: {path: /e}}\n")
+    rest = "    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes/cloud}\n  volumes:\n  - {name: etc, hostPath: {path: /e}}\n"
     flags = "    command:\n    - kube-controller-manager\n    - --cloud-config=/etc/kubernetes/cloud/c.conf\n"
     gone, unused, notes = _manifest.edit(small(flags, rest), KCM, (1, 36))
     assert "volumes" not in yaml.safe_load(gone)["spec"] and len(notes) == 2
@@ -107,13 +118,19 @@ def test_a_volume_that_something_else_needs_stays() -> None:
 
 
 def test_an_edit_that_an_alias_would_repeat_elsewhere_is_refused() -> None:
-    before = small("    command: &c\n    - kube-controller-manager\n    - --cloud-provider=\n", "  - name: other\n    command: *c\n")
+    before = small(
+        "    command: &c\n    - kube-controller-manager\n    - --cloud-provider=\n",
+        "  - name: other\n    command: *c\n",
+    )
     with pytest.raises(EditRefused, match="anchor"):
         _manifest.edit(before, KCM, (1, 36))
 
 
 def test_anchors_elsewhere_stay() -> None:
-    before = small("    command:\n    - kube-controller-manager\n    - --cloud-provider=\n", "    env: &e [{name: A, value: b}]\n  - {name: o, env: *e}\n")
+    before = small(
+        "    command:\n    - kube-controller-manager\n    - --cloud-provider=\n",
+        "    env: &e [{name: A, value: b}]\n  - {name: o, env: *e}\n",
+    )
     assert "&e" in _manifest.edit(before, KCM, (1, 36))[0]
 
 
@@ -135,7 +152,9 @@ def test_bad_manifests_are_named_not_edited(text: str, error: type[Exception], w
 
 
 def test_a_file_without_a_last_line_end_is_edited_at_its_end() -> None:
-    before = f"spec:\n  containers:\n  - name: {KCM}\n    command:\n    - kube-controller-manager\n    - --cloud-provider="
-    assert _manifest.edit(before, KCM, (1, 36))[0] == before[:before.index("    - --cloud-provider")]
+    before = (
+        f"spec:\n  containers:\n  - name: {KCM}\n    command:\n    - kube-controller-manager\n    - --cloud-provider="
+    )
+    assert _manifest.edit(before, KCM, (1, 36))[0] == before[: before.index("    - --cloud-provider")]
     added = before.replace("--cloud-provider=", "--v=2")
     assert _manifest.edit(added, KCM, (1, 30))[0] == added + "\n    - --cloud-provider=external"

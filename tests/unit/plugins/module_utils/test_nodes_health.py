@@ -14,12 +14,22 @@ TAINT = {"key": _nodes.TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 OTHER = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 
 
-def node(provider_id: str = "", taints: list[dict[str, str]] | None = None, addresses: tuple[str, ...] = ("InternalIP",),
-         ready: str = "True") -> dict[str, Any]:
-    return {"metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a"}},
-            "spec": {"providerID": provider_id, "taints": taints},
-            "status": {"addresses": [{"type": kind, "address": "10.0.0.1"} for kind in addresses],
-                       "conditions": [{"type": "Ready", "status": ready, "message": "why", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}]}}
+def node(
+    provider_id: str = "",
+    taints: list[dict[str, str]] | None = None,
+    addresses: tuple[str, ...] = ("InternalIP",),
+    ready: str = "True",
+) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "a"}},
+        "spec": {"providerID": provider_id, "taints": taints},
+        "status": {
+            "addresses": [{"type": kind, "address": "10.0.0.1"} for kind in addresses],
+            "conditions": [
+                {"type": "Ready", "status": ready, "message": "why", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}
+            ],
+        },
+    }
 
 
 @pytest.mark.parametrize(
@@ -50,17 +60,29 @@ def test_one_provider_id_on_two_nodes_is_wrong_on_one_of_them() -> None:
 
 
 def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them() -> None:
-    matches = [{"name": "a", "verdict": "ok", "reason": ""}, {"name": "b", "verdict": "mismatched", "reason": "why"},
-               {"name": "c", "verdict": "unknown", "reason": "no answer"}, {"name": "d", "verdict": "mismatched", "reason": "--node-ip"},
-               {"name": "e", "verdict": "foreign", "reason": "another region"}, {"name": "gone", "verdict": "ok", "reason": ""}]
+    matches = [
+        {"name": "a", "verdict": "ok", "reason": ""},
+        {"name": "b", "verdict": "mismatched", "reason": "why"},
+        {"name": "c", "verdict": "unknown", "reason": "no answer"},
+        {"name": "d", "verdict": "mismatched", "reason": "--node-ip"},
+        {"name": "e", "verdict": "foreign", "reason": "another region"},
+        {"name": "gone", "verdict": "ok", "reason": ""},
+    ]
     found = _nodes.judged(summaries(a="sim://1", b="sim://1", c="sim://2", d="", e="sim://far", f="k3s://f"), matches)
     assert {item["name"]: item["class"] for item in found} == {
-        "a": "initialized", "b": "mismatched", "c": "initialized", "d": "mismatched", "e": "foreign", "f": "foreign"}
+        "a": "initialized",
+        "b": "mismatched",
+        "c": "initialized",
+        "d": "mismatched",
+        "e": "foreign",
+        "f": "foreign",
+    }
     assert (found[1]["reason"], found[3]["reason"]) == ("why", "--node-ip") and "drain and delete" in found[4]["reason"]
 
 
 def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
     """It is known by its embedded providerID, or by the condition of an etcd member."""
+
     def server(provider_id: str, member: bool) -> dict[str, Any]:
         what = node(provider_id)
         what["metadata"]["labels"]["node-role.kubernetes.io/control-plane"] = "true"
@@ -68,7 +90,10 @@ def test_no_message_asks_for_the_deletion_of_a_server_of_k3s_or_rke2() -> None:
         return what
 
     told = [_nodes.summary(server("k3s://n", False), scheme)["reason"] for scheme in ("sim://", "")]
-    told += [_nodes.summary(server("aws:///a/i-1", True), "sim://")["reason"], _nodes.summary(server("sim://1", True), "", "sim://2")["reason"]]
+    told += [
+        _nodes.summary(server("aws:///a/i-1", True), "sim://")["reason"],
+        _nodes.summary(server("sim://1", True), "", "sim://2")["reason"],
+    ]
     ours = _nodes.summary(server("sim://1", True), "sim://")
     told.append(_nodes.judged([ours], [{"name": "n", "verdict": "foreign", "reason": "another region"}])[0]["reason"])
     told.append(_nodes.judged([ours, dict(ours, name="m")], [])[0]["reason"])
@@ -119,12 +144,21 @@ def daemonset(**changes: Any) -> dict[str, Any]:
 
 def lease(holder: str = "cp-1_abc", renewed: str = "2026-11-21T09:00:28.123456Z", **notes: str) -> dict[str, Any]:
     annotations = {_health.ANNOTATION_PREFIX + key.replace("_", "-"): value for key, value in notes.items()}
-    return _health.lease_state({"metadata": {"annotations": annotations}, "spec": {
-        "holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15}}, NOW)
+    return _health.lease_state(
+        {
+            "metadata": {"annotations": annotations},
+            "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseDurationSeconds": 15},
+        },
+        NOW,
+    )
 
 
 POD = {"name": "ccm-x", "node": "cp-1", "ready": True, "leaving": False, "restarts": 0, "reason": ""}
-GOOD = {"cloud_provider": "sim", "last_cloud_success": "2026-11-21T09:00:20Z", "controllers": "cloud-node-controller,service-lb-controller"}
+GOOD = {
+    "cloud_provider": "sim",
+    "last_cloud_success": "2026-11-21T09:00:20Z",
+    "controllers": "cloud-node-controller,service-lb-controller",
+}
 
 
 @pytest.mark.parametrize(
@@ -142,19 +176,28 @@ GOOD = {"cloud_provider": "sim", "last_cloud_success": "2026-11-21T09:00:20Z", "
         (daemonset(), [POD], _health.lease_state(None, NOW), "nobody holds the Lease"),
         (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed for 20.0 s"),
         (daemonset(), [POD], lease("vendor_1"), "none of the Pods"),
-        (daemonset(), [POD], lease(**{**GOOD, "controllers": "service-lb-controller"}), "does not run cloud-node-controller"),
+        (
+            daemonset(),
+            [POD],
+            lease(**{**GOOD, "controllers": "service-lb-controller"}),
+            "does not run cloud-node-controller",
+        ),
         (daemonset(), [POD], lease(cloud_provider="sim"), "no call to the cloud has succeeded"),
         (daemonset(), [POD], lease(**{**GOOD, "last_cloud_success": "2026-11-21T08:00:30Z"}), "3600.0 s ago"),
     ],
 )
-def test_the_verdict(state: dict[str, Any], pods: list[dict[str, Any]], held: dict[str, Any], reason: str | None) -> None:
+def test_the_verdict(
+    state: dict[str, Any], pods: list[dict[str, Any]], held: dict[str, Any], reason: str | None
+) -> None:
     verdict = _health.judge(state, pods, held, NOW, ["cloud-node-controller"], max_cloud_age=600)
     assert verdict["healthy"] is (reason is None), verdict["reasons"]
     assert reason is None or any(reason in text for text in verdict["reasons"])
 
 
 def test_what_another_controller_left_on_the_lease_is_not_its_successors() -> None:
-    left = lease("ccm-x", cloud_provider="sim", last_cloud_success="2026-11-21T08:00:30Z", controllers="service-lb-controller")
+    left = lease(
+        "ccm-x", cloud_provider="sim", last_cloud_success="2026-11-21T08:00:30Z", controllers="service-lb-controller"
+    )
     wanted: tuple[Any, ...] = (daemonset(), [POD], left, NOW, ["cloud-node-controller"], 600)
     assert not _health.judge(*wanted)["healthy"]
     verdict = _health.judge(*wanted, notes_own=False)
@@ -170,7 +213,9 @@ def test_a_standby_is_judged_by_its_pods_alone() -> None:
 
 def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None:
     asked_nothing = lease(cloud_provider="sim", controllers="cloud-node-controller")
-    assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)["healthy"]
+    assert _health.judge(daemonset(), [POD], asked_nothing, NOW, ["cloud-node-controller"], require_cloud=False)[
+        "healthy"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +227,11 @@ def test_a_controller_that_had_nothing_to_ask_the_cloud_may_be_healthy() -> None
         ("service-lb-controller", "cloud-node-controller", "does not run cloud-node-controller"),
     ],
 )
-def test_what_the_provider_has_nothing_for_is_demanded_only_by_name(running: str, not_offered: str, absent: str | None) -> None:
+def test_what_the_provider_has_nothing_for_is_demanded_only_by_name(
+    running: str, not_offered: str, absent: str | None
+) -> None:
     held = lease(**{**GOOD, "controllers": running, "not_offered": not_offered})
-    verdict = _health.judge(daemonset(), [POD], held, NOW, ["cloud-node-controller"], if_offered=["service-lb-controller"])
+    verdict = _health.judge(
+        daemonset(), [POD], held, NOW, ["cloud-node-controller"], if_offered=["service-lb-controller"]
+    )
     assert verdict["reasons"] == ([] if absent is None else ["the leader " + absent])

@@ -19,12 +19,22 @@ PLAIN_ENV = 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n'
 @pytest.fixture
 def leftovers(fixture_text: Any, host_facts: Any) -> dict[str, Any]:
     """A control plane with dead flags and a worker with an empty one in the wrong file."""
-    manifests = {f"{MANIFESTS}{name}.yaml": fixture_text(f"kubeadm-1.36/{name}.yaml") for name in ("kube-apiserver", "kube-controller-manager")}
+    manifests = {
+        f"{MANIFESTS}{name}.yaml": fixture_text(f"kubeadm-1.36/{name}.yaml")
+        for name in ("kube-apiserver", "kube-controller-manager")
+    }
     return {
-        "cp-1": host_facts("cp-1", {**manifests, FLAGS_ENV: PLAIN_ENV}, components={
-            "kube-apiserver": ["--enable-admission-plugins=NodeRestriction"],
-            "kube-controller-manager": ["--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider="]}),
-        "w-1": host_facts("w-1", {FLAGS_ENV: PLAIN_ENV, DEFAULT: "KUBELET_EXTRA_ARGS=--cloud-provider=\n"}, ["--cloud-provider="]),
+        "cp-1": host_facts(
+            "cp-1",
+            {**manifests, FLAGS_ENV: PLAIN_ENV},
+            components={
+                "kube-apiserver": ["--enable-admission-plugins=NodeRestriction"],
+                "kube-controller-manager": ["--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider="],
+            },
+        ),
+        "w-1": host_facts(
+            "w-1", {FLAGS_ENV: PLAIN_ENV, DEFAULT: "KUBELET_EXTRA_ARGS=--cloud-provider=\n"}, ["--cloud-provider="]
+        ),
     }
 
 
@@ -52,7 +62,14 @@ def test_the_whole_plan_of_a_cluster_with_leftovers(leftovers: Any, cluster_fact
         ("cp-1", "kubelet", FLAGS_ENV, "--cloud-provider", None, "external"),
         ("w-1", "kubelet", DEFAULT, "--cloud-provider", "", None),
         ("w-1", "kubelet", FLAGS_ENV, "--cloud-provider", None, "external"),
-        ("(cluster)", "kube-controller-manager", "ConfigMap kube-system/kubeadm-config", "cloud-config", "/etc/kubernetes/cloud.conf", None),
+        (
+            "(cluster)",
+            "kube-controller-manager",
+            "ConfigMap kube-system/kubeadm-config",
+            "cloud-config",
+            "/etc/kubernetes/cloud.conf",
+            None,
+        ),
         ("(cluster)", "kube-controller-manager", "ConfigMap kube-system/kubeadm-config", "cloud-provider", "", None),
         ("cp-1", "node", "Node/cp-1", "providerID", None, "set by the runtime"),
         ("w-1", "node", "Node/w-1", "providerID", None, "set by the runtime"),
@@ -60,7 +77,10 @@ def test_the_whole_plan_of_a_cluster_with_leftovers(leftovers: Any, cluster_fact
     assert all(edit["why"] and edit["risk"] for edit in plan["edits"])
     assert [step["component"] for step in plan["hosts"]["cp-1"]["control_plane"]] == ["kube-controller-manager"]
     step = plan["hosts"]["cp-1"]["control_plane"][0]
-    assert (step["flags"], step["flags_before"]) == ([], ["--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider="])
+    assert (step["flags"], step["flags_before"]) == (
+        [],
+        ["--cloud-config=/etc/kubernetes/cloud.conf", "--cloud-provider="],
+    )
     assert step["files"][0]["sha256"] == "sha-of-" + manifest
     assert plan["hosts"]["w-1"]["kubelet"]["flags"] == ["--cloud-provider=external"]
     assert plan["table"][-1] == "GO: 9 edit(s), 0 warning(s), 0 problem(s)"
@@ -74,10 +94,24 @@ def test_a_second_plan_is_empty(leftovers: Any, cluster_facts: Any) -> None:
     before = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"))
     plan = make_plan(leftovers, before, ["cp-1"])
     text = base64.b64decode(plan["kubeadm_config"]["content"]).decode()
-    after = cluster_facts(("cp-1", "initialized"), ("w-1", "initialized"), kubeadm=text, runtime={"exists": True, "managed": True, "wide": True})
+    after = cluster_facts(
+        ("cp-1", "initialized"),
+        ("w-1", "initialized"),
+        kubeadm=text,
+        runtime={"exists": True, "managed": True, "wide": True},
+    )
     again = make_plan(migrated(leftovers, plan), after, ["cp-1"])
-    assert (again["go"], again["edits"], again["adopt"], again["narrow"], again["kubeadm_config"]) == (True, [], [], False, None)
-    assert again["hosts"] == {"cp-1": {"control_plane": [], "kubelet": None}, "w-1": {"control_plane": [], "kubelet": None}}
+    assert (again["go"], again["edits"], again["adopt"], again["narrow"], again["kubeadm_config"]) == (
+        True,
+        [],
+        [],
+        False,
+        None,
+    )
+    assert again["hosts"] == {
+        "cp-1": {"control_plane": [], "kubelet": None},
+        "w-1": {"control_plane": [], "kubelet": None},
+    }
 
 
 def test_a_run_that_was_killed_after_writing_is_taken_up_again(leftovers: Any, cluster_facts: Any) -> None:
@@ -91,13 +125,17 @@ def test_a_run_that_was_killed_after_writing_is_taken_up_again(leftovers: Any, c
     assert (waiting["files"], waiting["flags"]) == ([], [])
     del facts["cp-1"]["components"]["kube-controller-manager"]
     assert "does not run" in problems(facts, cluster)
-    facts["cp-1"]["journal"] = {MANIFESTS + "kube-controller-manager.yaml": {"component": "kube-controller-manager", "state": "written"}}
+    facts["cp-1"]["journal"] = {
+        MANIFESTS + "kube-controller-manager.yaml": {"component": "kube-controller-manager", "state": "written"}
+    }
     assert make_plan(facts, cluster, ["cp-1"])["hosts"]["cp-1"]["control_plane"][0]["files"] == []
 
 
 def test_a_wide_runtime_is_never_narrowed_for_a_new_node(leftovers: Any, cluster_facts: Any) -> None:
     nodes = (("cp-1", "initialized"), ("w-1", "uninitialized"))
-    wide = make_plan(leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True, "wide": True}), ["cp-1"])
+    wide = make_plan(
+        leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True, "wide": True}), ["cp-1"]
+    )
     assert wide["adopt"] == ["w-1"] and not wide["narrow"]
     assert make_plan(leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True}), ["cp-1"])["narrow"]
 
@@ -114,7 +152,9 @@ def test_versions_without_facts_are_refused(leftovers: Any, cluster_facts: Any, 
     assert version in text and "1.29 to 1.36" in text
 
 
-def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
+def test_bad_hosts_are_named_with_a_way_out(
+    leftovers: Any, host_facts: Any, cluster_facts: Any, fixture_text: Any
+) -> None:
     nodes = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"))
     manifest = MANIFESTS + "kube-controller-manager.yaml"
     broken = host_facts("cp-1", {manifest: "spec: [", FLAGS_ENV: PLAIN_ENV})
@@ -127,13 +167,21 @@ def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, clu
     assert "set ccm_install_node_name" in problems({**leftovers, "w-2": other}, nodes)
     same = host_facts("w-1", {FLAGS_ENV: PLAIN_ENV})
     assert "w-1 and w-2 are the same Node" in problems({**leftovers, "w-2": same}, nodes)
-    split = host_facts("w-1", {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', DEFAULT: "KUBELET_EXTRA_ARGS=--cloud-provider=gce\n"})
+    split = host_facts(
+        "w-1",
+        {
+            FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n',
+            DEFAULT: "KUBELET_EXTRA_ARGS=--cloud-provider=gce\n",
+        },
+    )
     conflict = problems({**leftovers, "w-1": split}, nodes)
     assert FLAGS_ENV in conflict and DEFAULT in conflict
 
 
 def test_foreign_nodes_are_reported_and_left_alone(leftovers: Any, cluster_facts: Any) -> None:
-    plan = make_plan(leftovers, cluster_facts(("cp-1", "unmanaged"), ("w-1", "foreign"), ("stranger", "unmanaged")), ["cp-1"])
+    plan = make_plan(
+        leftovers, cluster_facts(("cp-1", "unmanaged"), ("w-1", "foreign"), ("stranger", "unmanaged")), ["cp-1"]
+    )
     assert plan["go"] and plan["adopt"] == ["cp-1"]
     assert any(text.startswith("Node w-1 is left alone") for text in plan["warnings"])
     assert any("stranger is not in the inventory" in text for text in plan["warnings"])
@@ -153,7 +201,10 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
         return not verdict["ok"] and [c["name"] for c in verdict["checks"] if not c["ok"]] == [name]
 
     facts["w-1"]["kubelet"]["flags"] = []
-    assert [c["name"] for c in verify(facts, cluster, health, ["cp-1"])["checks"] if not c["ok"]] == ["flags", "kubelets"]
+    assert [c["name"] for c in verify(facts, cluster, health, ["cp-1"])["checks"] if not c["ok"]] == [
+        "flags",
+        "kubelets",
+    ]
     facts["w-1"]["kubelet"]["flags"] = ["--cloud-provider=external"]
     cluster["services"] = [{"namespace": "d", "name": "web", "class": "", "ingress": [], "finalizer": True}]
     assert fails("services")

@@ -36,7 +36,9 @@ def cgroupfs(uid, tier="/burstable"):
 
 def by_systemd(uid, tier="-besteffort"):
     escaped = uid.replace("-", "_")
-    return "/kubepods.slice/kubepods{0}.slice/kubepods{0}-pod{1}.slice/cri-containerd-{2}.scope".format(tier, escaped, "c" * 64)
+    return "/kubepods.slice/kubepods{0}.slice/kubepods{0}-pod{1}.slice/cri-containerd-{2}.scope".format(
+        tier, escaped, "c" * 64
+    )
 
 
 @pytest.mark.parametrize("form", [hybrid, unified])
@@ -49,12 +51,19 @@ def test_the_pod_of_a_process(form, driver, uid):
         assert _processes.pod_of(form(root + driver(uid))) == uid
 
 
-@pytest.mark.parametrize("path", [
-    "/", KUBELET, "/init.scope", "/kubepods/burstable", "/machine.slice/machine-libpod_pod_{0}.slice".format("a" * 64),
-    # What systemd delegates to a user's session, the user may name as he likes.
-    "/user.slice/user-1000.slice/user@1000.service/kubepods/burstable/pod" + STATIC,
-    "/system.slice/theirs.service/kubepods-burstable-pod{0}.slice".format(STATIC),
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        KUBELET,
+        "/init.scope",
+        "/kubepods/burstable",
+        "/machine.slice/machine-libpod_pod_{0}.slice".format("a" * 64),
+        # What systemd delegates to a user's session, the user may name as he likes.
+        "/user.slice/user-1000.slice/user@1000.service/kubepods/burstable/pod" + STATIC,
+        "/system.slice/theirs.service/kubepods-burstable-pod{0}.slice".format(STATIC),
+    ],
+)
 def test_groups_that_are_no_pods(path):
     assert _processes.pod_of(hybrid(path)) == ""
 
@@ -93,8 +102,12 @@ class Host:
             (folder / "ns" / kind).symlink_to("{0}:[{1}]".format(kind, namespaces))
 
     def unit(self, name, pid, group, state="active", program=""):
-        self.units[name] = {"ActiveState": state, "MainPID": str(pid), "ControlGroup": group,
-                            "ExecStart": "{{ path={0} ; argv[]={0} $ARGS ; ignore_errors=no ; pid={1} }}".format(program, pid)}
+        self.units[name] = {
+            "ActiveState": state,
+            "MainPID": str(pid),
+            "ControlGroup": group,
+            "ExecStart": "{{ path={0} ; argv[]={0} $ARGS ; ignore_errors=no ; pid={1} }}".format(program, pid),
+        }
 
     def pod_log(self, folder, container):
         (self.logs / folder / container).mkdir(parents=True)
@@ -122,7 +135,8 @@ def test_the_kubelet_is_the_units_main_process_whatever_else_bears_its_name(host
     assert _processes.impostors([found], str(host.logs)) == [
         "process 100 calls itself kubelet but belongs to Pod team-a/web-0: it is ignored",
         "process 101 calls itself kubelet but is in the control group /user.slice/user-1000.slice/session-1.scope, of no unit that "
-        "runs it: it is ignored"]
+        "runs it: it is ignored",
+    ]
 
 
 def test_a_pid_that_went_to_a_pod_is_not_the_units(host):
@@ -132,11 +146,19 @@ def test_a_pid_that_went_to_a_pod_is_not_the_units(host):
     assert _processes.of_unit("kubelet", "kubelet") is None
 
 
-@pytest.mark.parametrize(("group", "parent", "namespaces", "there"), [
-    (KUBELET, 1, "host", True), (KUBELET + "/inner", 1, "host", True), (KUBELET, 1, "private", True),  # PrivateTmp and the like
-    ("/podruntime.slice", 1, "host", True), ("/", 1, "host", True),  # a kubelet with kubeletCgroups
-    ("/podruntime.slice", 1, "other", False), ("/podruntime.slice", 99, "host", False), (KUBELET + "-not", 99, "host", False),
-])
+@pytest.mark.parametrize(
+    ("group", "parent", "namespaces", "there"),
+    [
+        (KUBELET, 1, "host", True),
+        (KUBELET + "/inner", 1, "host", True),
+        (KUBELET, 1, "private", True),  # PrivateTmp and the like
+        ("/podruntime.slice", 1, "host", True),
+        ("/", 1, "host", True),  # a kubelet with kubeletCgroups
+        ("/podruntime.slice", 1, "other", False),
+        ("/podruntime.slice", 99, "host", False),
+        (KUBELET + "-not", 99, "host", False),
+    ],
+)
 def test_the_units_group_decides_or_being_systemds_own_child(host, group, parent, namespaces, there):
     host.start(647, ["kubelet"], group, parent, namespaces)
     host.unit("kubelet", 647, KUBELET)
@@ -145,7 +167,9 @@ def test_the_units_group_decides_or_being_systemds_own_child(host, group, parent
     assert len(_processes.impostors([found], str(host.logs))) == (0 if there else 1)
 
 
-@pytest.mark.parametrize(("state", "pid"), [("inactive", "0"), ("failed", "647"), ("activating", "647"), ("active", "0"), ("active", "x")])
+@pytest.mark.parametrize(
+    ("state", "pid"), [("inactive", "0"), ("failed", "647"), ("activating", "647"), ("active", "0"), ("active", "x")]
+)
 def test_a_unit_that_does_not_run_has_no_process(host, state, pid):
     host.start(647, ["kubelet"], KUBELET)
     host.unit("kubelet", pid, KUBELET, state)

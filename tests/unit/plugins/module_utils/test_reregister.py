@@ -29,7 +29,9 @@ EMBEDDED = {"k3s-server": "k3s://k3s-server", "k3s-agent": "k3s://k3s-agent"}
 
 def test_nodes_of_the_embedded_controller_are_reported_with_their_way_out(tree_facts: Any, cluster_facts: Any) -> None:
     made = plan(tree_facts, cluster_facts, EMBEDDED, False)
-    server, agent = (next(text for text in made["warnings"] if f"Node {name} is left alone" in text) for name in EMBEDDED)
+    server, agent = (
+        next(text for text in made["warnings"] if f"Node {name} is left alone" in text) for name in EMBEDDED
+    )
     assert "drain and delete the Node" in agent and "set ccm_install_reregister to true" in agent
     assert "must not be deleted: its member would be taken out of etcd" in server
     assert "drain and delete" not in server and "ccm_install_reregister" not in server
@@ -47,7 +49,10 @@ def test_agents_are_registered_anew_when_asked_and_servers_never(tree_facts: Any
 
 def test_a_run_that_was_killed_after_the_node_was_deleted_is_taken_up(tree_facts: Any, cluster_facts: Any) -> None:
     gone = {"k3s-server": "k3s://k3s-server"}
-    assert plan(tree_facts, cluster_facts, gone, True)["reregister"] == ["k3s-agent"] and plan(tree_facts, cluster_facts, gone, True)["go"]
+    assert (
+        plan(tree_facts, cluster_facts, gone, True)["reregister"] == ["k3s-agent"]
+        and plan(tree_facts, cluster_facts, gone, True)["go"]
+    )
     assert "the cluster has no such Node" in plan(tree_facts, cluster_facts, gone, False)["problems"][0]
 
 
@@ -59,19 +64,25 @@ def test_a_node_of_another_cloud_is_never_registered_anew(tree_facts: Any, clust
 def pod(owner: str = "", volumes: Any = (), phase: str = "Running", mirror: bool = False) -> dict[str, Any]:
     owners = [{"kind": owner, "controller": True}] if owner else []
     annotations = {"kubernetes.io/config.mirror": "x"} if mirror else {}
-    return {"metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": annotations},
-            "spec": {"volumes": list(volumes)}, "status": {"phase": phase}}
+    return {
+        "metadata": {"namespace": "n", "name": "p", "ownerReferences": owners, "annotations": annotations},
+        "spec": {"volumes": list(volumes)},
+        "status": {"phase": phase},
+    }
 
 
-@pytest.mark.parametrize(("body", "evicted", "refused"), [
-    (pod("ReplicaSet"), True, ""),
-    (pod("DaemonSet"), False, ""),
-    (pod("DaemonSet", [{"emptyDir": {}}]), False, ""),
-    (pod("Node", mirror=True), False, ""),
-    (pod(), False, "no controller"),
-    (pod(phase="Succeeded"), True, ""),
-    (pod("StatefulSet", [{"configMap": {}}, {"emptyDir": {}}]), False, "emptyDir"),
-])
+@pytest.mark.parametrize(
+    ("body", "evicted", "refused"),
+    [
+        (pod("ReplicaSet"), True, ""),
+        (pod("DaemonSet"), False, ""),
+        (pod("DaemonSet", [{"emptyDir": {}}]), False, ""),
+        (pod("Node", mirror=True), False, ""),
+        (pod(), False, "no controller"),
+        (pod(phase="Succeeded"), True, ""),
+        (pod("StatefulSet", [{"configMap": {}}, {"emptyDir": {}}]), False, "emptyDir"),
+    ],
+)
 def test_the_fate_of_a_pod(body: dict[str, Any], evicted: bool, refused: str) -> None:
     told = fates([body], False)
     assert bool(told.evict) is evicted and (refused in "".join(told.refused)) and bool(told.refused) is bool(refused)

@@ -13,12 +13,27 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_pl
 LEASE = {"namespace": "kube-system", "name": "cloud-controller-manager"}
 
 
-def workload(name: str = "x", container: str = "main", image: str = "registry:5000/a/b:1@sha256:0", command: tuple[str, ...] = (),
-             args: tuple[str, ...] = (), env: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
-    one = {"name": container, "image": image, "command": list(command), "args": list(args),
-           "env": [{"name": key, "value": value} for key, value in (env or {}).items()]}
-    return {"metadata": {"name": name, "namespace": "kube-system", "resourceVersion": "7", "generation": 2},
-            "spec": {"template": {"spec": {"containers": [one]}}, **spec}, "status": {"desiredNumberScheduled": 3}}
+def workload(
+    name: str = "x",
+    container: str = "main",
+    image: str = "registry:5000/a/b:1@sha256:0",
+    command: tuple[str, ...] = (),
+    args: tuple[str, ...] = (),
+    env: dict[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    one = {
+        "name": container,
+        "image": image,
+        "command": list(command),
+        "args": list(args),
+        "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+    }
+    return {
+        "metadata": {"name": name, "namespace": "kube-system", "resourceVersion": "7", "generation": 2},
+        "spec": {"template": {"spec": {"containers": [one]}}, **spec},
+        "status": {"desiredNumberScheduled": 3},
+    }
 
 
 @pytest.mark.parametrize(
@@ -40,8 +55,14 @@ def test_vendors_controllers_are_known_by_their_names(made: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "made",
     [
-        workload("cluster-autoscaler", command=("./cluster-autoscaler",), args=("--cloud-provider=aws", "--cloud-config=x")),
-        workload("csi-oci-controller", image="oracle/cloud-provider-oci:v1", command=("/usr/local/bin/oci-csi-controller-driver",)),
+        workload(
+            "cluster-autoscaler", command=("./cluster-autoscaler",), args=("--cloud-provider=aws", "--cloud-config=x")
+        ),
+        workload(
+            "csi-oci-controller",
+            image="oracle/cloud-provider-oci:v1",
+            command=("/usr/local/bin/oci-csi-controller-driver",),
+        ),
         workload("coredns", image="coredns:1"),
         workload("accmulator", image="my-success:1"),
     ],
@@ -51,14 +72,29 @@ def test_what_only_lives_beside_them_is_none(made: dict[str, Any]) -> None:
 
 
 def test_flags_are_read_in_every_form() -> None:
-    args = ("--cloud-provider", "acme", "--cluster-name=$(CLUSTER)", "--leader-elect-resource-name=acme", "--cluster-name=$(CLUSTER)")
-    found = _others.summary("DaemonSet", workload("acme-ccm", command=("/bin/ccm",), args=args, env={"CLUSTER": "prod"}))
+    args = (
+        "--cloud-provider",
+        "acme",
+        "--cluster-name=$(CLUSTER)",
+        "--leader-elect-resource-name=acme",
+        "--cluster-name=$(CLUSTER)",
+    )
+    found = _others.summary(
+        "DaemonSet", workload("acme-ccm", command=("/bin/ccm",), args=args, env={"CLUSTER": "prod"})
+    )
     assert found is not None
-    assert (found["cloud_provider"], found["cluster_name"], found["lease"]["name"], found["pods"]) == ("acme", "prod", "acme", 3)
+    assert (found["cloud_provider"], found["cluster_name"], found["lease"]["name"], found["pods"]) == (
+        "acme",
+        "prod",
+        "acme",
+        3,
+    )
     template: dict[str, Any] = workload("acme-ccm", args=("--secure-port=10300",))
     template["spec"]["template"]["spec"]["hostNetwork"] = True
     assert found["port"] == 0 and (_others.summary("Deployment", template) or {})["port"] == 10300
-    shell = _others.summary("Deployment", workload("acme-ccm", command=("/bin/sh", "-c", "exec ccm --leader-elect=false --v 2")))
+    shell = _others.summary(
+        "Deployment", workload("acme-ccm", command=("/bin/sh", "-c", "exec ccm --leader-elect=false --v 2"))
+    )
     assert shell and shell["lease"] == {}
 
 
@@ -80,10 +116,13 @@ def merged(target: Any, patch: Any) -> Any:
     return result
 
 
-@pytest.mark.parametrize(("kind", "made"), [
-    ("Deployment", workload("acme-ccm", replicas=2)),
-    ("DaemonSet", workload("acme-ccm")),
-])
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("Deployment", workload("acme-ccm", replicas=2)),
+        ("DaemonSet", workload("acme-ccm")),
+    ],
+)
 def test_a_paused_one_is_known_and_becomes_what_it_was(kind: str, made: dict[str, Any]) -> None:
     before = copy.deepcopy(made)
     assert _others.resume(kind, made) is None
@@ -109,7 +148,12 @@ def test_its_pods_are_its_own() -> None:
     def pod(name: str, kind: str, owner: str) -> dict[str, Any]:
         return {"metadata": {"name": name, "ownerReferences": [{"kind": kind, "name": owner}]}}
 
-    pods = [pod("a", "ReplicaSet", "ccm-5d9f"), pod("b", "ReplicaSet", "ccm-more-5d9f"), pod("c", "DaemonSet", "ccm"), {"metadata": {"name": "d"}}]
+    pods = [
+        pod("a", "ReplicaSet", "ccm-5d9f"),
+        pod("b", "ReplicaSet", "ccm-more-5d9f"),
+        pod("c", "DaemonSet", "ccm"),
+        {"metadata": {"name": "d"}},
+    ]
     assert _others.owned("Deployment", "ccm", pods) == ["a"]
     assert _others.owned("DaemonSet", "ccm", pods) == ["c"]
 
@@ -127,21 +171,41 @@ def planned(cluster_facts: Any, takeover: bool = True, cluster_name: str = "prod
 def test_another_one_is_refused_with_all_that_tells_which_and_both_ways_out(cluster_facts: Any) -> None:
     plan = planned(cluster_facts, takeover=False, others=[other()])
     (problem,) = plan["problems"]
-    for text in ("Deployment kube-system/acme-ccm", "acme:1", "Lease kube-system/cloud-controller-manager, held by cp-1_x",
-                 "ccm_install_takeover: adopt", "ccm_install_takeover_ignore"):
+    for text in (
+        "Deployment kube-system/acme-ccm",
+        "acme:1",
+        "Lease kube-system/cloud-controller-manager, held by cp-1_x",
+        "ccm_install_takeover: adopt",
+        "ccm_install_takeover_ignore",
+    ):
         assert text in problem
     assert plan["takeover"] == [] and not plan["go"]
 
 
 def test_with_one_lease_it_hands_over_and_with_two_it_is_stopped_first(cluster_facts: Any) -> None:
-    plan = planned(cluster_facts, others=[other(), other(name="b", lease={**LEASE, "name": "acme"}), other(name="c", lease={})], held="cp-1_x")
+    plan = planned(
+        cluster_facts,
+        others=[other(), other(name="b", lease={**LEASE, "name": "acme"}), other(name="c", lease={})],
+        held="cp-1_x",
+    )
     assert plan["go"], plan["problems"]
-    assert [(item["name"], item["handover"]) for item in plan["takeover"]] == [("acme-ccm", True), ("b", False), ("c", False)]
+    assert [(item["name"], item["handover"]) for item in plan["takeover"]] == [
+        ("acme-ccm", True),
+        ("b", False),
+        ("c", False),
+    ]
     assert [(edit["file"], edit["flag"], edit["now"], edit["then"]) for edit in plan["edits"]][0] == (
-        "Deployment kube-system/acme-ccm", "replicas", "1", "0")
+        "Deployment kube-system/acme-ccm",
+        "replicas",
+        "1",
+        "0",
+    )
     taken = planned(cluster_facts, others=[other(port=10258)])
     assert not taken["takeover"][0]["handover"] and "with another ccm_runtime_secure_port" in taken["edits"][0]["why"]
-    assert "is both's" in plan["edits"][0]["why"] and "the Lease kube-system/acme: it is stopped before" in plan["edits"][1]["why"]
+    assert (
+        "is both's" in plan["edits"][0]["why"]
+        and "the Lease kube-system/acme: it is stopped before" in plan["edits"][1]["why"]
+    )
 
 
 def test_load_balancers_of_another_cluster_name_would_be_lost(cluster_facts: Any) -> None:

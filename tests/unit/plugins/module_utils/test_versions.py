@@ -16,8 +16,17 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
 RELEASES = [(1, minor) for minor in range(29, 37)]
 
 
-@pytest.mark.parametrize(("text", "expected"), [("v1.36.3", (1, 36)), ("1.30", (1, 30)), ("v1.31.0-rc.1+k3s1", (1, 31)),
-                                                ("v1.33.4+rke2r1", (1, 33)), ("latest", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("v1.36.3", (1, 36)),
+        ("1.30", (1, 30)),
+        ("v1.31.0-rc.1+k3s1", (1, 31)),
+        ("v1.33.4+rke2r1", (1, 33)),
+        ("latest", None),
+        ("", None),
+    ],
+)
 def test_versions_are_read_from_tags(text: str, expected: tuple[int, int] | None) -> None:
     assert _versions.parse(text) == expected
 
@@ -26,17 +35,32 @@ def test_versions_are_read_from_tags(text: str, expected: tuple[int, int] | None
     ("component", "flag", "version", "value", "expected"),
     [
         ("kube-apiserver", "cloud-provider", (1, 31), None, "kube-apiserver does not start with it from 1.33 on"),
-        ("kube-apiserver", "cloud-provider", (1, 32), None, "kube-apiserver does not start with it from 1.33, the next release, on"),
+        (
+            "kube-apiserver",
+            "cloud-provider",
+            (1, 32),
+            None,
+            "kube-apiserver does not start with it from 1.33, the next release, on",
+        ),
         ("kube-apiserver", "cloud-provider", (1, 33), None, "kube-apiserver 1.33 does not start with it"),
-        ("kube-apiserver", "enable-admission-plugins", (1, 29), "PersistentVolumeLabel",
-         "kube-apiserver does not start with it from 1.31 on"),
+        (
+            "kube-apiserver",
+            "enable-admission-plugins",
+            (1, 29),
+            "PersistentVolumeLabel",
+            "kube-apiserver does not start with it from 1.31 on",
+        ),
         ("kubelet", "cloud-config", (1, 30), None, "kubelet does not start with it from 1.34 on"),
         ("kubelet", "cloud-config", (1, 36), None, "kubelet 1.36 does not start with it"),
         ("kube-controller-manager", "cloud-config", (1, 36), None, ""),
     ],
 )
 def test_the_table_says_from_when_a_flag_is_fatal(
-    component: str, flag: str, version: tuple[int, int], value: str | None, expected: str,
+    component: str,
+    flag: str,
+    version: tuple[int, int],
+    value: str | None,
+    expected: str,
 ) -> None:
     assert _versions.risk_of_keeping(component, flag, version, value) == expected
 
@@ -50,8 +74,12 @@ def test_every_fact_is_told_once_with_a_reason_and_in_an_order_that_can_be() -> 
         assert fact.reason and fact.component in ("kube-apiserver", "kube-controller-manager", "kubelet", "kubeadm")
 
 
-APISERVER = ["--cloud-provider=external", "--cloud-config=/c", "--enable-admission-plugins=A,PersistentVolumeLabel, B",
-             "--feature-gates=DisableCloudProviders=false,X=true,InTreePluginAWSUnregister=true"]
+APISERVER = [
+    "--cloud-provider=external",
+    "--cloud-config=/c",
+    "--enable-admission-plugins=A,PersistentVolumeLabel, B",
+    "--feature-gates=DisableCloudProviders=false,X=true,InTreePluginAWSUnregister=true",
+]
 
 
 @pytest.mark.parametrize("version", RELEASES)
@@ -85,9 +113,15 @@ def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> N
 
     assert after((1, 31), *APISERVER) == {"enable-admission-plugins": "A, B", "feature-gates": "X=true"}
     assert after((1, 31), "--enable-admission-plugins=PersistentVolumeLabel") == {}
-    assert after((1, 31), "--enable-admission-plugins=NodeRestriction") == {"enable-admission-plugins": "NodeRestriction"}
-    assert after((1, 36), "--disable-admission-plugins=A,PersistentVolumeLabelX") == {"disable-admission-plugins": "A,PersistentVolumeLabelX"}
-    assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=true") == {"feature-gates": "CloudDualStackNodeIPs=true"}
+    assert after((1, 31), "--enable-admission-plugins=NodeRestriction") == {
+        "enable-admission-plugins": "NodeRestriction"
+    }
+    assert after((1, 36), "--disable-admission-plugins=A,PersistentVolumeLabelX") == {
+        "disable-admission-plugins": "A,PersistentVolumeLabelX"
+    }
+    assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=true") == {
+        "feature-gates": "CloudDualStackNodeIPs=true"
+    }
     assert after((1, 31), "--feature-gates=CloudDualStackNodeIPs=true") == {}, "fatal at the next release"
     assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=false") == {}, "locked at the next release"
 
@@ -100,7 +134,9 @@ def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
     (change,) = _target.control_plane_changes("kube-apiserver", flags, (1, 30))
     assert f"in-tree {name} went with {_versions.show(provider.gone_in)}" in change.why
     assert (provider.successor or "no successor") in change.why and change.why.count(provider.provider_id) == 1
-    assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
+    assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(
+        encoding="utf-8"
+    )
     assert _versions.about_provider("acme") == ""
 
 

@@ -50,8 +50,15 @@ class Host:
 
     def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
-        arguments = {"component": "kube-controller-manager", "state_directory": str(self.state), "timeout": 1, **arguments,
-                     "_ansible_check_mode": check, "_ansible_diff": True, "_ansible_remote_tmp": str(self.state.parent)}
+        arguments = {
+            "component": "kube-controller-manager",
+            "state_directory": str(self.state),
+            "timeout": 1,
+            **arguments,
+            "_ansible_check_mode": check,
+            "_ansible_diff": True,
+            "_ansible_remote_tmp": str(self.state.parent),
+        }
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         out = io.StringIO()
@@ -61,9 +68,23 @@ class Host:
         result: dict[str, Any] = json.loads(out.getvalue())
         return result
 
-    def present(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, sha256: str = "", run_id: str = "run-1") -> dict[str, Any]:
-        return self.run(monkeypatch, check, run_id=run_id, flags=[], flags_before=["--cloud-config=/x"], files=[
-            {"path": str(self.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": sha256 or digest(BEFORE)}])
+    def present(
+        self, monkeypatch: pytest.MonkeyPatch, check: bool = False, sha256: str = "", run_id: str = "run-1"
+    ) -> dict[str, Any]:
+        return self.run(
+            monkeypatch,
+            check,
+            run_id=run_id,
+            flags=[],
+            flags_before=["--cloud-config=/x"],
+            files=[
+                {
+                    "path": str(self.manifest),
+                    "content": base64.b64encode(AFTER).decode(),
+                    "sha256": sha256 or digest(BEFORE),
+                }
+            ],
+        )
 
 
 @pytest.fixture
@@ -87,7 +108,9 @@ def test_the_kubelet_never_sees_a_temporary_file(host: Host, monkeypatch: pytest
     assert [path.name for path in host.manifest.parent.iterdir()] == ["kcm.yaml"]
 
 
-def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.broken.add(AFTER)
     result = host.present(monkeypatch)
     assert result["failed"] and result["restored"] and not result["changed"]
@@ -103,7 +126,9 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, mon
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [_processes.Process(1, 1, ["kube-controller-manager"])])
+    monkeypatch.setattr(
+        _processes, "of_static_pod", lambda name, logs: [_processes.Process(1, 1, ["kube-controller-manager"])]
+    )
     assert "no new process" in host.present(monkeypatch)["msg"]
 
 
@@ -120,7 +145,9 @@ def test_a_symbolic_link_stays_one(host: Host, monkeypatch: pytest.MonkeyPatch, 
     assert host.manifest.is_symlink() and real.read_bytes() == AFTER
 
 
-def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.present(monkeypatch)
     host.manifest.chmod(0o644)
     assert host.run(monkeypatch, check=True, state="original")["changed"] and host.manifest.read_bytes() == AFTER
@@ -129,21 +156,33 @@ def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(h
     assert not host.run(monkeypatch, state="original")["changed"]
 
 
-def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+def test_rollback_removes_a_file_that_was_not_there(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
     new = tmp_path / "new.env"
     files = [{"path": str(new), "content": base64.b64encode(b"X=1\n").decode(), "sha256": ""}]
-    monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
+    monkeypatch.setattr(
+        subject,
+        "settle",
+        lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0,
+    )
     host.run(monkeypatch, files=files)
     assert new.read_bytes() == b"X=1\n"
     host.run(monkeypatch, state="original")
     assert not new.exists()
 
 
-def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_someone_elses_later_change_is_not_overwritten_unless_forced(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
     refused = host.run(monkeypatch, state="original")
-    assert refused["failed"] and "ccm_install_rollback_force" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
+    assert (
+        refused["failed"]
+        and "ccm_install_rollback_force" in refused["msg"]
+        and host.manifest.read_bytes() == b"theirs\n"
+    )
     assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
@@ -160,7 +199,9 @@ class Service:
         monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(
+            _host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}"
+        )
         monkeypatch.setattr(subject, "POLL", 0.01)
         monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
 
@@ -174,7 +215,9 @@ class Service:
     def _processes(self) -> list[_processes.Process]:
         if self._running in self.broken:
             return []
-        flags = ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
+        flags = (
+            ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
+        )
         return [_processes.Process(self._pid, self._pid, [self.component, *flags])]
 
     @property
@@ -191,16 +234,28 @@ class Service:
 
     def present(self, monkeypatch: pytest.MonkeyPatch, service: dict[str, str]) -> dict[str, Any]:
         before = [] if self.component == "k3s" else ["--cloud-config=/x"]
-        return self.run(monkeypatch, run_id="run-1", flags=[], flags_before=before, service=service, files=[
-            {"path": str(self.file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
+        return self.run(
+            monkeypatch,
+            run_id="run-1",
+            flags=[],
+            flags_before=before,
+            service=service,
+            files=[{"path": str(self.file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}],
+        )
 
 
-SERVICES = [("kube-apiserver", {"unit": "kube-apiserver.service"}), ("k3s", {"unit": "k3s.service", "data_directory": "/data"})]
+SERVICES = [
+    ("kube-apiserver", {"unit": "kube-apiserver.service"}),
+    ("k3s", {"unit": "k3s.service", "data_directory": "/data"}),
+]
 
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_way_back(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    component: str,
+    service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
     done = host.present(monkeypatch, service)
@@ -213,7 +268,10 @@ def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_wa
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    component: str,
+    service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
     host.broken.add(AFTER)
@@ -223,26 +281,39 @@ def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
     assert any(argv[0] == "journalctl" and service["unit"] in argv for argv in host.commands)
 
 
-def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Service(tmp_path, monkeypatch, "kubeadm-patches")
     assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
     assert host.run(monkeypatch, state="original")["changed"] and host.file.read_bytes() == BEFORE
 
 
-def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Service(tmp_path, monkeypatch, "k3s")
     secret = "server: https://x:6443\ntoken: 'K10::server:s3cr3t' # ours\nagent-token+:   other-s3cr3t\r\netcd-s3-secret-key: \"s3cr3t\"\n"
     host.file.write_text(secret, newline="")
     hidden = _secrets.hide(secret)
     assert "s3cr3t" not in hidden and hidden.startswith("server: https://x:6443\ntoken: ")
     assert _secrets.reveal(hidden, secret) == secret
-    result = host.run(monkeypatch, service=SERVICES[1][1], files=[
-        {"path": str(host.file), "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
-         "sha256": digest(secret.encode())}])
+    result = host.run(
+        monkeypatch,
+        service=SERVICES[1][1],
+        files=[
+            {
+                "path": str(host.file),
+                "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
+                "sha256": digest(secret.encode()),
+            }
+        ],
+    )
     assert result["changed"] and "s3cr3t" not in json.dumps(result) and "+kubelet-arg" not in secret
     assert host.file.read_bytes().decode() == secret + "kubelet-arg: a=b\n"
-    assert _secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
-        "--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
+    assert _secrets.public_arguments(
+        ["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
+    ) == ["--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
 
 
 class Killed(BaseException):
@@ -260,7 +331,9 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> Any:
     return lambda: monkeypatch.setattr(where, name, real)
 
 
-def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_rollback(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_rollback(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     half = host.manifest.parent / ".outoftree-ccm.kcm.yaml"
     half.write_bytes(b"- --clo")
     host.present(monkeypatch)
@@ -272,10 +345,15 @@ def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_roll
 
 @pytest.mark.parametrize(("component", "service"), SERVICES)
 def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    component: str,
+    service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
-    monkeypatch.setattr(_processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
+    monkeypatch.setattr(
+        _processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1)
+    )
     host.present(monkeypatch, service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):
@@ -288,7 +366,9 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
     assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
 
 
-def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
     host.broken.add(BEFORE)
@@ -314,12 +394,17 @@ def test_a_host_that_another_run_is_changing_is_left_to_it(host: Host, monkeypat
     host.state.mkdir()
     with _journal.alone(str(host.state), 0):
         result = host.present(monkeypatch)
-    assert result["failed"] and "another run is changing this host" in result["msg"] and host.manifest.read_bytes() == BEFORE
+    assert (
+        result["failed"]
+        and "another run is changing this host" in result["msg"]
+        and host.manifest.read_bytes() == BEFORE
+    )
     assert host.present(monkeypatch)["changed"]
 
 
 def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_was(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = Service(tmp_path, monkeypatch, "kubelet")
     second = tmp_path / "ro" / "kubelet"
@@ -334,7 +419,10 @@ def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_wa
 
     monkeypatch.setattr(subject.Component, "write", write)
     monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
-    files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
+    files = [
+        {"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}
+        for path in (host.file, second)
+    ]
     result = host.run(monkeypatch, flags=[], flags_before=[], files=files)
     assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
     assert host.file.read_bytes() == second.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
@@ -346,5 +434,7 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
 
     monkeypatch.setattr(_journal, "_write", full)
     result = host.present(monkeypatch)
-    assert result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
+    assert (
+        result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
+    )
     assert host.manifest.read_bytes() == BEFORE

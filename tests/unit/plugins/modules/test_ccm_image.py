@@ -20,7 +20,9 @@ NAME, IMAGE = "localhost/ccm:1", "sha256:abc"
 class Node:
     """A node with a containerd: what it was asked, and which images it has."""
 
-    def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str = "", programs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str = "", programs: tuple[str, ...] = ()
+    ) -> None:
         self.root, self.images = root, set[str]()
         self.commands: list[list[str]] = []
         monkeypatch.setattr(_commands, "run", self._run)
@@ -31,7 +33,7 @@ class Node:
 
     def _run(self, argv: list[str], timeout: float = 60) -> Any:
         self.commands.append(argv)
-        words, out = argv[argv.index("-n") + 2:], ""
+        words, out = argv[argv.index("-n") + 2 :], ""
         if words[:2] == ["images", "import"]:
             self.images.add(NAME)
         elif words[:2] == ["images", "ls"]:
@@ -41,7 +43,13 @@ class Node:
         return _commands.subprocess.CompletedProcess(argv, 0, out, "")
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-        arguments = {"name": NAME, "archive": "/x.tar", "image_id": IMAGE, "_ansible_remote_tmp": str(self.root / "tmp"), **arguments}
+        arguments = {
+            "name": NAME,
+            "archive": "/x.tar",
+            "image_id": IMAGE,
+            "_ansible_remote_tmp": str(self.root / "tmp"),
+            **arguments,
+        }
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", to_bytes(json.dumps({"ANSIBLE_MODULE_ARGS": arguments})))
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         out = io.StringIO()
@@ -52,14 +60,21 @@ class Node:
         return result
 
 
-@pytest.mark.parametrize(("socket", "programs", "lead"), [
-    ("", ("k3s", "ctr"), ["ctr"]),
-    ("k3s", ("k3s", "ctr"), ["k3s", "ctr", "--address"]),
-    ("k3s", ("/usr/local/bin/k3s",), ["/usr/local/bin/k3s", "ctr", "--address"]),
-    ("k3s", ("/var/lib/rancher/rke2/bin/ctr", "ctr"), ["/var/lib/rancher/rke2/bin/ctr", "--address"]),
-])
+@pytest.mark.parametrize(
+    ("socket", "programs", "lead"),
+    [
+        ("", ("k3s", "ctr"), ["ctr"]),
+        ("k3s", ("k3s", "ctr"), ["k3s", "ctr", "--address"]),
+        ("k3s", ("/usr/local/bin/k3s",), ["/usr/local/bin/k3s", "ctr", "--address"]),
+        ("k3s", ("/var/lib/rancher/rke2/bin/ctr", "ctr"), ["/var/lib/rancher/rke2/bin/ctr", "--address"]),
+    ],
+)
 def test_the_containerd_of_the_kubelet_is_asked(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str, programs: tuple[str, ...], lead: list[str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    socket: str,
+    programs: tuple[str, ...],
+    lead: list[str],
 ) -> None:
     node = Node(tmp_path, monkeypatch, socket, programs)
     archive = tmp_path / "tmp" / "ansible-tmp-1" / subject.COPY
@@ -71,14 +86,16 @@ def test_the_containerd_of_the_kubelet_is_asked(
     done = node.run(monkeypatch, node_archive=str(archive))
     assert done["changed"] and done["present"] and archive.exists()
     assert not node.run(monkeypatch)["changed"]
-    assert all(command[:len(lead)] == lead for command in node.commands), node.commands
+    assert all(command[: len(lead)] == lead for command in node.commands), node.commands
     assert all((tmp_path / "k3s.sock").as_posix() in command for command in node.commands) is bool(socket)
 
 
 def test_copies_that_killed_runs_left_go(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(tmp_path, monkeypatch)
     node.images.add(NAME)
-    left, other = (tmp_path / "tmp" / f"ansible-tmp-{number}" / name for number, name in ((1, subject.COPY), (2, "theirs.tar")))
+    left, other = (
+        tmp_path / "tmp" / f"ansible-tmp-{number}" / name for number, name in ((1, subject.COPY), (2, "theirs.tar"))
+    )
     for path in (left, other):
         path.parent.mkdir(parents=True)
         path.write_text("x")
