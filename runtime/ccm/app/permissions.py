@@ -34,6 +34,8 @@ class Right:
 
 
 _INFORMERS = [Right(resource, verb) for resource in ("nodes", "services") for verb in ("get", "list", "watch")]
+#: Which cluster this is (`ccm.engine.identity`). Without it the process warns and goes on.
+IDENTITY = Right("namespaces", "get", name="kube-system")
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
 _CONTROLLERS = {
     "cloud-node-controller": [Right("nodes", "patch"), Right("nodes/status", "patch")],
