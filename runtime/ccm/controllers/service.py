@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from ccm.cloud import (
     CloudError,
     Conflict,
     ImplementedElsewhere,
+    Ingress,
     LoadBalancer,
     LoadBalancers,
     LoadBalancerSpec,
@@ -118,7 +119,8 @@ class _Known:
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
     where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
-    `vanished_at`: since when the Service is gone without our having released it.
+    `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status was last
+    given.
     """
 
     service: Service
@@ -138,6 +140,7 @@ class _Known:
     lost_races: int = 0
     told: bool = False
     vanished_at: float = math.inf
+    ingress: tuple[Ingress, ...] = ()
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -364,6 +367,7 @@ class ServiceController:
                 known.settled = True
                 return
         elif known.settled:
+            await self._restore(service, known)
             return
         else:
             balancer = await self._look(spec, known)
@@ -371,7 +375,8 @@ class ServiceController:
         if not balancer.ready:
             known.polls += 1
             raise Requeue(min(self._options.poll_max, self._options.poll * 1.5 ** min(20, known.polls - 1)))
-        await self._publish(service, balancer)
+        await self._publish(service, balancer.ingress)
+        known.ingress = tuple(balancer.ingress)
         if known.ensuring_since is not None:
             ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
             known.ensuring_since = None
@@ -488,9 +493,16 @@ class ServiceController:
         message = "There are no available nodes for LoadBalancer"
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
-    async def _publish(self, service: Service, balancer: LoadBalancer) -> None:
+    async def _restore(self, service: Service, known: _Known) -> None:
+        """Write our finalizer and the addresses again where they were lost."""
+        if known.ingress:  # it is ours, and not served elsewhere
+            await self._add_finalizer(service)
+            if not service.status.load_balancer.ingress:
+                await self._publish(service, known.ingress)
+
+    async def _publish(self, service: Service, ingress: Sequence[Ingress]) -> None:
         """Write the ingress addresses where they differ."""
-        wire = rules.ingress_wire(balancer.ingress)
+        wire = rules.ingress_wire(ingress)
         if not rules.same_ingress(service.status.load_balancer.ingress, wire):
             await self._patch_status(service, {"status": {"loadBalancer": {"ingress": wire}}})
 

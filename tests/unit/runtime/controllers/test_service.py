@@ -367,6 +367,33 @@ def test_the_status_is_patched_only_when_it_differs(before, after):
 
 
 @pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param({"status": {"loadBalancer": None}}, id="status"),
+        pytest.param({"metadata": {"finalizers": None}}, id="finalizer"),
+        pytest.param({"metadata": {"finalizers": None}, "status": None}, id="both"),
+    ],
+)
+def test_what_is_lost_of_a_service_is_written_again_without_a_call_to_the_cloud(lost):
+    """etcd was restored from a snapshot that is older than our writes."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.add_service()
+            c.serve(audit_period=0.0)
+            await c.served()
+            await settled()
+            calls, ingress = len(c.cloud.calls), c.api.ingress()
+            c.api.change("services", "shop/web", lost)
+            await until(lambda: c.api.ingress() == ingress and finalizers(c) == [FINALIZER])
+            await settled()
+            assert len(c.cloud.calls) == calls
+
+    run()
+
+
+@pytest.mark.parametrize(
     ("given", "wire"),
     [
         pytest.param(None, "VIP", id="S157-not-given"),
