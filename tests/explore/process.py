@@ -71,6 +71,8 @@ class Process:
         self.name = f"p{number}"
         self.alive, self.ended = True, False
         self.leads = False
+        #: Whether its first list of a resource showed the cluster as it was.
+        self.first_list_right: dict[str, bool] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
