@@ -120,7 +120,7 @@ class _Known:
     where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
     `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status was last
-    given.
+    given. `cloud`: the one that all this is about.
     """
 
     service: Service
@@ -141,6 +141,7 @@ class _Known:
     told: bool = False
     vanished_at: float = math.inf
     ingress: tuple[Ingress, ...] = ()
+    cloud: LoadBalancers | None = None
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -174,6 +175,7 @@ class ServiceController:
         self._waiting: set[str] = set()
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
+        self._cloud_replaced = asyncio.Event()
         self._nodes_changed = asyncio.Event()
         self._changed_at = 0.0
         self._backends: tuple[Backend, ...] = ()
@@ -202,9 +204,11 @@ class ServiceController:
         context.services.add_handler(self._on_service)
         context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._on_verdict)
+        context.gateway.on_replace(self._cloud_replaced.set)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
+            tasks.create_task(self._follow_cloud())
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
                 tasks.create_task(audit.run())
 
@@ -280,6 +284,15 @@ class ServiceController:
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key)
+
+    async def _follow_cloud(self) -> None:
+        """Look at every Service again when the cloud was replaced. Those that it has as they should be cost no write."""
+        while True:
+            await self._cloud_replaced.wait()
+            self._cloud_replaced.clear()
+            self._listing, self._listed = None, await self._list_for_sure()
+            for key in self._known:
+                self._queue.add(key)
 
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
@@ -357,6 +370,8 @@ class ServiceController:
 
     async def _ensure(self, key: str, service: Service, known: _Known) -> None:
         spec = rules.load_balancer_spec(service, self._context.cluster_name)
+        if known.cloud is not self._cloud:
+            known.mark, known.cloud = None, self._cloud  # what another cloud was told says nothing about this one
         mark, known.deleting = self._mark(spec, self._backends), False
         balancer = self._recognised(known, spec, mark)
         if balancer is not None:

@@ -29,7 +29,7 @@ from ccm.engine.objects import Node
 
 from ..cloud.virtual import in_virtual_time, now
 from .judges import believing
-from .services_harness import FINALIZER, Cluster, until
+from .services_harness import FINALIZER, Balancers, Cluster, FakeCloud, until
 
 OLD = {"loadBalancer": {"ingress": [{"ip": "192.0.2.77", "ipMode": "VIP"}]}}
 EXCLUDE = {"metadata": {"labels": {rules.EXCLUDE_LABEL: ""}}}
@@ -442,6 +442,61 @@ async def test_4_3_a_service_that_is_going_without_our_finalizer_is_left_alone()
         c.serve()
         await settled()
         assert {verb for _, verb, _ in c.cloud.calls} == {"list"} and c.api.patches == []
+
+
+# --- a replaced cloud -----------------------------------------------------------------------------------------------
+
+
+class Otherwise(Balancers):
+    """A changed cloud.conf asks for something else, so every fingerprint is another one."""
+
+    def fingerprint(self, spec, backends):
+        return "otherwise " + super().fingerprint(spec, backends)
+
+
+async def replace(cluster, kind):
+    """Another cloud with the same load balancers takes the place of the present one."""
+    balancers = kind()
+    balancers.made = {uid: dict(row) for uid, row in cluster.cloud.made.items()}
+    await cluster.gateway.replace(FakeCloud(cluster.machines, balancers, cluster.routes, cluster.limits))
+    return balancers
+
+
+@pytest.mark.parametrize(("kind", "written"), [(Balancers, 0), (Otherwise, 30)], ids=["unchanged", "changed"])
+def test_a_replaced_cloud_is_compared_with_every_service(kind, written):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            names = [f"s{number}" for number in range(30)]
+            for number, name in enumerate(names):
+                c.add_service(name, port=number + 1)
+            c.serve(audit_period=0.0)
+            await c.served(*names)
+            await settled()
+            new, patches = await replace(c, kind), len(c.api.patches)
+            await settled()
+            assert (new.count("list"), new.count("ensure", "update")) == (1, written)
+            assert len(c.api.patches) == patches
+            assert all(row["fingerprint"].startswith("otherwise") is (written > 0) for row in new.made.values())
+            await settled(3600)
+            assert new.count("ensure", "update") == written
+
+    run()
+
+
+@in_virtual_time
+async def test_a_write_during_which_the_cloud_is_replaced_is_looked_at_again():
+    async with Cluster() as c:
+        c.add_service()
+        c.serve(audit_period=0.0)
+        await c.served()
+        c.cloud.latency["ensure"] = 5.0
+        ports = [{"name": "http", "protocol": "TCP", "port": 81, "nodePort": 30081}]
+        c.api.change("services", "shop/web", {"spec": {"ports": ports}})
+        await until(lambda: c.cloud.count("ensure") == 2)
+        new = await replace(c, Balancers)
+        await until(lambda: new.count("ensure") == 1)
+        assert new.made["uid-of-web"]["ports"] == [("TCP", 81, 30081)]
 
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------
