@@ -286,7 +286,7 @@ class ServiceController:
                     self._queue.add(key)
 
     async def _follow_cloud(self) -> None:
-        """Look at every Service again when the cloud was replaced. Those that it has as they should be cost no write."""
+        """Look at every Service again when the cloud was replaced. What it has as it should be costs no write."""
         while True:
             await self._cloud_replaced.wait()
             self._cloud_replaced.clear()
