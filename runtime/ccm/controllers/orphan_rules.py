@@ -33,4 +33,4 @@ def may_delete(orphaned: int, listed: int) -> bool:
     return orphaned <= cap(listed)
 
 
-__all__ = ["GRACE", "look", "may_delete", "orphans"]
+__all__ = ["GRACE", "cap", "look", "may_delete", "orphans"]

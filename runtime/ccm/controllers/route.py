@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from prometheus_client import Counter
@@ -22,6 +22,7 @@ from ccm.engine.objects import Node
 from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .node_lifecycle_rules import Safety
 from .route_removal import RouteRemoval
 from .vouching import Vouching
 
@@ -39,11 +40,13 @@ CONDITION_WRITERS = 20
 @dataclass(frozen=True)
 class RouteOptions:
     """`period`: seconds between audits (`--route-reconciliation-period`); `debounce`: seconds for which changes of
-    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours."""
+    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours; `safety`: the routes of
+    gone Nodes go at the rate at which Nodes are deleted."""
 
     network: rules.PodNetwork
     period: float = 60.0
     debounce: float = 0.2
+    safety: Safety = field(default_factory=Safety)
 
 
 class RouteController:
@@ -56,7 +59,7 @@ class RouteController:
         self._context = context
         self._options = options
         self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
-        self._removal = RouteRemoval(context)
+        self._removal = RouteRemoval(context, options.safety)
         self._changed = asyncio.Event()
         self._failures = 0
 

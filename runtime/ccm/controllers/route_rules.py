@@ -106,9 +106,9 @@ class Fate(enum.Enum):
     STAY = "stay"
     #: Its Node lives and does not want it, or another Node wants its CIDR: it goes.
     GO = "go"
-    #: Its Node is gone: it goes when it is its turn.
+    #: Its Node, or even its instance, is gone: it goes when it is its turn.
     TURN = "turn"
-    #: Nobody knows its Node.
+    #: Its instance lives, and nobody knows a Node of it.
     UNKNOWN = "unknown"
 
 
@@ -348,8 +348,11 @@ def _is_sure(route: Route, claimant: Node | None) -> bool:
 
 
 def wants(node: Node | None, route: Route, *, elsewhere: bool = False) -> bool:
-    """Whether a Node, as it was just read, wants a route to this CIDR: this one, or one that leads `elsewhere`."""
-    if node is None or (node.spec.provider_id == route.provider_id) is elsewhere:
+    """Whether a Node, as it was just read, wants a route to this CIDR: this one, or one that leads `elsewhere`.
+
+    One that lost its providerID may well want this one.
+    """
+    if node is None or (node.spec.provider_id in ("", route.provider_id)) is elsewhere:
         return False
     return _parse(route.destination) in {_parse(text) for text in node.spec.pod_cidrs}
 

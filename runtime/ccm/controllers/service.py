@@ -120,7 +120,7 @@ class _Known:
     where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
     `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status was last
-    given. `cloud`: the one that all this is about.
+    given. `cloud`: the one that all this is about. `was_going`: it was being deleted when it was last seen.
     """
 
     service: Service
@@ -142,6 +142,7 @@ class _Known:
     vanished_at: float = math.inf
     ingress: tuple[Ingress, ...] = ()
     cloud: LoadBalancers | None = None
+    was_going: bool = False
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -245,7 +246,10 @@ class ServiceController:
         assert service is not None
         key = f"{service.metadata.namespace}/{service.metadata.name}"
         if new is None:
-            if key in self._known:  # without our finalizer: somebody removed it by hand
+            known = self._known.get(key)
+            if known is not None:  # without our finalizer: somebody removed it by hand
+                same = known.service.metadata.uid == service.metadata.uid
+                known.was_going = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)
         elif (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
             self._queue.add(key)
@@ -568,7 +572,7 @@ class ServiceController:
     @staticmethod
     def _vanished_for(known: _Known) -> float:
         """For how many seconds a Service must be gone. One that was going when it was last seen was meant to go."""
-        return 0.0 if rules.needs_cleanup(known.service) else orphan_rules.GRACE
+        return 0.0 if known.was_going or rules.needs_cleanup(known.service) else orphan_rules.GRACE
 
     def _come_back(self, key: str, service: Service) -> _Known | None:
         """What is known of a Service that had only seemed to be gone. Raises Requeue while it is being deleted."""

@@ -183,6 +183,19 @@ async def test_what_was_going_when_it_was_last_seen_goes_at_once():
 
 
 @in_virtual_time
+async def test_what_went_with_a_deletion_timestamp_goes_at_once():
+    """It was deleted, and its finalizer was removed before we looked: the last event of the watch shows both."""
+    async with Cluster() as c:
+        names = populate(c)
+        c.serve()
+        await c.served(*names)
+        meta = {"finalizers": None, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+        c.api.change("services", "shop/s0", {"metadata": meta})
+        c.api.remove("services", "shop/s0")
+        await until(lambda: "uid-of-s0" not in c.cloud.made, 10)
+
+
+@in_virtual_time
 async def test_the_ordinary_way_costs_no_read_and_no_wait():
     async with Cluster() as c:
         names = populate(c)
