@@ -226,7 +226,7 @@ class ApiServer:
                     raise Refusal(404, "NotFound", f'{resource} "{key}" not found')
                 return Response(200, _encode(table[key] if table is not None else store.get(resource, key)))
             case "LIST":
-                return self._list(request, kind)
+                return self._list(process, request, kind)
             case "WATCH":
                 return self._watch(process, request, read_timeout)
             case "POST":
@@ -245,8 +245,10 @@ class ApiServer:
                 return _metadata({"metadata": {}})
         raise Refusal(405, "MethodNotAllowed", request.verb)
 
-    def _list(self, request: Request, kind: str) -> Response:
+    def _list(self, process: Process, request: Request, kind: str) -> Response:
         kind = self.spoil_next_list.pop(request.resource, kind)
+        is_right = self.is_genuine and kind not in ("empty", "shrunken", "stale")
+        process.first_list_right.setdefault(request.resource, is_right)
         if kind == "stale":
             table, version = self.shown.as_of(request.resource, self._now() - faults.STALE)
         else:

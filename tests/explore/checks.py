@@ -98,7 +98,7 @@ class Checks:
             if len(same) > 1:
                 self.violated("load-balancer-doubled", f"{self._service_name(tags)}: it has {len(same)} load balancers")
         elif operation in ("load_balancers.update", "load_balancers.set_targets"):
-            self._check_targets(project.load_balancers.rows.get(id_), msgspec.json.decode(data or b"{}"))
+            self._check_targets(process, project.load_balancers.rows.get(id_), msgspec.json.decode(data or b"{}"))
         elif operation == "routes.delete":
             route = project.routes.rows.get(id_)
             if route is not None and route.state == "active":
@@ -112,7 +112,7 @@ class Checks:
             if holder and holder != mine and self._simulation.api.is_genuine:
                 self.violated("write-without-lease", f"{process.name} writes while another process leads: {what}")
 
-    def _check_targets(self, row: Any, body: Document) -> None:
+    def _check_targets(self, process: Process, row: Any, body: Document) -> None:
         if row is None or "targets" not in body or not self._lives(row.tags.get("service_uid", "")):
             return
         left = {each["instance_id"] for each in body["targets"]}
@@ -120,7 +120,8 @@ class Checks:
         lost = sorted(name for name, id_ in self._backends().items() if id_ in taken and self._is_settled(name))
         if lost:
             name = self._service_name(row.tags)
-            self.violated("backend-removed", f"{name}: its load balancer loses the living Nodes {', '.join(lost)}")
+            how = "backend-removed" if process.first_list_right.get("nodes") else "backend-removed-at-start"
+            self.violated(how, f"{name}: its load balancer loses the living Nodes {', '.join(lost)}")
 
     def _check_route(self, route: Any) -> None:
         for name, node in self._simulation.store.table("nodes").items():

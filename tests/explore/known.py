@@ -12,10 +12,6 @@ from typing import NamedTuple
 from .checks import Violation
 from .faults import Fault
 
-#: The API server shows a cluster, or a state of it, in which objects are missing.
-WRONG_LIST = ("empty", "shrunken", "gone-then-empty", "gone-then-shrunken", "relist-empty", "relist-shrunken", "stale")
-WRONG_CLUSTER = ("empty-cluster", "other-cluster", "snapshot")
-
 
 class Known(NamedTuple):
     """`invariants` are violated by any of the `kinds` at points that begin with one of `points` ("" for all);
@@ -41,41 +37,22 @@ class Known(NamedTuple):
 
 KNOWN = (
     Known(
-        "review 1.1: an empty, shrunken or stale listing counts as deletions",
-        "services@0; steps=; time 30=relist-empty",
-        ("load-balancer-deleted", "route-deleted"),
-        WRONG_LIST,
-    ),
-    Known(
-        "review 1.1: a cluster that is another one, or is restored, counts as deletions",
-        "services@0; steps=; time 30=other-cluster",
-        ("load-balancer-deleted", "route-deleted"),
-        WRONG_CLUSTER,
-    ),
-    Known(
-        "beside review 1.1: for the same reasons load balancers lose backends, down to the last one",
-        "nodes@0; steps=; time 30=relist-shrunken",
-        ("backend-removed",),
-        (*WRONG_LIST, *WRONG_CLUSTER),
-    ),
-    Known(
-        "beside review 1.1: a Service's status that is lost (etcd was restored) is not written again before a restart",
-        "services@0; steps=; time 0=snapshot",
-        ("not-converged",),
-        ("snapshot",),
-        says="does not name its load balancer's address",
-    ),
-    Known(
-        "beside review 1.1: a restored etcd has lost the finalizer of a Service, and its load balancer stays behind",
-        "leaders@3; steps=1,2; time 0.03=snapshot",
+        "a Service that is deleted while the API server shows an older state loses its finalizer with it: no process "
+        "knows its load balancer any more, and the audit reports it",
+        "churn-79@2; api WATCH leases#1=snapshot",
         ("load-balancer-leaked",),
         ("snapshot",),
     ),
     Known(
-        "beside review 1.1: where the Lease vanishes, a standby creates it before the leader notices: two lead",
-        "nodes@1; steps=; time 0.06=kill; time 3=other-cluster",
+        "a restored etcd names a former leader on the Lease, so the present one goes on until it renews",
+        "leaders@3; steps=1; api PATCH services/shop/web/status#1=snapshot",
         ("write-without-lease",),
-        WRONG_CLUSTER,
+        ("snapshot",),
+    ),
+    Known(
+        "a process has nothing to compare its first list of Nodes with: if it is wrong, load balancers lose members",
+        "churn-46@1; steps=5; api GET leases/kube-system/cloud-controller-manager#3=relist-shrunken",
+        ("backend-removed-at-start",),
     ),
 )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccm.app import assembly, leadership
 from ccm.app.leadership import Leadership
+from ccm.app.main import first_of
 from ccm.app.migration import split
 from ccm.app.options import Options, parse
 from ccm.app.recorders import Recorders
@@ -27,6 +28,7 @@ from ccm.controllers.vouching import Vouching
 from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
+from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
@@ -69,6 +71,8 @@ class Process:
         self.name = f"p{number}"
         self.alive, self.ended = True, False
         self.leads = False
+        #: Whether its first list of a resource showed the cluster as it was.
+        self.first_list_right: dict[str, bool] = {}
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
@@ -122,7 +126,7 @@ class Process:
     async def _run(self) -> None:
         try:
             await self._live()
-        except LeadershipLost as error:
+        except (LeadershipLost, ClusterChanged) as error:
             self.simulation.note(f"{self.name} ends: {error}")
         finally:
             self.leads = False
@@ -150,9 +154,18 @@ class Process:
                     break
                 except CloudError:
                     await asyncio.sleep(2.0)
-            nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
+            identity = ClusterIdentity(client)
+            nodes: Informer[Node] = Informer(
+                client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
+            )
             services: Informer[Service] = Informer(
-                client, "/api/v1/services", Service, name="services", keep=kept_service
+                client,
+                "/api/v1/services",
+                Service,
+                name="services",
+                keep=kept_service,
+                doubtful=True,
+                check=identity.check,
             )
             recorders = Recorders(client)
             cleanup.push_async_callback(recorders.close)
@@ -172,6 +185,7 @@ class Process:
             vouching = Vouching(context)
 
             async def work(names: tuple[str, ...]) -> None:
+                await identity.settled()
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
@@ -179,18 +193,21 @@ class Process:
                 self.queues = sorted(set(QUEUES) - before, key=lambda queue: queue.name)
                 await assembly.run(controllers, vouching)
 
-            lost: LeadershipLost | None = None
-            async with asyncio.TaskGroup() as background:
-                tasks = [background.create_task(nodes.run()), background.create_task(services.run())]
-                try:
-                    await leader.run(work)
-                except LeadershipLost as error:
-                    lost = error
-                finally:
-                    for task in tasks:
-                        task.cancel()
-            if lost is not None:
-                raise lost
+            ended: LeadershipLost | ClusterChanged | None = None
+            try:
+                async with asyncio.TaskGroup() as background:
+                    tasks = [background.create_task(nodes.run()), background.create_task(services.run())]
+                    try:
+                        await leader.run(work)
+                    except LeadershipLost as error:
+                        ended = error
+                    finally:
+                        for task in tasks:
+                            task.cancel()
+            except* ClusterChanged as group:
+                ended = first_of(group)
+            if ended is not None:
+                raise ended
 
 
 def _expired() -> None:

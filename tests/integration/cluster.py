@@ -12,6 +12,7 @@ import datetime
 import ipaddress
 import json
 import os
+import shutil
 import ssl
 import subprocess
 import time
@@ -202,12 +203,44 @@ class ApiServer:
             raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
         return done.stdout
 
+    def save(self) -> Path:
+        """A copy of etcd's data as they are now. etcd is away for a moment."""
+        copy = self.folder / f"etcd-{time.monotonic_ns()}"
+        self._end("etcd", kill=False)
+        shutil.copytree(self.folder / "etcd", copy)
+        self._start_etcd()
+        return copy
+
+    def restore(self, copy: Path | None) -> None:
+        """Replace etcd's data by a copy, or by nothing, and restart everything.
+
+        Of a copy the revision is raised and marked as compacted, as with `etcdutl snapshot restore --bump-revision
+        --mark-compacted`: otherwise watches would wait for revisions that the copy has never had.
+        """
+        revision = self._revision()
+        self._end("kube-apiserver", kill=True)
+        self._end("etcd", kill=True)
+        shutil.rmtree(self.folder / "etcd")
+        if copy is not None:
+            shutil.copytree(copy, self.folder / "etcd")
+        self._start_etcd()
+        if copy is not None:
+            while self._revision() <= revision:
+                _post(f"{self._kv}/put", {"key": _base64(b"/bump"), "value": ""})
+            self.compact()
+        self.start()
+
+    @property
+    def _kv(self) -> str:
+        return f"http://127.0.0.1:{self._etcd_port}/v3/kv"
+
+    def _revision(self) -> int:
+        return int(json.loads(_post(f"{self._kv}/range", {"key": _base64(b"/")}))["header"]["revision"])
+
     def compact(self) -> None:
         """Make etcd forget all old revisions, as it does every five minutes in real life."""
-        base = f"http://127.0.0.1:{self._etcd_port}/v3/kv"
-        answer = json.loads(_post(f"{base}/range", {"key": _base64(b"/")}))
         try:
-            _post(f"{base}/compaction", {"revision": answer["header"]["revision"], "physical": True})
+            _post(f"{self._kv}/compaction", {"revision": str(self._revision()), "physical": True})
         except urllib.error.HTTPError as error:
             if b"has been compacted" not in error.read():  # nothing was written since the last time
                 raise

@@ -13,7 +13,7 @@ import yaml
 
 from ccm.app.migration import Migration
 from ccm.app.names import OFF_BY_DEFAULT, ON_BY_DEFAULT
-from ccm.app.permissions import needed
+from ccm.app.permissions import IDENTITY, needed
 
 ROOT = Path(__file__).parents[2]
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
@@ -60,8 +60,15 @@ def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[s
 @pytest.mark.parametrize("volumes", [False, True], ids=["by-default", "with-volumes"])
 def test_the_cluster_role_is_what_the_controllers_need(volumes: bool):
     controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if volumes else ()))
-    wanted = {(r.group, r.resource, r.verb) for r in needed(controllers, LEASES) if not r.namespace}
+    wanted = {(r.group, r.resource, r.verb) for r in (IDENTITY, *needed(controllers, LEASES)) if not r.namespace}
     assert granted([], "ClusterRole", volumes) == wanted | REVIEWS
+
+
+def test_one_namespace_may_be_read():
+    """Its UID is the cluster's identity."""
+    (role,) = [document for document in documents([]) if document["kind"] == "ClusterRole"]
+    (rule,) = [rule for rule in role["rules"] if "namespaces" in rule["resources"]]
+    assert (rule["resourceNames"], rule["verbs"]) == ([IDENTITY.name], [IDENTITY.verb])
 
 
 def test_the_role_is_what_the_election_needs():

@@ -97,7 +97,7 @@ def make(
         assert volumes is not None
         return VolumeController(context, volumes)
     assert vouching is not None
-    route_options = RouteOptions(options.pod_network(), options.route_reconciliation_period)
+    route_options = RouteOptions(options.pod_network(), options.route_reconciliation_period, safety=options.safety())
     return RouteController(context, route_options, vouching)
 
 

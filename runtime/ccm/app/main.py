@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The life of a process: options, cloud, API server, health, leadership, controllers, and an orderly end.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when a Lease is lost or something cannot be used (one line says what).
+Exit status: 0 after SIGTERM or SIGINT, 1 when a Lease is lost, when the API server shows another cluster, or when
+something cannot be used (one line says what).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ccm.controllers.volume import VolumeController
 from ccm.controllers.vouching import Vouching
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeadershipLost
+from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, PersistentVolume, Service
 
@@ -69,13 +71,16 @@ async def run(options: Options) -> int:
     except LeadershipLost as error:
         log.critical("leadership is lost, so this process ends and another one may lead: %s", error)
         return 1
+    except ClusterChanged as error:
+        log.critical("%s", error)
+        return 1
     finally:
         stopped.cancel()
     return 0
 
 
 async def _live(options: Options) -> None:
-    """Everything between the options and the end. Raises StartError and LeadershipLost."""
+    """Everything between the options and the end. Raises StartError, LeadershipLost and ClusterChanged."""
     _tell_version(options)
     keeper = Keeper(options)
     gateway = keeper.gateway
@@ -88,9 +93,14 @@ async def _live(options: Options) -> None:
         cleanup.push_async_callback(gateway.close)
         await wait_for_api_server(client, options.kube_api_wait)
         await check_permissions(client, options, (*parts.own, *parts.migrated))
-        nodes: Informer[Node] = Informer(client, "/api/v1/nodes", Node, name="nodes", keep=kept_node)
-        services: Informer[Service] = Informer(client, "/api/v1/services", Service, name="services", keep=kept_service)
-        volumes = _volumes(client, (*parts.own, *parts.migrated))
+        identity = ClusterIdentity(client)
+        nodes: Informer[Node] = Informer(
+            client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
+        )
+        services: Informer[Service] = Informer(
+            client, "/api/v1/services", Service, name="services", keep=kept_service, doubtful=True, check=identity.check
+        )
+        volumes = _volumes(client, identity, (*parts.own, *parts.migrated))
         informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
         recorders = Recorders(client)
         cleanup.push_async_callback(recorders.close)
@@ -105,35 +115,51 @@ async def _live(options: Options) -> None:
         vouching = Vouching(context) if gateway.instances is not None else None
 
         async def work(names: tuple[str, ...]) -> None:
+            await identity.settled()  # it may have changed while another process led
             made = [assembly.make(name, context, options, vouching, volumes) for name in names]
             await assembly.run(made, vouching)
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
-        lost: LeadershipLost | None = None
-        async with asyncio.TaskGroup() as background:
-            lasting = (
-                *(informer.run() for informer in informers),
-                keeper.watch(),
-                servers.follow(),
-                loop.watch(lambda: gateway.under_way),
-            )
-            tasks = [background.create_task(coroutine) for coroutine in lasting]
-            try:
-                await leadership.run(work)
-            except LeadershipLost as error:
-                lost = error
-            finally:
-                for task in tasks:
-                    task.cancel()
-        if lost is not None:
-            raise lost
+        ended: LeadershipLost | ClusterChanged | None = None
+        try:
+            async with asyncio.TaskGroup() as background:
+                lasting = (
+                    *(informer.run() for informer in informers),
+                    keeper.watch(),
+                    servers.follow(),
+                    loop.watch(lambda: gateway.under_way),
+                )
+                tasks = [background.create_task(coroutine) for coroutine in lasting]
+                try:
+                    await leadership.run(work)
+                except LeadershipLost as error:
+                    ended = error
+                finally:
+                    for task in tasks:
+                        task.cancel()
+        except* ClusterChanged as group:
+            ended = first_of(group)
+        if ended is not None:
+            raise ended
 
 
-def _volumes(client: KubeClient, controllers: Collection[str]) -> Informer[PersistentVolume] | None:
+def first_of(error: BaseException) -> ClusterChanged:
+    """The first error in a group of them, however deep."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ClusterChanged)
+    return error
+
+
+def _volumes(
+    client: KubeClient, identity: ClusterIdentity, controllers: Collection[str]
+) -> Informer[PersistentVolume] | None:
     """Read only where a controller needs them."""
     if VolumeController.name not in controllers:
         return None
-    return Informer(client, "/api/v1/persistentvolumes", PersistentVolume, name="persistentvolumes")
+    return Informer(
+        client, "/api/v1/persistentvolumes", PersistentVolume, name="persistentvolumes", check=identity.check
+    )
 
 
 def _tell_version(options: Options) -> None:

@@ -33,10 +33,12 @@ class Right:
         return f"{self.verb} {what}{where}"
 
 
-_INFORMERS = [Right(resource, verb) for resource in ("nodes", "services") for verb in ("list", "watch")]
+_INFORMERS = [Right(resource, verb) for resource in ("nodes", "services") for verb in ("get", "list", "watch")]
+#: Which cluster this is (`ccm.engine.identity`). Without it the process warns and goes on.
+IDENTITY = Right("namespaces", "get", name="kube-system")
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
 _CONTROLLERS = {
-    "cloud-node-controller": [Right("nodes", "get"), Right("nodes", "patch"), Right("nodes/status", "patch")],
+    "cloud-node-controller": [Right("nodes", "patch"), Right("nodes/status", "patch")],
     "cloud-node-lifecycle-controller": [Right("nodes", "patch"), Right("nodes", "delete")],
     "service-lb-controller": [Right("services/status", "patch")],
     "persistentvolume-label-controller": [Right("persistentvolumes", verb) for verb in ("list", "watch", "patch")],

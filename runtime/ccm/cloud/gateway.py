@@ -170,6 +170,7 @@ class Gateway:
         self.last_error: str = ""
         self.under_way: list[str] = []
         self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
+        self._replaced: list[Callable[[], None]] = []
 
     @property
     def cloud(self) -> Cloud:
@@ -204,6 +205,10 @@ class Gateway:
                 if probe:  # also when it was cancelled and told nothing
                     breaker.probing = False
 
+    def on_replace(self, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever another cloud has taken the place of the former one. It must not block or raise."""
+        self._replaced.append(handler)
+
     async def replace(self, cloud: Cloud) -> None:
         """Start `cloud` and let it take the present one's place, which is closed when its calls have ended.
 
@@ -226,6 +231,8 @@ class Gateway:
             BREAKER_OPEN.labels(group).set(0)
         if self.instances is not None and cloud.instances is not None:
             self.instances.replace(cloud.instances)
+        for handler in self._replaced:
+            handler()
         task = asyncio.create_task(self._retire(old), name="retire the old cloud")
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

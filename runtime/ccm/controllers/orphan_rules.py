@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which load balancers have outlived their Service: pure decisions, no I/O (reference W30).
 
-A load balancer is an orphan only when every look over a time in which caches and listings catch up saw it without its
-Service, two of them at least. Many orphans at once are more likely our mistake (another cluster of the same name in the
-project, a kubeconfig of another cluster) than that many mishaps.
+A load balancer is an orphan only when every look over GRACE seconds, in which caches and listings catch up, saw it
+without its Service, two of them at least. Many orphans at once are more likely our mistake (another cluster of the same
+name in the project, a kubeconfig of another cluster) than that many mishaps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-#: The least time between the first and the last look, in seconds.
-GRACE = 300.0
-#: At most this share of all load balancers, but CAP_MIN at least, is deleted; beyond it none is.
-CAP_SHARE, CAP_MIN = 0.1, 2
+from ccm.engine.absence_rules import GRACE, cap
 
 
 def look(
@@ -32,5 +29,8 @@ def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
 
 
 def may_delete(orphaned: int, listed: int) -> bool:
-    """Whether so many orphans among so many load balancers are believable enough to be deleted."""
-    return orphaned <= max(CAP_MIN, int(listed * CAP_SHARE))
+    """Whether so many orphans among so many load balancers are believable enough to be deleted; beyond that none is."""
+    return orphaned <= cap(listed)
+
+
+__all__ = ["GRACE", "cap", "look", "may_delete", "orphans"]

@@ -13,7 +13,7 @@ import datetime
 import logging
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from prometheus_client import Counter
@@ -25,6 +25,8 @@ from ccm.engine.objects import Node
 from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
+from .node_lifecycle_rules import Safety
+from .route_removal import RouteRemoval
 from .stretches import STRETCH, in_stretches
 from .vouching import Vouching
 
@@ -42,11 +44,13 @@ CONDITION_WRITERS = 20
 @dataclass(frozen=True)
 class RouteOptions:
     """`period`: seconds between audits (`--route-reconciliation-period`); `debounce`: seconds for which changes of
-    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours."""
+    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours; `safety`: the routes of
+    gone Nodes go at the rate at which Nodes are deleted."""
 
     network: rules.PodNetwork
     period: float = 60.0
     debounce: float = 0.2
+    safety: Safety = field(default_factory=Safety)
 
 
 class RouteController:
@@ -59,6 +63,7 @@ class RouteController:
         self._context = context
         self._options = options
         self._events = EventBudget(context.recorder("route_controller"), context.monotonic)
+        self._removal = RouteRemoval(context, options.safety)
         self._changed = asyncio.Event()
         self._failures = 0
         self._not_before = -math.inf  # monotonic seconds
@@ -73,6 +78,7 @@ class RouteController:
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
         await self._vouching.ready()
+        self._context.nodes.add_handler(self._removal.on_node)
         self._context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._changed.set)
         while True:
@@ -111,6 +117,7 @@ class RouteController:
         """Compare and change; what failed. Raises CloudError when the routes cannot be listed."""
         SYNCS.inc()
         plan = await self._compare()
+        going, unsure = await self._removal.choose(plan)
         for node, problem in plan.problems:
             self._events.event(node, "Warning", "FailedToCreateRoute", problem, topic=problem)
         for node, problem in plan.kept:
@@ -119,13 +126,13 @@ class RouteController:
             self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
         slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
         # Deletions first: a CIDR that moves to another Node is free only then.
-        deleted = await asyncio.gather(*(self._delete(route, slots) for route in plan.delete))
+        deleted = await asyncio.gather(*(self._delete(route, slots) for route in going))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
         unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
         unrouted |= {node.metadata.name for node, _ in plan.problems} | {node.metadata.name for node in plan.cut_off}
         marked = [*plan.nodes.values(), *plan.cut_off]
         written = await self._set_conditions(marked, unrouted)
-        return [error for error in (*deleted, *created, *written) if error is not None]
+        return [error for error in (*unsure, *deleted, *created, *written) if error is not None]
 
     async def _compare(self) -> rules.RoutePlan:
         """List the routes and compare them with the Nodes. Raises CloudError."""

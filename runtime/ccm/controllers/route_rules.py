@@ -7,6 +7,7 @@ as text (W21), and a doubled route is removed.
 
 from __future__ import annotations
 
+import enum
 import functools
 import ipaddress
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -104,12 +105,39 @@ def is_responsible(destination: str, cluster: Sequence[Network]) -> bool:
     return network is not None and any(network[0] in cidr or network[-1] in cidr for cidr in cluster)
 
 
+class Fate(enum.Enum):
+    """What becomes of a route that no Node seems to want."""
+
+    STAY = "stay"
+    #: Its Node lives and does not want it, or another Node wants its CIDR: it goes.
+    GO = "go"
+    #: Its Node, or even its instance, is gone: it goes when it is its turn.
+    TURN = "turn"
+    #: Its instance lives, and nobody knows a Node of it.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """A route that no Node seems to want. `holder`: the Node to which it leads; `claimant`: the Node that wants its
+    CIDR to lead elsewhere; None where there is none."""
+
+    route: Route
+    holder: Node | None = None
+    claimant: Node | None = None
+
+
 @dataclass
 class RoutePlan:
     """What to do, and what to tell about whom."""
 
     create: list[tuple[Node, Route]] = field(default_factory=list)
+    #: Doubles, and those that lead nowhere or to former addresses of their Node.
     delete: list[Route] = field(default_factory=list)
+    #: Those that are wrong unless the cache is.
+    unclaimed: list[Removal] = field(default_factory=list)
+    #: The providerIDs to which this cluster's routes lead.
+    targets: set[str] = field(default_factory=set)
     #: Nodes with pod CIDRs of ours, by name.
     nodes: dict[str, Node] = field(default_factory=dict)
     #: Nodes that get no route for one of their pod CIDRs, and why.
@@ -120,6 +148,16 @@ class RoutePlan:
     contested: list[tuple[Node, str]] = field(default_factory=list)
     #: Nodes without pod CIDRs to which a route of ours leads, which is to go.
     cut_off: list[Node] = field(default_factory=list)
+
+    def keep(self, routes: Iterable[Route]) -> None:
+        """These unclaimed routes stay for now: whoever wants their CIDRs waits."""
+        kept = {_parse(route.destination): route for route in routes}
+        waiting = [(node, route) for node, route in self.create if _parse(route.destination) in kept]
+        self.create = [each for each in self.create if each not in waiting]
+        self.problems += [
+            (node, f"pod CIDR {route.destination} is still routed to {kept[_parse(route.destination)].provider_id}")
+            for node, route in waiting
+        ]
 
 
 @dataclass(slots=True)
@@ -193,16 +231,23 @@ def planning(
     present: set[Network] = set()
     taken: dict[Network, Route] = {}
     doomed: set[str] = set()
+    holders = {node.spec.provider_id: node for node, _ in ours}
     for route, where in listed:
         yield
         claim = granted.get(where)
         if claim is not None and _leads_to(route, claim) and where not in present:
             present.add(where)  # also outside of the cluster's CIDRs, or it would be created again and again
+            result.targets.add(route.provider_id)
         elif _foreign(route, owner):
             taken.setdefault(where, route)
         elif is_responsible(route.destination, network.cluster):
-            result.delete.append(route)
+            result.targets.add(route.provider_id)
             doomed.add(route.provider_id)
+            claimant = claim.node if claim is not None else None
+            if _is_sure(route, claimant):
+                result.delete.append(route)
+            else:
+                result.unclaimed.append(Removal(route, holders.get(route.provider_id), claimant))
     for where, claim in granted.items():
         yield
         if where in present or claim.barrier:
@@ -346,6 +391,23 @@ def _parse(text: str) -> Network | None:
         return ipaddress.ip_network(text)
     except ValueError:
         return None
+
+
+def _is_sure(route: Route, claimant: Node | None) -> bool:
+    """Whether a route is wrong whatever the API server says: it leads nowhere, or its own Node gets a better one."""
+    if route.blackhole or not route.provider_id:
+        return True
+    return claimant is not None and claimant.spec.provider_id == route.provider_id
+
+
+def wants(node: Node | None, route: Route, *, elsewhere: bool = False) -> bool:
+    """Whether a Node, as it was just read, wants a route to this CIDR: this one, or one that leads `elsewhere`.
+
+    One that lost its providerID may well want this one.
+    """
+    if node is None or (node.spec.provider_id in ("", route.provider_id)) is elsewhere:
+        return False
+    return _parse(route.destination) in {_parse(text) for text in node.spec.pod_cidrs}
 
 
 def _foreign(route: Route, owner: str) -> bool:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from ccm.cloud import (
     CloudError,
     Conflict,
     ImplementedElsewhere,
+    Ingress,
     LoadBalancer,
     LoadBalancers,
     LoadBalancerSpec,
@@ -37,6 +38,7 @@ from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Priority, Requeue, WorkQueue
 
+from . import orphan_rules
 from . import service_rules as rules
 from .allocations import ServiceAllocations
 from .context import Context, log_failure
@@ -68,6 +70,14 @@ ENSURE_LATENCY = Histogram(
 FAILURES = Counter("ccm_service_sync_failures", "Failed attempts to serve or release a Service, by error.", ["error"])
 WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written and that the cloud is still working on.")
 
+VANISHED = Gauge(
+    "ccm_services_vanished",
+    "Services that are gone although this process never released them. Their load balancers are kept for five minutes, "
+    "and as long as there are many of them.",
+)
+
+#: Where all Services are.
+SERVICES = "/api/v1/services"
 #: So many waiting load balancers are looked at by one listing rather than one by one.
 BULK = 3
 #: Every so many looks at a waiting load balancer it is read alone: only that tells that it failed in the cloud.
@@ -109,6 +119,8 @@ class _Known:
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
     where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
+    `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status was last
+    given. `cloud`: the one that all this is about. `was_going`: it was being deleted when it was last seen.
     """
 
     service: Service
@@ -127,6 +139,10 @@ class _Known:
     again_at: float = -math.inf
     lost_races: int = 0
     told: bool = False
+    vanished_at: float = math.inf
+    ingress: tuple[Ingress, ...] = ()
+    cloud: LoadBalancers | None = None
+    was_going: bool = False
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -152,12 +168,15 @@ class ServiceController:
         self._events = context.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
         self._known: dict[str, _Known] = {}
+        #: By the key "namespace/name/UID": beside it another Service may have the name by now.
+        self._vanished: dict[str, _Known] = {}
         self._allocations = ServiceAllocations()
         self._introduced: LoadBalancers | None = None
         self._listed: dict[str, LoadBalancer] = {}
         self._waiting: set[str] = set()
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
+        self._cloud_replaced = asyncio.Event()
         self._nodes_changed = asyncio.Event()
         self._changed_at = 0.0
         self._backends: Backends = Backends()
@@ -186,15 +205,17 @@ class ServiceController:
         context.services.add_handler(self._on_service)
         context.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._on_verdict)
+        context.gateway.on_replace(self._cloud_replaced.set)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
+            tasks.create_task(self._follow_cloud())
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
                 tasks.create_task(audit.run())
 
     def _in_hand(self) -> set[str]:
         """UIDs of the Services that the queue takes care of, also of those that are gone and not yet released."""
-        return {known.service.metadata.uid for known in self._known.values()}
+        return {known.service.metadata.uid for known in (*self._known.values(), *self._vanished.values())}
 
     async def _list_for_sure(self) -> dict[str, LoadBalancer]:
         """What the cloud has, by Service UID; asked until it answers: without it every Service would be written."""
@@ -225,7 +246,10 @@ class ServiceController:
         assert service is not None
         key = f"{service.metadata.namespace}/{service.metadata.name}"
         if new is None:
-            if key in self._known:  # without our finalizer: somebody removed it by hand
+            known = self._known.get(key)
+            if known is not None:  # without our finalizer: somebody removed it by hand
+                same = known.service.metadata.uid == service.metadata.uid
+                known.was_going = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)
         elif (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
             self._queue.add(key)
@@ -265,6 +289,15 @@ class ServiceController:
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
+    async def _follow_cloud(self) -> None:
+        """Look at every Service again when the cloud was replaced. What it has as it should be costs no write."""
+        while True:
+            await self._cloud_replaced.wait()
+            self._cloud_replaced.clear()
+            self._listing, self._listed = None, await self._list_for_sure()
+            for key in self._known:
+                self._queue.add(key)
+
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
         if self._backends_stale:
@@ -277,16 +310,18 @@ class ServiceController:
 
     async def _sync(self, key: str) -> None:
         service = self._context.services.get(key)
-        known = self._known.get(key)
+        known = self._vanished.get(key) or self._known.get(key)
         try:
+            if key in self._vanished:
+                await self._delete_vanished(key, self._vanished[key])
+                return
             if known is not None and (service is None or service.metadata.uid != known.service.metadata.uid):
-                await self._delete_forgotten(known)
-                self._forget(key)
+                self._vanish(key, known)
                 known = None
             if service is None:
                 return
             if known is None:
-                known = self._known[key] = _Known(service)
+                known = self._known[key] = self._come_back(key, service) or _Known(service)
             known.service, known.updating = service, False
             # One that is going already cannot be given our finalizer any more.
             if rules.wants_load_balancer(service) and service.metadata.deletion_timestamp is None:
@@ -339,6 +374,8 @@ class ServiceController:
 
     async def _ensure(self, key: str, service: Service, known: _Known) -> None:
         spec = rules.load_balancer_spec(service, self._context.cluster_name)
+        if known.cloud is not self._cloud:
+            known.mark, known.cloud = None, self._cloud  # what another cloud was told says nothing about this one
         mark, known.deleting = self._mark(spec, self._backends), False
         balancer = self._recognised(known, spec, mark)
         if balancer is not None:
@@ -349,6 +386,7 @@ class ServiceController:
                 known.settled = True
                 return
         elif known.settled:
+            await self._restore(service, known)
             return
         else:
             balancer = await self._look(spec, known)
@@ -356,7 +394,8 @@ class ServiceController:
         if not balancer.ready:
             known.polls += 1
             raise Requeue(min(self._options.poll_max, self._options.poll * 1.5 ** min(20, known.polls - 1)))
-        await self._publish(service, balancer)
+        await self._publish(service, balancer.ingress)
+        known.ingress = tuple(balancer.ingress)
         if known.ensuring_since is not None:
             ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
             known.ensuring_since = None
@@ -473,9 +512,16 @@ class ServiceController:
         message = "There are no available nodes for LoadBalancer"
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
-    async def _publish(self, service: Service, balancer: LoadBalancer) -> None:
+    async def _restore(self, service: Service, known: _Known) -> None:
+        """Write our finalizer and the addresses again where they were lost."""
+        if known.ingress:  # it is ours, and not served elsewhere
+            await self._add_finalizer(service)
+            if not service.status.load_balancer.ingress:
+                await self._publish(service, known.ingress)
+
+    async def _publish(self, service: Service, ingress: Sequence[Ingress]) -> None:
         """Write the ingress addresses where they differ."""
-        wire = rules.ingress_wire(balancer.ingress)
+        wire = rules.ingress_wire(ingress)
         if not rules.same_ingress(service.status.load_balancer.ingress, wire):
             await self._patch_status(service, {"status": {"loadBalancer": {"ingress": wire}}})
 
@@ -501,13 +547,69 @@ class ServiceController:
                 await self._patch_status(service, patch)
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
-    async def _delete_forgotten(self, known: _Known) -> None:
-        """The Service is gone without our having released it, or another one has its name: its load balancer goes."""
+    def _vanish(self, key: str, known: _Known) -> None:
+        """The Service is gone without our having released it, or another one has its name.
+
+        Its finalizer was removed by hand, or the API server shows an older state or another cluster. So its load
+        balancer stays for a while (`_delete_vanished`).
+        """
         service = known.service
         if known.spec is None and rules.FINALIZER not in service.metadata.finalizers:
+            self._forget(key)
             return
+        del self._known[key]
+        self._wait_for(key, False)
+        known.vanished_at = self._context.monotonic()
+        self._vanished[f"{key}/{service.metadata.uid}"] = known
+        VANISHED.set(len(self._vanished))
+        log.warning(
+            "Service %s vanished and was not released: its load balancer stays for %.0f s",
+            key,
+            self._vanished_for(known),
+        )
+        self._queue.add(f"{key}/{service.metadata.uid}")
+
+    @staticmethod
+    def _vanished_for(known: _Known) -> float:
+        """For how many seconds a Service must be gone. One that was going when it was last seen was meant to go."""
+        return 0.0 if known.was_going or rules.needs_cleanup(known.service) else orphan_rules.GRACE
+
+    def _come_back(self, key: str, service: Service) -> _Known | None:
+        """What is known of a Service that had only seemed to be gone. Raises Requeue while it is being deleted."""
+        vanished = f"{key}/{service.metadata.uid}"
+        known = self._vanished.get(vanished)
+        if known is not None:
+            if known.deleting:
+                self._queue.add(vanished)  # which finds out that the Service lives
+                raise Requeue(LOST_RACE)
+            del self._vanished[vanished]
+            VANISHED.set(len(self._vanished))
+            log.warning("Service %s is there again: its load balancer stays", key)
+        return known
+
+    async def _delete_vanished(self, key: str, known: _Known) -> None:
+        """Delete the load balancer of a Service that vanished, once that is sure: the rules are the orphan audit's.
+
+        Raises ApiError when the API server does not say whether the Service lives.
+        """
+        service, now = known.service, self._context.monotonic()
+        if await self._context.client.exists(SERVICES, service.metadata):
+            known.deleting, known.vanished_at = False, now
+            self._queue.add(key.rpartition("/")[0])
+            raise Requeue(orphan_rules.GRACE)
+        if (left := known.vanished_at + self._vanished_for(known) - now) > 0:
+            raise Requeue(left)
+        vanished = [each for each in self._vanished.values() if self._vanished_for(each)]
+        if known in vanished and not orphan_rules.may_delete(len(vanished), len(vanished) + len(self._known)):
+            message = (
+                f"The Service vanished and was not released, as did {len(vanished) - 1} others: so many are not "
+                "believed, and their load balancers stay. Check --kubeconfig and the state of etcd. If the Services "
+                "are really gone, delete the load balancers by hand"
+            )
+            self._events.event(service, "Warning", "LoadBalancerKept", message)
+            raise Requeue(orphan_rules.GRACE)
         if not known.deleting:
-            known.deleting = True
+            known.deleting, known.mark = True, None  # should it come back, it is made anew
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
             await self._delete(known.spec or self._spec_for_deletion(service), known)
@@ -518,6 +620,9 @@ class ServiceController:
             self._events.event(service, "Warning", "DeleteLoadBalancerFailed", message)
             raise
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
+        del self._vanished[key]
+        VANISHED.set(len(self._vanished))
+        self._allocations.released(service)
 
     def _spec_for_deletion(self, service: Service) -> LoadBalancerSpec:
         """Identity is enough to delete, so a Service with unusable annotations can still go."""

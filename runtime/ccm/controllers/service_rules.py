@@ -51,11 +51,20 @@ def concerns_us(service: Service) -> bool:
 def needs_update(old: Service, new: Service) -> bool:
     """Whether a change of a Service is worth a look (S48-S62).
 
-    Labels, selector, status and internalTrafficPolicy are not.
+    Labels, selector, status and internalTrafficPolicy are not, but what we wrote there is not to be lost.
     """
-    if concerns_us(old) != concerns_us(new) or needs_cleanup(new):
+    if concerns_us(old) != concerns_us(new) or needs_cleanup(new) or lost_ours(old, new):
         return True
     return concerns_us(new) and _watched(old) != _watched(new)
+
+
+def lost_ours(old: Service, new: Service) -> bool:
+    """Whether our finalizer or all addresses are gone from a Service that still wants them: etcd was restored, or
+    somebody removed them."""
+    if not wants_load_balancer(new):
+        return False
+    finalizer = FINALIZER in old.metadata.finalizers and FINALIZER not in new.metadata.finalizers
+    return finalizer or (bool(old.status.load_balancer.ingress) and not new.status.load_balancer.ingress)
 
 
 def _watched(service: Service) -> tuple[Any, ...]:

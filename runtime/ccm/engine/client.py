@@ -40,7 +40,7 @@ from .errors import (
     UnavailableError,
     from_response,
 )
-from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder
+from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +131,14 @@ class KubeClient:
         timeout: float | None = None,
     ) -> T:
         return await self._decode(decoder(type), await self._request("GET", path, params=params, timeout=timeout), path)
+
+    async def exists(self, collection: str, meta: ObjectMeta) -> bool:
+        """Whether the object is there now, with this UID; read past every cache. `collection`: the path of its list."""
+        try:
+            found = await self.get(object_path(collection, meta), PartialObject)
+        except NotFoundError:
+            return False
+        return found.metadata.uid == meta.uid
 
     async def list(
         self,

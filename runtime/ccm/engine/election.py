@@ -217,15 +217,18 @@ class LeaderElector:
 
     async def _take_if_free(self) -> bool:
         sent = self._clock.monotonic()
+        exists = True
         try:
             await self._read()
         except NotFoundError:
-            await self._create()
-        else:
-            if not free(self._record, self.identity, self._clock.monotonic() - self._changed_at, self._lease_duration):
-                return False
+            exists = False  # its holder may not know yet, so it is not free before its time
+        if not free(self._record, self.identity, self._clock.monotonic() - self._changed_at, self._lease_duration):
+            return False
+        if exists:
             sent = self._clock.monotonic()
             await self._write(taken(self._record, self.identity, self._seconds, self._stamp()))
+        else:
+            await self._create()
         self.renewed_at = sent
         return True
 

@@ -2,23 +2,26 @@
 """A cache of one kind of object that follows the API server: LIST, then WATCH, for as long as it runs.
 
 What it promises, against the faults that other implementations fall to: after any gap the handlers hear of everything
-that came, changed or *went* meanwhile; no failure makes it spin; a connection that died silently is noticed.
+that came, changed or *went* meanwhile; no failure makes it spin; a connection that died silently is noticed; and a list
+that is wrong deletes nothing (`absence_rules`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
 
+from . import absence_rules as rules
 from . import metrics, nesting
 from .client import KubeClient
-from .clock import SYSTEM_CLOCK, Clock
+from .clock import SYSTEM_CLOCK, Clock, timeout
 from .errors import ApiError, GoneError, from_status
 from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
 
@@ -36,8 +39,14 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
 STRETCH = 250
 #: A watch that stood this long, in seconds, was healthy: the next pause is the first one again.
 HEALTHY_AFTER = 5.0
+#: Seconds until the next list, first and longest, while objects are kept that the last one lacks.
+LIST_AGAIN_FIRST, LIST_AGAIN_MAX = 30.0, 60.0
 
 Handler = Callable[[T | None, T | None], None]
+
+
+async def _no_check() -> None:
+    return None
 
 
 class Informer(Generic[T]):
@@ -55,6 +64,10 @@ class Informer(Generic[T]):
 
     `params` narrow the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says in words why it is
     not in touch with the API server, "" when it is.
+
+    `doubtful`: an object that a list lacks stays in the cache until a read of it says that it is gone (see
+    `absence_rules`); meanwhile everything is listed again and again. `check` is awaited after each list and at the
+    begin of each watch, before anything of it counts. An ApiError of it is one of the list; anything else ends `run`.
     """
 
     def __init__(
@@ -70,6 +83,8 @@ class Informer(Generic[T]):
         params: Mapping[str, str] | None = None,
         read_timeout: float = READ_TIMEOUT,
         page: int = 500,
+        doubtful: bool = False,
+        check: Callable[[], Awaitable[None]] = _no_check,
     ) -> None:
         self.name = name
         self.synced = False
@@ -81,6 +96,10 @@ class Informer(Generic[T]):
         self._read_timeout, self._page = read_timeout, page
         self._store: dict[str, T] = {}
         self._unreadable: dict[str, str] = {}  # key and resourceVersion of what cannot be decoded
+        self._doubtful, self._check = doubtful, check
+        self._missing: set[str] = set()  # keys of what the last list lacks and is kept
+        self._gone_at: list[float] = []
+        self._list_again = LIST_AGAIN_FIRST
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
@@ -116,7 +135,7 @@ class Informer(Generic[T]):
                 if not self._resource_version:
                     await self._relist()
                 started = self._clock.monotonic()
-                await self._watch()
+                await self._follow()
             except GoneError as error:
                 reason = "gone"
                 logger.info("%s: the watch fell too far behind, listing again: %s", self.name, error)
@@ -155,11 +174,16 @@ class Informer(Generic[T]):
         items, version = await self._client.list(
             self._path, self._type, page=self._page, params=self._params, unreadable=unreadable.append
         )
+        await self._check()
         known, self._unreadable = self._unreadable, {}
         for data in unreadable:
             self._skip(data, known)
+        self._resource_version = ""
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
-        self._replace(await self._kept(items))
+        listed = await self._kept(items)
+        if self._doubtful:
+            await self._doubt(listed)
+        self._replace(listed)
         self._resource_version = version
         self._in_touch()
         if not self.synced:
@@ -185,6 +209,9 @@ class Informer(Generic[T]):
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _understood(self, key: str) -> None:
+        """An event tells of the object: it can be read, and there is no doubt about it."""
+        if key in self._missing:
+            self._set_missing(self._missing - {key})
         if self._unreadable.pop(key, None) is not None:
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
@@ -201,19 +228,63 @@ class Informer(Generic[T]):
                 await asyncio.sleep(0)
         return found
 
-    def _replace(self, items: dict[str, T]) -> None:
-        """Make the cache equal to `items`; handlers hear of the differences, deletions first."""
-        before, self._store = self._store, items
+    async def _doubt(self, listed: Mapping[str, T]) -> None:
+        """Find out which of the objects that a list lacks are kept. Raises ApiError when that cannot be asked."""
+        missing = [key for key in self._store if key not in listed and key not in self._unreadable]
+        if "" in self._unreadable:  # all of them are kept
+            missing = []
+        known, now = len(self._store), self._clock.monotonic()
+        self._gone_at = [moment for moment in self._gone_at if now - moment < rules.GRACE]
+        belief, gone = rules.belief(known, len(missing)), []
+        if belief is rules.Belief.ASK:
+            for key in missing[: rules.room(known, self._gone_at, now)]:
+                if not await self._client.exists(self._path, self._store[key].metadata):
+                    gone.append(key)
+        kept = set(missing) - set(gone)
+        if missing and kept != self._missing:
+            logger.warning(
+                "%s: a list lacks %d of %d objects: %s; %d of them are kept for now. If they are really gone, restart "
+                "this process",
+                self.name,
+                len(missing),
+                known,
+                belief.value,
+                len(kept),
+            )
+        if kept:
+            metrics.LISTS_DOUBTED.labels(self.name).inc()
+        self._gone_at += [now] * len(gone)
+        self._set_missing(kept)
+
+    def _set_missing(self, keys: set[str]) -> None:
+        self._missing = keys
+        metrics.DOUBTED.labels(self.name).set(len(keys))
+
+    def _replace(self, listed: Mapping[str, T]) -> None:
+        """Make the cache equal to `listed`, but for what is kept; handlers hear of the differences, deletions first."""
+        before, self._store = self._store, dict(listed)
         for key, old in before.items():
             if key in self._store:
                 continue
-            if key in self._unreadable or "" in self._unreadable:
+            if key in self._missing or key in self._unreadable or "" in self._unreadable:
                 self._store[key] = old
             else:
                 self._notify(old, None)
         for key, new in self._store.items():
             if (old_or_none := before.get(key)) is not new:
                 self._notify(old_or_none, new)
+
+    async def _follow(self) -> None:
+        """Watch; only for a while where the last list is in doubt, so that the next one can show that it was wrong."""
+        if not self._missing:
+            self._list_again = LIST_AGAIN_FIRST
+            await self._watch()
+            return
+        wait, self._list_again = self._list_again, min(LIST_AGAIN_MAX, self._list_again * 2)
+        with contextlib.suppress(TimeoutError):
+            async with timeout(self._clock, wait):
+                await self._watch()
+        self._resource_version = ""
 
     async def _watch(self) -> None:
         """One watch, from the last resourceVersion seen to its end."""
@@ -226,6 +297,7 @@ class Informer(Generic[T]):
         events = decoder(WatchEvent)
         async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
             self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
+            await self._check()
             async for line in lines:
                 self._apply(await nesting.decode(events, line))
                 self._in_touch()

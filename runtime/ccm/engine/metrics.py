@@ -68,6 +68,15 @@ NOT_UNDERSTOOD = Gauge(
     "Objects of that informer that cannot be decoded: they are left as they were last known, the others go on.",
     ["name"],
 )
+DOUBTED = Gauge(
+    "ccm_objects_doubted",
+    "Objects of that informer that the last list lacks and that are kept: too many are missing at once for the list to "
+    "be believed, a read of the object finds it, or it is not its turn.",
+    ["name"],
+)
+LISTS_DOUBTED = Counter(
+    "ccm_lists_doubted", "Lists of that informer that lacked objects which were kept all the same.", ["name"]
+)
 EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by why.", ["reason"])
 
 

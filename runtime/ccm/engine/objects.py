@@ -265,6 +265,14 @@ def object_key(obj: KubeObject) -> str:
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
+def object_path(collection: str, meta: ObjectMeta) -> str:
+    """The path of one object of a collection such as `/api/v1/services`, which may be that of all namespaces."""
+    base, _, resource = collection.rpartition("/")
+    if meta.namespace and "/namespaces/" not in collection:
+        base = f"{base}/namespaces/{meta.namespace}"
+    return f"{base}/{resource}/{meta.name}"
+
+
 def split_key(key: str) -> tuple[str, str]:
     """(namespace, name) of a key; the namespace of a cluster-scoped key is ""."""
     namespace, _, name = key.rpartition("/")

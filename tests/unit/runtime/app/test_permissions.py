@@ -7,8 +7,10 @@ from ccm.app.permissions import Right, missing, needed
 from ccm.engine.errors import UnavailableError
 
 COMMON = {
+    Right("nodes", "get"),
     Right("nodes", "list"),
     Right("nodes", "watch"),
+    Right("services", "get"),
     Right("services", "list"),
     Right("services", "watch"),
     Right("events", "create"),
@@ -20,7 +22,7 @@ COMMON = {
     ("controllers", "more"),
     [
         ([], set()),
-        (["cloud-node-controller"], {Right("nodes", "get"), Right("nodes", "patch"), Right("nodes/status", "patch")}),
+        (["cloud-node-controller"], {Right("nodes", "patch"), Right("nodes/status", "patch")}),
         (["cloud-node-lifecycle-controller"], {Right("nodes", "patch"), Right("nodes", "delete")}),
         (["service-lb-controller"], {Right("services/status", "patch")}),
         (["node-route-controller"], {Right("nodes/status", "patch")}),

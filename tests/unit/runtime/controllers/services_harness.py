@@ -41,6 +41,7 @@ from ccm.controllers.route_rules import NODE_PREFIX, PodNetwork, parse_cluster_c
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.service_rules import FINALIZER
 from ccm.controllers.vouching import Vouching
+from ccm.engine.client import KubeClient
 from ccm.engine.errors import ConflictError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
@@ -54,11 +55,15 @@ CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"
 
 
 class Api:
-    """`patches`: (path, patch) of all that was asked for; `events`: bodies. `fault(path, patch)` may give an error."""
+    """`patches`: (path, patch) of all that was asked for; `reads`: paths of single objects; `events`: bodies.
+    `fault(path, patch)` may give an error, also for a read, whose patch is {}. `expire` ends all watches; `wrong_lists`
+    are what the next lists of a kind answer with.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {"nodes": {}, "services": {}}
         self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.reads: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.fault: Callable[[str, dict[str, Any]], Exception | None] = lambda path, patch: None
         self.latency = 0.01
@@ -66,6 +71,14 @@ class Api:
         self.most = self._under_way = 0
         self._version = 100
         self._watchers: dict[str, list[asyncio.Queue[bytes]]] = {"nodes": [], "services": []}
+        self.wrong_lists: dict[str, list[list[dict[str, Any]]]] = {}
+
+    def expire(self) -> None:
+        """All watches end with a 410, as after a compaction."""
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+        for watchers in self._watchers.values():
+            for watcher in watchers:
+                watcher.put_nowait(json.dumps({"type": "ERROR", "object": status}).encode())
 
     # What others do to the cluster.
 
@@ -127,7 +140,27 @@ class Api:
     async def list(self, path: str, type: Any, **_: Any) -> tuple[list[Any], str]:
         kind = path.rsplit("/", 1)[1]
         await asyncio.sleep(self.list_latency[kind])
+        if self.wrong_lists.get(kind):
+            return [msgspec.convert(each, type) for each in self.wrong_lists[kind].pop(0)], str(self._version)
         return [msgspec.convert(each, type) for each in self.objects[kind].values()], str(self._version)
+
+    async def get(self, path: str, type: Any, **_: Any) -> Any:
+        self.reads.append(path)
+        await asyncio.sleep(self.latency)
+        if (error := self.fault(path, {})) is not None:
+            raise error
+        kind, key = self._key(path)
+        if key not in self.objects[kind]:
+            raise NotFoundError(404, "NotFound", f"{kind} {key!r} not found")
+        return msgspec.convert(self.objects[kind][key], type)
+
+    async def exists(self, collection: str, meta: ObjectMeta) -> bool:
+        return await KubeClient.exists(self, collection, meta)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _key(path: str) -> tuple[str, str]:
+        parts = path.split("/")
+        return ("nodes", parts[4]) if parts[3] == "nodes" else ("services", f"{parts[4]}/{parts[6]}")
 
     async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
         self.events.append(body)
@@ -148,9 +181,8 @@ class Api:
             self._under_way -= 1
 
     def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
-        parts = path.split("/")
-        kind, key = ("nodes", parts[4]) if parts[3] == "nodes" else ("services", f"{parts[4]}/{parts[6]}")
-        assert parts[-1] == "status", "only the status subresource may be written"
+        kind, key = self._key(path)
+        assert path.split("/")[-1] == "status", "only the status subresource may be written"
         assert not patch.keys() - {"metadata", "status"}, "what it does not take is not sent to it"
         before = self.objects[kind].get(key)
         if before is None:
@@ -451,7 +483,7 @@ class Cluster:
             return recorders[component]
 
         nodes: Informer[Node] = Informer(
-            self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock
+            self.api, "/api/v1/nodes", Node, name="nodes", keep=kept_node, clock=self.clock, doubtful=True
         )  # type: ignore[arg-type]
         services: Informer[Service] = Informer(
             self.api,  # type: ignore[arg-type]
@@ -460,6 +492,7 @@ class Cluster:
             name="services",
             keep=kept_service,
             clock=self.clock,
+            doubtful=True,
         )
         self._tasks += [asyncio.create_task(nodes.run()), asyncio.create_task(services.run())]
         return Context(

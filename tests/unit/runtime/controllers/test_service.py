@@ -22,13 +22,14 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.controllers import service_rules as rules
+from ccm.controllers.orphan_rules import GRACE
 from ccm.controllers.service import CONFIRM
 from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
 from ..cloud.virtual import in_virtual_time, now
 from .judges import believing
-from .services_harness import FINALIZER, Cluster, until
+from .services_harness import FINALIZER, Balancers, Cluster, FakeCloud, until
 
 OLD = {"loadBalancer": {"ingress": [{"ip": "192.0.2.77", "ipMode": "VIP"}]}}
 EXCLUDE = {"metadata": {"labels": {rules.EXCLUDE_LABEL: ""}}}
@@ -261,7 +262,7 @@ async def test_S37_a_service_that_is_gone_when_its_status_is_written_is_no_error
         c.api.fault = gone
         c.add_service()
         c.serve()
-        await until(lambda: c.cloud.count("delete") == 1)
+        await until(lambda: c.cloud.count("delete") == 1, 2 * GRACE)
         await settled()
         assert c.api.told("SyncLoadBalancerFailed") == [] and not c.cloud.made
 
@@ -279,7 +280,7 @@ async def test_S39_S40_an_unknown_key_is_nothing():
 
 @in_virtual_time
 async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
-    """Its finalizer was removed by hand; what we watched go is deleted, however often that takes."""
+    """Its finalizer was removed by hand; what stays gone for the grace is deleted, however often that takes."""
     async with Cluster() as c:
         c.add_service()
         controller = c.serve()
@@ -287,13 +288,15 @@ async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
         error = [Transient("power failure")]
         c.cloud.fault = lambda verb, spec: error[0] if verb == "delete" and error else None
         c.api.remove("services", "shop/web")
+        await asyncio.sleep(GRACE - 1)
+        assert not c.api.told("DeletingLoadBalancer")
         await until(lambda: c.api.told("DeleteLoadBalancerFailed"))
         assert c.api.told("DeleteLoadBalancerFailed") == ["Error deleting load balancer: power failure"]
-        assert list(controller._known) == ["shop/web"]  # S41
+        assert list(controller._vanished) == ["shop/web/uid-of-web"]  # S41
         error.clear()
         await until(lambda: not c.cloud.made)
         await settled(1)
-        assert controller._known == {}  # S42
+        assert controller._known == controller._vanished == {}  # S42
         assert c.cloud.count("delete") == 2
         assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1
 
@@ -317,9 +320,9 @@ async def test_S63_S64_S65_S66_S67_S68_what_is_remembered_is_what_exists():
         c.api.delete_service("a")
         c.api.remove("services", "shop/b")
         c.api.change("services", "shop/c", {"spec": {"type": "ClusterIP"}})
-        await until(lambda: not c.cloud.made)
+        await until(lambda: not c.cloud.made, 2 * GRACE)
         await settled(1)
-        assert controller._known == {} and not controller._waiting
+        assert controller._known == controller._vanished == {} and not controller._waiting
 
 
 @in_virtual_time
@@ -330,10 +333,11 @@ async def test_4_3_a_service_created_anew_under_its_name_gets_a_load_balancer_of
         await c.served()
         c.api.remove("services", "shop/web")
         c.add_service(uid="second")
-        await until(lambda: list(c.cloud.made) == ["second"])
+        await until(lambda: list(c.cloud.made) == ["first", "second"])
         await c.served()
+        await until(lambda: list(c.cloud.made) == ["second"], 2 * GRACE)
         verbs = [verb for _, verb, _ in c.cloud.calls if verb != "list"]
-        assert verbs == ["ensure", "delete", "ensure"]
+        assert verbs == ["ensure", "ensure", "delete"]
 
 
 @pytest.mark.parametrize(
@@ -358,6 +362,33 @@ def test_the_status_is_patched_only_when_it_differs(before, after):
             assert [patch["status"]["loadBalancer"]["ingress"] for _, patch in c.api.patches] == (
                 [after] if after else []
             )
+
+    run()
+
+
+@pytest.mark.parametrize(
+    "lost",
+    [
+        pytest.param({"status": {"loadBalancer": None}}, id="status"),
+        pytest.param({"metadata": {"finalizers": None}}, id="finalizer"),
+        pytest.param({"metadata": {"finalizers": None}, "status": None}, id="both"),
+    ],
+)
+def test_what_is_lost_of_a_service_is_written_again_without_a_call_to_the_cloud(lost):
+    """etcd was restored from a snapshot that is older than our writes."""
+
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            c.add_service()
+            c.serve(audit_period=0.0)
+            await c.served()
+            await settled()
+            calls, ingress = len(c.cloud.calls), c.api.ingress()
+            c.api.change("services", "shop/web", lost)
+            await until(lambda: c.api.ingress() == ingress and finalizers(c) == [FINALIZER])
+            await settled()
+            assert len(c.cloud.calls) == calls
 
     run()
 
@@ -411,6 +442,61 @@ async def test_4_3_a_service_that_is_going_without_our_finalizer_is_left_alone()
         c.serve()
         await settled()
         assert {verb for _, verb, _ in c.cloud.calls} == {"list"} and c.api.patches == []
+
+
+# --- a replaced cloud -----------------------------------------------------------------------------------------------
+
+
+class Otherwise(Balancers):
+    """A changed cloud.conf asks for something else, so every fingerprint is another one."""
+
+    def fingerprint(self, spec, backends):
+        return "otherwise " + super().fingerprint(spec, backends)
+
+
+async def replace(cluster, kind):
+    """Another cloud with the same load balancers takes the place of the present one."""
+    balancers = kind()
+    balancers.made = {uid: dict(row) for uid, row in cluster.cloud.made.items()}
+    await cluster.gateway.replace(FakeCloud(cluster.machines, balancers, cluster.routes, cluster.limits))
+    return balancers
+
+
+@pytest.mark.parametrize(("kind", "written"), [(Balancers, 0), (Otherwise, 30)], ids=["unchanged", "changed"])
+def test_a_replaced_cloud_is_compared_with_every_service(kind, written):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            names = [f"s{number}" for number in range(30)]
+            for number, name in enumerate(names):
+                c.add_service(name, port=number + 1)
+            c.serve(audit_period=0.0)
+            await c.served(*names)
+            await settled()
+            new, patches = await replace(c, kind), len(c.api.patches)
+            await settled()
+            assert (new.count("list"), new.count("ensure", "update")) == (1, written)
+            assert len(c.api.patches) == patches
+            assert all(row["fingerprint"].startswith("otherwise") is (written > 0) for row in new.made.values())
+            await settled(3600)
+            assert new.count("ensure", "update") == written
+
+    run()
+
+
+@in_virtual_time
+async def test_a_write_during_which_the_cloud_is_replaced_is_looked_at_again():
+    async with Cluster() as c:
+        c.add_service()
+        c.serve(audit_period=0.0)
+        await c.served()
+        c.cloud.latency["ensure"] = 5.0
+        ports = [{"name": "http", "protocol": "TCP", "port": 81, "nodePort": 30081}]
+        c.api.change("services", "shop/web", {"spec": {"ports": ports}})
+        await until(lambda: c.cloud.count("ensure") == 2)
+        new = await replace(c, Balancers)
+        await until(lambda: new.count("ensure") == 1)
+        assert new.made["uid-of-web"]["ports"] == [("TCP", 81, 30081)]
 
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------
@@ -847,12 +933,13 @@ def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
                     c.api.delete_service("web")
                 case "forgotten":
                     c.api.remove("services", "shop/web")
+                    await asyncio.sleep(GRACE - 5)
                 case _:
                     c.api.change("services", "shop/web", {"spec": {"type": "ClusterIP"}})
             await until(lambda: not wrong)
             assert c.cloud.made
             await settled(60)
-            assert not c.cloud.made and controller._known == {}
+            assert not c.cloud.made and controller._known == controller._vanished == {}
             first, second = [when for when, verb, _ in c.cloud.calls if verb == "delete"]
             assert second - first == pytest.approx(CONFIRM, abs=0.5)
             assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1

@@ -236,6 +236,7 @@ def owns(provider_id):
 
 judge = believing(owns)
 
+
 def node(name="node0", *, provider_id="fake://1", labels=None, taints=(), ready="True", conditions=(), **metadata):
     ready_condition = [] if ready is None else [{"type": "Ready", "status": ready}]
     return msgspec.convert(

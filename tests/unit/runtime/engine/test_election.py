@@ -431,6 +431,31 @@ async def test_a_deleted_lease_is_made_again(candidate, api, clock):
     assert leader.is_leader and api.holder == "a"
 
 
+async def test_a_lease_that_vanished_is_its_holders_until_it_runs_out(candidate, api, clock):
+    """etcd was restored or replaced: the leader finds out at its next renewal, and a standby must not be faster."""
+    leader = candidate("a", lease_duration=60.0, renew_deadline=50.0, retry_period=30.0)
+    await clock.advance(1)
+    standby = candidate("b")
+    await clock.advance(10)
+    api.lease = None
+    for _ in range(18):
+        await clock.advance(1)
+        assert api.lease is None and leader.is_leader and not standby.is_leader
+    await clock.advance(20)
+    assert leader.is_leader and api.holder == "a" and not standby.is_leader
+
+
+async def test_a_lease_that_vanished_with_its_holder_is_taken_when_it_has_run_out(candidate, api, clock):
+    leader, standby = candidate("a"), candidate("b")
+    await clock.advance(5)
+    assert leader.is_leader
+    leader._client.cut, api.lease = hang, None
+    await clock.advance(9)
+    assert not standby.is_leader
+    await clock.advance(20)
+    assert standby.is_leader and api.holder == "b"
+
+
 async def test_work_that_ends_or_fails_releases_the_lease(candidate, api, clock):
     async def fails():
         await clock.sleep(3)

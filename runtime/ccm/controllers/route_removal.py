@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the routes that nobody seems to want are deleted.
+
+`route_rules` decides; this file remembers Nodes that went, and asks the API server about the Nodes of a route: what the
+caches lack is no proof that a Node is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from prometheus_client import Gauge
+
+from ccm.cloud import CloudError, InstanceRef, NotFound, Route
+from ccm.engine.client import ApiError, NotFoundError
+from ccm.engine.objects import Node
+
+from . import orphan_rules
+from . import route_rules as rules
+from .context import Context
+from .node_lifecycle_rules import Safety, Window
+
+log = logging.getLogger(__name__)
+
+KEPT = Gauge(
+    "ccm_routes_unclaimed",
+    "Routes that no Node seems to want and that stay for now: it is not sure that their Nodes are gone, or it is not "
+    "their turn.",
+)
+
+NODES = "/api/v1/nodes"
+#: A listing of the instances may be so old, in seconds: who has no Node any more does not come back.
+FRESH = 60.0
+
+
+class RouteRemoval:
+    """One for a route controller. The routes of gone Nodes go at the rate of `safety`, at which Nodes are deleted."""
+
+    def __init__(self, context: Context, safety: Safety) -> None:
+        self._context, self._safety = context, safety
+        #: Nodes that went while this process led, by providerID, until their routes are gone.
+        self._former: dict[str, Node] = {}
+        #: When routes were deleted because their Node is gone, by providerID: a Node may have two.
+        self._gone = Window(safety.window)
+        self._kept: frozenset[str] = frozenset()
+
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        """A handler of the informer of Nodes."""
+        if new is None and old is not None and old.spec.provider_id:
+            self._former[old.spec.provider_id] = old
+        elif new is not None:
+            self._former.pop(new.spec.provider_id, None)
+
+    async def choose(self, plan: rules.RoutePlan) -> tuple[list[Route], list[Exception]]:
+        """The routes to delete now, and what kept the API server from answering about others. The plan keeps the others
+        (`RoutePlan.keep`)."""
+        going, unknown = list(plan.delete), list[Route]()
+        errors: list[Exception] = []
+        self._former = {key: node for key, node in self._former.items() if key in plan.targets}
+        for removal in plan.unclaimed:
+            try:
+                fate = await self._ask(removal)
+            except (ApiError, CloudError) as error:
+                errors.append(error)
+                continue
+            if fate is rules.Fate.UNKNOWN:
+                unknown.append(removal.route)
+            elif fate is rules.Fate.GO or (fate is rules.Fate.TURN and self._has_turn(removal.route, plan)):
+                going.append(removal.route)
+        try:
+            going += await self._orphans(unknown, plan)
+        except ApiError as error:
+            errors.append(error)
+        kept = [removal.route for removal in plan.unclaimed if removal.route not in going]
+        plan.keep(kept)
+        self._report({route.destination for route in kept})
+        return going, errors
+
+    def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
+        now, target, targets = self._context.monotonic(), route.provider_id, len(plan.targets)
+        gone = self._gone.within(now)
+        # Without a cap Nodes are not deleted; but whoever deletes them does not want their routes.
+        if target not in gone and len(gone) >= (self._safety.cap(targets) or orphan_rules.cap(targets)):
+            return False
+        self._gone.add(target, now)
+        return True
+
+    async def _ask(self, removal: rules.Removal) -> rules.Fate:
+        """What becomes of a route. Raises ApiError and CloudError."""
+        route, claimant = removal.route, removal.claimant
+        holder = removal.holder or self._former.get(route.provider_id)
+        live = await self._read(holder.metadata.name, holder.metadata.uid) if holder is not None else None
+        if rules.wants(live, route):
+            return rules.Fate.STAY
+        if claimant is not None:
+            live = await self._read(claimant.metadata.name, claimant.metadata.uid)
+            return rules.Fate.GO if rules.wants(live, route, elsewhere=True) else rules.Fate.STAY
+        if holder is None:
+            return await self._ask_cloud(route)
+        return rules.Fate.TURN if live is None else rules.Fate.GO
+
+    async def _ask_cloud(self, route: Route) -> rules.Fate:
+        """What becomes of a route whose Node this process never knew. Nodes have the names of their instances."""
+        directory = self._context.gateway.instances
+        assert directory is not None
+        snapshot = await directory.list(not_before=self._context.monotonic() - FRESH)
+        try:
+            instance = snapshot.find(InstanceRef("", route.provider_id))
+        except NotFound:
+            return rules.Fate.TURN
+        except CloudError:  # the listing does not say
+            return rules.Fate.STAY
+        return rules.Fate.STAY if rules.wants(await self._read(instance.name), route) else rules.Fate.UNKNOWN
+
+    async def _read(self, name: str, uid: str = "") -> Node | None:
+        """The Node of this name as it is now, None when it is gone, or has another UID. Raises ApiError."""
+        try:
+            live = await self._context.client.get(f"{NODES}/{quote(name, safe='')}", Node)
+        except NotFoundError:
+            return None
+        return live if uid in ("", live.metadata.uid) else None
+
+    async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
+        """Of the routes to living instances without a known Node, those to delete: few or none. Raises ApiError."""
+        if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
+            return []
+        nodes, _ = await self._context.client.list(NODES, Node)
+        return [route for route in unknown if nodes and not any(rules.wants(node, route) for node in nodes)]
+
+    def _report(self, kept: set[str]) -> None:
+        KEPT.set(len(kept))
+        if new := kept - self._kept:
+            log.warning(
+                "routes that no Node seems to want stay until it is sure that their Nodes are gone, or until it is "
+                "their turn: %s",
+                ", ".join(sorted(new)),
+            )
+        self._kept = frozenset(kept)

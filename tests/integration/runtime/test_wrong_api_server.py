@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""etcd is replaced under the leader, by an empty one or an older state: the cloud keeps all that it has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm_simcloud.testing import Simulator
+
+from ..cluster import ApiServer
+from .conftest import StartCcm
+from .support import SERVICES, Ccm, eventually, get_service
+from .test_services_and_routes import balancers, nodes_of, served, service_body, targets
+
+#: So long that the leader leads on while the API server is away.
+PATIENT = {
+    "leader_elect_lease_duration": "120s",
+    "leader_elect_renew_deadline": "100s",
+    "controllers": "*,-cloud-node-lifecycle",
+}
+NODES, NAMES = 3, ("web", "api", "db")
+
+
+@pytest.fixture
+def apiserver(tmp_path: Path) -> Iterator[ApiServer]:
+    """One of its own, whose data a test may replace."""
+    folder = tmp_path / "apiserver"
+    folder.mkdir()
+    server = ApiServer(folder)
+    yield server
+    server.close()
+
+
+class Cluster:
+    """Nodes with routes, and Services with load balancers; `before` is etcd's state without these Services."""
+
+    def __init__(self, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, ccm: Ccm) -> None:
+        self.apiserver, self.kube, self.cloud, self.ccm = apiserver, kube, cloud, ccm
+        self.before = Path()
+
+    async def begin(self) -> None:
+        await self.ccm.leading()
+        await nodes_of(self.kube, self.cloud, "wrong-", NODES)
+        await eventually(lambda: self._routes(NODES))
+        self.before = await asyncio.to_thread(self.apiserver.save)
+        for number, name in enumerate(NAMES):
+            await eventually(lambda name=name, number=number: self._create(name, 80 + number))  # type: ignore[misc]
+            await eventually(lambda name=name: served(self.kube, name))  # type: ignore[misc]
+        await eventually(lambda: targets(self.cloud, NODES))
+
+    async def _create(self, name: str, port: int) -> bool:
+        await self.kube.create(SERVICES, service_body(name, port))
+        return True
+
+    async def _routes(self, count: int) -> bool:
+        return len(self.cloud.project().routes.ids) == count
+
+    def state(self) -> tuple[set[str], int, int]:
+        """The load balancers, the members that each has, the routes."""
+        found = balancers(self.cloud)
+        members = {len(balancer.targets) for balancer in found}
+        return {balancer.id for balancer in found}, members.pop(), len(self.cloud.project().routes.ids)
+
+    def deletions(self) -> int:
+        operations = ("load_balancers.delete", "routes.delete", "load_balancers.set_targets")
+        return sum(len([each for each in self.cloud.journal(name) if each.write]) for name in operations)
+
+
+@pytest.fixture
+async def cluster(apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm) -> Cluster:
+    made = Cluster(apiserver, kube, cloud, start_ccm(**PATIENT))
+    await made.begin()
+    return made
+
+
+async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster, admin_token: str):
+    state, deletions = cluster.state(), cluster.deletions()
+    await asyncio.to_thread(cluster.apiserver.restore, cluster.before)
+    await cluster.ccm.until_logged(r"services: a list lacks 3 of 4 objects: that is not believed", 60)
+    await asyncio.sleep(10)
+    assert (cluster.state(), cluster.deletions()) == (state, deletions)
+    assert cluster.ccm.process.poll() is None
+    _, metrics = await cluster.ccm.get("/metrics", admin_token)
+    assert 'ccm_objects_doubted{name="services"} 3.0' in metrics
+    assert 'ccm_lists_doubted_total{name="services"}' in metrics
+
+    # A Service that comes now is served, and the ordinary deletion takes no longer than the cloud does.
+    await cluster.kube.create(SERVICES, service_body("new", 90))
+    await eventually(lambda: served(cluster.kube, "new"))
+    started = time.monotonic()
+    await cluster.kube.delete(f"{SERVICES}/new")
+    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES)))
+    assert time.monotonic() - started < 1.5
+
+
+async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: StartCcm):
+    state, deletions = cluster.state(), cluster.deletions()
+    await asyncio.to_thread(cluster.apiserver.restore, None)
+    assert await cluster.ccm.wait(60) == 1
+    assert "shows another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
+    assert "Traceback" not in cluster.ccm.text
+    again = start_ccm(**PATIENT)  # as the kubelet does
+    await again.leading()
+    await asyncio.sleep(10)
+    assert (cluster.state(), cluster.deletions()) == (state, deletions)
+
+
+async def test_an_ordinary_deletion_takes_no_longer_than_the_cloud(cluster: Cluster):
+    started = time.monotonic()
+    await cluster.kube.delete(f"{SERVICES}/{NAMES[0]}")
+    await eventually(lambda: asyncio.sleep(0, len(balancers(cluster.cloud)) == len(NAMES) - 1))
+    assert time.monotonic() - started < 1.5
+    assert (await get_service(cluster.kube, NAMES[1])).status.load_balancer.ingress
