@@ -269,11 +269,10 @@ class FloatingIps:
                 f"{row['floating_ip_address']}, which was not made for this Service: detach it from the port"
             )
 
-    async def delete_made(self, balancer: Row, uid: str) -> None:
-        """Before a load balancer goes: delete its floating IP if it was made for it. Neutron detaches any other."""
+    async def made(self, balancer: Row, uid: str) -> Row | None:
+        """The floating IP that goes with a load balancer: the one that was made for it. Neutron detaches any other."""
         row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
-        if row is not None and made_for_balancer(row, uid, str(balancer.get("name") or "")):
-            await self.delete(row)
+        return row if row is not None and made_for_balancer(row, uid, str(balancer.get("name") or "")) else None
 
     async def delete_left(self, uid: str) -> None:
         """Those made for a Service that lost their load balancer."""

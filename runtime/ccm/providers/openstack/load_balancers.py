@@ -12,14 +12,13 @@ so that what is right costs no read of its parts.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ccm import cloud
 from ccm.cloud import (
@@ -41,7 +40,10 @@ from . import load_balancer_rules as rules
 from . import marks, permissions, sharing_rules
 from .annotations import PREFIX, Annotations, unknown
 from .balancer_listing import LOAD_BALANCER, Balancers
+from .balancer_parts import SOON, Parts, Pools
+from .balancer_removal import DELETABLE, Removal, failed
 from .floating_ips import FloatingIps
+from .job import Job
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
 from .security_groups import SecurityGroups, wanted_rules
@@ -54,8 +56,6 @@ log = logging.getLogger(__name__)
 
 #: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
 OLDEST = (2, 5)
-#: About when to come back while Octavia carries out a change, in seconds.
-SOON = 1.5
 #: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
 PATIENCE = 12.0
 #: What is as good as gone.
@@ -82,7 +82,7 @@ class _Memory:
     keep: bool = False
     replaced: bool = False
     warnings: tuple[str, ...] = ()
-    pools: dict[tuple[str, int], str] = field(default_factory=dict)
+    pools: Pools = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
 
@@ -94,6 +94,8 @@ class OctaviaLoadBalancers:
         self._clock = clock
         self._balancers = Balancers(api)
         self._floating = FloatingIps(api)
+        self._parts = Parts(api)
+        self._removal = Removal(api, self._balancers, self._parts, self._floating)
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], _Memory] = {}
         self._features: Features | None = None
@@ -127,11 +129,11 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
-        row, _ = await self._find(spec, memory.balancer_id)
+        row, owner = await self._find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
         if row["provisioning_status"] == "ERROR":
-            raise Conflict(_failed(row))
+            raise Conflict(failed(row))
         if row["provisioning_status"] != "ACTIVE":
             self._look_later(memory)
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
@@ -139,7 +141,7 @@ class OctaviaLoadBalancers:
         if not memory.address:
             on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
             memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
-        return self._answer(spec, row, want, memory)
+        return self._answer(Job(spec, want, (), await self._able(), row, owner), memory)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = rules.wish(spec, self._section, self._classes)
@@ -147,35 +149,38 @@ class OctaviaLoadBalancers:
         if problems := rules.refused(want, features):
             raise Invalid("; ".join(problems))
         memory = self._remembered(spec)
-        row, owner = await self._find(spec)
+        rows = await self._balancers.look()
+        row, owner = await self._choose(rows, spec)
         mark = Mark.of(spec, self.fingerprint(spec, backends))
-        present = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
-        if row is None or (present is None and not owner):
+        if row is None:
+            await self._check_no_other(rows, spec)
             permissions.check_new(spec.annotations, self._section)
-        written = present is not None and present.fingerprint == mark.fingerprint
+            mark = dataclasses.replace(mark, flags=await self._flags(want))
+            return await self._create(spec, want, backends, mark, features, memory)
+        job = Job(spec, want, backends, features, row, owner)
+        if job.present is None and not owner:
+            permissions.check_new(spec.annotations, self._section)
+        written = job.present is not None and job.present.fingerprint == mark.fingerprint
         if not written:
             mark = dataclasses.replace(mark, flags=await self._flags(want))
-        if row is None:
-            return await self._create(spec, want, backends, mark, features, memory)
-        memory.balancer_id = row["id"]
-        status = row["provisioning_status"]
-        if status == "ERROR":
-            await self._mend(spec, row)
-        if status != "ACTIVE" and not (written and status not in GOING):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
+        memory.balancer_id = job.id
+        if job.status == "ERROR":
+            await self._repair(job)
+        if job.status != "ACTIVE" and not (written and job.status not in GOING):
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
-            self._check_sharing(want, row, owner)
-            await self._converge(spec, want, row, owner, backends, features)
-        if written and status != "ACTIVE" and memory.address:
-            return self._answer(spec, row, want, memory)
+            self._check_sharing(job)
+            await self._converge(job)
+        if written and job.status != "ACTIVE" and memory.address:
+            return self._answer(job, memory)
         memory.address, floating = await self._reach(want, row, owner)
-        await self._open_nodes(spec, want, row, backends, features)
-        memory.warnings = await self._warnings(spec, want, row, features, owner, memory.address, floating)
+        await self._open_nodes(job)
+        memory.warnings = await self._warnings(job, memory.address, floating)
         if not written:
-            row = await self._sign(row, want.name, mark)
+            job = await self._sign(job, mark)
         memory.written.clear()
         memory.owner = owner
-        return self._answer(spec, row, want, memory)
+        return self._answer(job, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """One request for each pool and one that signs. With an Octavia that must be told one by one it is `ensure`."""
@@ -192,44 +197,40 @@ class OctaviaLoadBalancers:
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
-        if row["provisioning_status"] == "ERROR":
-            raise Conflict(_failed(row))
-        if row["provisioning_status"] != "ACTIVE":
-            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
-        present = marks.own_mark(row, spec.cluster, spec.uid)
+        job = Job(spec, want, backends, features, row, owner)
+        if job.status == "ERROR":
+            raise Conflict(failed(row))
+        if job.status != "ACTIVE":
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
+        present = job.present
         if present is None:
-            raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
+            raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
         if memory.written or _lacks(present, digest):
-            await self._write_members(want, row, owner, backends, features, memory, digest)
-            await self._open_nodes(spec, want, row, backends, features, rules_too=False)
+            await self._write_members(job, memory, digest)
+            await self._open_nodes(job, rules_too=False)
             wish = present.fingerprint.partition("-")[0]
-            row = await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
+            job = await self._sign(job, Mark.of(spec, f"{wish}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
             memory.address, _ = await self._reach(want, row, owner)
         memory.owner = owner
-        return self._answer(spec, row, want, memory)
+        return self._answer(job, memory)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
-        row, owner = await self._find_to_delete(spec)
+        row, owner = await self._choose_to_delete(await self._balancers.look(), spec)
         mark = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
             await self._gone(spec, memory)
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
-        status = row["provisioning_status"]
-        if status not in ("ACTIVE", "ERROR"):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
-        name = marks.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
-        left = marks.tags_without(row, mark, name)
-        shared = any(tag.startswith(marks.SERVICE_PREFIX) for tag in left) or marks.foreign_marks(row, spec.uid)
-        uses_it = owner or mark is not None or name in (row.get("tags") or ())
-        if uses_it and not shared and _is_made(row, spec):
-            if not memory.keep:
-                await self._floating.delete_made(row, spec.uid)
-            await self._remove(row)
-        elif not await self._leave(row, mark, name, left, owner):
+        if row["provisioning_status"] not in DELETABLE:
+            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
+        try:
+            going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep)
+        except NotFound:
+            going = True  # the next look shows what is left of it
+        if not going:
             await self._gone(spec, memory)
             return
         raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
@@ -243,17 +244,18 @@ class OctaviaLoadBalancers:
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    async def _find(
-        self, spec: LoadBalancerSpec, balancer_id: str = "", *, to_delete: bool = False
-    ) -> tuple[Row | None, bool]:
-        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
-        RetryAfter when there is one too many.
-
-        `balancer_id`: the one that it had; then that alone may be read.
-        """
+    async def _find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
+        """`_choose` among those that are there now. `balancer_id`: the one that it had; then that alone may be read."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
             rows = await self._balancers.look()
+        return await self._choose(rows, spec)
+
+    async def _choose(
+        self, rows: Mapping[str, Row], spec: LoadBalancerSpec, *, to_delete: bool = False
+    ) -> tuple[Row | None, bool]:
+        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
+        RetryAfter when there is one too many."""
         named = permissions.named(spec.annotations, self._section)
         choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
         for row in () if to_delete else choice.superfluous:
@@ -273,24 +275,36 @@ class OctaviaLoadBalancers:
             )
         return None, True
 
-    async def _find_to_delete(self, spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
+    async def _choose_to_delete(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
         """What nobody can tell to be ours stays, and does not keep the Service from going."""
         try:
-            return await self._find(spec, to_delete=True)
+            return await self._choose(rows, spec, to_delete=True)
         except Conflict as error:
             log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
             return None, True
+
+    async def _check_no_other(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> None:
+        """Raises Conflict when the Service has a load balancer already, which no rule gives to it: a second one would
+        have another address, and the first one would be left behind."""
+        for row in sharing_rules.may_be_ours(rows.values(), spec) if spec.ingress else ():
+            if await self._is_known(row, spec):
+                raise Conflict(sharing_rules.of_another_text(row, spec))
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
         """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
         if row["provisioning_status"] in GOING:
             return
-        if not _is_made(row, spec) or _has_others(row, spec):
-            raise Conflict(f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one")
-        if row["provisioning_status"] in ("ACTIVE", "ERROR"):
-            await self._floating.delete_made(row, spec.uid)
-            await self._remove(row)
         text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
+        if row["provisioning_status"] in DELETABLE:
+            try:
+                beside = await self._removal.delete_own(spec, row["id"])
+            except NotFound:
+                beside = ()
+            if beside:
+                raise Conflict(
+                    f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one, and is "
+                    f"not deleted: others use it: {', '.join(beside)}"
+                )
         raise RetryAfter(text, self._soon())
 
     async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
@@ -357,10 +371,10 @@ class OctaviaLoadBalancers:
             raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
         fresh = not (want.port_id or memory.replaced)
         memory.address, floating = await self._reach(want, row, owner=True, fresh=fresh)
-        await self._open_nodes(spec, want, row, backends, features)
-        floating = None if fresh else floating
-        memory.warnings = await self._warnings(spec, want, row, features, True, memory.address, floating)
-        return self._answer(spec, row, want, memory)
+        job = Job(spec, want, backends, features, row, owner=True)
+        await self._open_nodes(job)
+        memory.warnings = await self._warnings(job, memory.address, None if fresh else floating)
+        return self._answer(job, memory)
 
     async def _check_addresses(self, want: Wish) -> None:
         """Raises Invalid when the Service may not have the address or the port that it asks for."""
@@ -372,23 +386,15 @@ class OctaviaLoadBalancers:
             rows = await self._balancers.all()
             await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
 
-    async def _warnings(
-        self,
-        spec: LoadBalancerSpec,
-        want: Wish,
-        row: Row,
-        features: Features,
-        owner: bool,
-        address: str,
-        floating: Row | None,
-    ) -> tuple[str, ...]:
+    async def _warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
         """What a person should know, although the load balancer is as it was asked for.
 
         `floating`: the floating IP, if it may be one that was made by another wish.
         """
+        spec, want, row, owner = job.spec, job.want, job.row, job.owner
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
-        found += rules.left_out(spec, want, features, self._section, self._classes)
-        kept = rules.kept(want, row, features)
+        found += rules.left_out(spec, want, job.features, self._section, self._classes)
+        kept = rules.kept(want, row, job.features)
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
         # What cloud.conf says is not about a load balancer that was made by somebody else.
@@ -417,100 +423,57 @@ class OctaviaLoadBalancers:
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
-    async def _converge(
-        self, spec: LoadBalancerSpec, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
-    ) -> None:
+    async def _converge(self, job: Job) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
-        seen = await self._observe(row)
+        want, seen = job.want, await self._parts.observe(job.row)
         permissions.check_kept(
-            spec.annotations, self._section, diff.certificates(seen.listeners, want.name, owner=owner), want.tls
+            job.spec.annotations,
+            self._section,
+            diff.certificates(seen.listeners, want.name, owner=job.owner),
+            want.tls,
         )
-        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
+        wanted = rules.listeners(want, job.backends, job.member_subnet, job.features)
         serial = self._section.provider_requires_serial_api_calls
-        todo = diff.steps(row["id"], want.name, wanted, seen, owner=owner, serial=serial)
+        todo = diff.steps(job.id, want.name, wanted, seen, owner=job.owner, serial=serial)
         if todo:
-            present = marks.own_mark(row, spec.cluster, spec.uid)
-            if present is not None and present.fingerprint:
+            if job.present is not None and job.present.fingerprint:
                 # Until the last step is done, nothing may say that all is written: the wish may go back meanwhile.
-                await self._sign(row, want.name, dataclasses.replace(present, fingerprint=""))
-                raise RetryAfter(f"load balancer {row['id']} is about to be changed", self._soon())
-            await self._do(todo[0])
-            raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", self._soon())
+                await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
+                raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
+            await self._parts.do(todo[0])
+            raise RetryAfter(f"load balancer {job.id} is being changed: {len(todo)} steps to go", self._soon())
 
-    async def _observe(self, row: Row) -> diff.Observed:
-        params = {"loadbalancer_id": row["id"]}
-        listeners, pools = await asyncio.gather(
-            self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params),
-            self._api.pages(LOAD_BALANCER, "/lbaas/pools", "pools", params),
-        )
-        members = await asyncio.gather(
-            *(self._api.pages(LOAD_BALANCER, f"/lbaas/pools/{pool['id']}/members", "members") for pool in pools)
-        )
-        monitors = {}
-        for pool in pools:
-            if found := pool.get("healthmonitor_id"):
-                answer = await self._octavia("GET", f"/healthmonitors/{found}", missing=found)
-                monitors[pool["id"]] = answer["healthmonitor"]
-        by_pool = {pool["id"]: found for pool, found in zip(pools, members, strict=True)}
-        return diff.Observed(listeners, pools, by_pool, monitors)
-
-    async def _write_members(
-        self,
-        want: Wish,
-        row: Row,
-        owner: bool,
-        backends: Sequence[Backend],
-        features: Features,
-        memory: _Memory,
-        digest: str,
-    ) -> None:
+    async def _write_members(self, job: Job, memory: _Memory, digest: str) -> None:
         """Returns when every pool was given its members; otherwise one is, and RetryAfter raised."""
-        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
-        pools = await self._pools(row, want.name, owner, wanted, memory)
+        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
         for each in wanted:
             pool = pools[(each.protocol, each.port)]
             if memory.written.get(pool) != digest:
-                await self._do(diff.members_put(pool, each.pool.members))
+                await self._parts.do(diff.members_put(pool, each.pool.members))
                 memory.written[pool] = digest
-                raise RetryAfter(f"the members of load balancer {row['id']} are being changed", self._soon())
-
-    async def _pools(
-        self, row: Row, name: str, owner: bool, wanted: Sequence[rules.Listener], memory: _Memory
-    ) -> Mapping[tuple[str, int], str]:
-        """Port -> pool. Of a load balancer with one listener and pool the row tells it. Raises Conflict when the parts
-        are not those that we made."""
-        keys = [(each.protocol, each.port) for each in wanted]
-        own = [str(each["id"]) for each in row.get("pools") or ()]
-        if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
-            return {keys[0]: own[0]}
-        if not (set(keys) <= memory.pools.keys() and {memory.pools[key] for key in keys} <= set(own)):
-            params = {"loadbalancer_id": row["id"]}
-            listeners = await self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params)
-            memory.pools = {
-                (each["protocol"], int(each["protocol_port"])): each["default_pool_id"]
-                for each in listeners
-                if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
-            }
-        if lacking := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in memory.pools]:
-            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
-        return memory.pools
-
-    async def _do(self, step: diff.Step) -> None:
-        """One step. What is gone meanwhile is looked at again."""
-        found = step.path.split("/")[2:3]
-        try:
-            await self._octavia(step.method, step.path, step.body, missing=found[0] if found else "")
-        except NotFound as error:
-            raise RetryAfter(str(error), self._soon()) from None
+                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
 
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
-    async def _sign(self, row: Row, name: str, mark: Mark) -> Row:
-        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready."""
-        tags = marks.tags_with(row, name, mark)
-        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": tags}})
-        return {**row, "tags": tags}
+    async def _sign(self, job: Job, mark: Mark) -> Job:
+        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready.
+
+        The tags of others are those that are there now, and not those of the look that this call began with.
+        """
+        try:
+            async with self._balancers.writing(job.id):
+                row = await self._balancers.read(job.id)
+                if row["provisioning_status"] != "ACTIVE":
+                    raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
+                if marks.own_mark(row, job.spec.cluster, job.spec.uid) is None:
+                    sharing_rules.refuse_a_namesakes(row, job.spec)
+                tags = marks.tags_with(row, job.want.name, mark)
+                await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
+        except NotFound as error:
+            raise RetryAfter(str(error), self._soon()) from None
+        return dataclasses.replace(job, row={**row, "tags": tags})
 
     async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
         """The address for clients, and its floating IP, which is made or taken away as is wanted.
@@ -541,31 +504,24 @@ class OctaviaLoadBalancers:
             )
         return str(on_port["floating_ip_address"]), on_port
 
-    async def _open_nodes(
-        self,
-        spec: LoadBalancerSpec,
-        want: Wish,
-        row: Row,
-        backends: Sequence[Backend],
-        features: Features,
-        *,
-        rules_too: bool = True,
-    ) -> None:
+    async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
         """The Service's security group on the members' ports. Ranges are the load balancer's business, if it can."""
+        spec, want = job.spec, job.want
         if not want.security_groups:
             return
-        subnet = _member_subnet(want, row) or str(row["vip_subnet_id"])
+        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
         group = "" if rules_too else await self._groups.known(spec)
         if not group:
             cidr = await self._groups.cidr(subnet)
-            sources = [cidr] if features.acl or want.provider != "ovn" else list(want.allowed)
+            sources = [cidr] if job.features.acl or want.provider != "ovn" else list(want.allowed)
             group = await self._groups.ensure(
                 spec, wanted_rules(want.ports, spec.health_check_node_port, cidr, sources)
             )
-        await self._groups.spread(group, rules.served_at(want, backends, self._api.region), subnet)
+        await self._groups.spread(group, rules.served_at(want, job.backends, self._api.region), subnet)
 
-    def _check_sharing(self, want: Wish, row: Row, owner: bool) -> None:
-        if owner:
+    def _check_sharing(self, job: Job) -> None:
+        want, row = job.want, job.row
+        if job.owner:
             return
         others = [tag for tag in marks.service_tags(row) if tag != want.name]
         if want.internal:
@@ -576,77 +532,51 @@ class OctaviaLoadBalancers:
                 f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
             )
 
-    async def _mend(self, spec: LoadBalancerSpec, row: Row) -> None:
-        """One that failed. It is deleted, to be made anew, if nobody can be using it; otherwise Octavia is asked to
-        fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
-        if not _is_made(row, spec) or _has_others(row, spec):
-            raise Conflict(f"{_failed(row)}, and it is not this Service's alone")
+    async def _repair(self, job: Job) -> NoReturn:
+        """One in ERROR. It is deleted, to be made again, if nobody can be using it; otherwise Octavia is asked to fail
+        it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
+        spec, row = job.spec, job.row
         if spec.ingress:
-            try:
-                await self._octavia("PUT", f"/loadbalancers/{row['id']}/failover")
-            except (RetryAfter, Transient):
-                raise
-            except CloudError as error:
-                admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
-                what = admin if isinstance(error, Unauthorized) else str(error)
-                raise Conflict(
-                    f"{_failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
-                    f"openstack loadbalancer failover {row['id']}"
-                ) from None
-            raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
+            claim = sharing_rules.Claim.of(spec, row, owner=job.owner)
+            beside = sharing_rules.used_beside(row, await self._parts.listeners(row), claim)
+            if beside or not job.owner or not sharing_rules.made_by_a_controller(row, spec):
+                raise Conflict(_not_alone(row, beside))
+            await self._fail_over(row)
         permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
-        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
-        await self._remove(row)
-        raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", self._soon())
-
-    # --- removing -----------------------------------------------------------------------------------------------
-
-    async def _remove(self, row: Row) -> None:
-        """The whole load balancer; part by part, where the configuration says so."""
-        path = f"/loadbalancers/{row['id']}"
-        if not self._section.cascade_delete:
-            seen = await self._observe(row)
-            for listener in seen.listeners:
-                await self._do(diff.removal(listener, seen)[0])
-                return
         try:
-            await self._octavia(
-                "DELETE", f"{path}?cascade=true" if self._section.cascade_delete else path, missing=row["id"]
-            )
+            if beside := await self._removal.delete_own(spec, job.id, states=("ERROR",), keep=True):
+                raise Conflict(_not_alone(row, beside))
         except NotFound:
-            return
+            log.info("load balancer %s, which failed, is gone", job.id)
+        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
+        raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
 
-    async def _leave(self, row: Row, mark: Mark | None, name: str, left: Sequence[str], owner: bool) -> bool:
-        """Give up what this Service has of a load balancer that stays: its listeners, one at a time, then its tags.
-
-        False when there was nothing left of it.
-        """
-        if row["provisioning_status"] == "ERROR":
-            raise Conflict(f"{_failed(row)}, and this Service cannot leave it")
-        tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
-        seen = await self._observe(row)
-        for listener in () if tag in left else seen.listeners:  # a namesake's, which has the same tag
-            if diff.is_ours(listener, tag, owner=owner and not marks.service_tags(row)):
-                await self._do(diff.removal(listener, seen)[0])
-                return True
-        if list(left) == list(row.get("tags") or ()):
-            return False
-        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
-        return True
+    async def _fail_over(self, row: Row) -> NoReturn:
+        try:
+            await self._octavia("PUT", f"/loadbalancers/{row['id']}/failover")
+        except (RetryAfter, Transient):
+            raise
+        except CloudError as error:
+            admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
+            what = admin if isinstance(error, Unauthorized) else str(error)
+            raise Conflict(
+                f"{failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
+                f"openstack loadbalancer failover {row['id']}"
+            ) from None
+        raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def _answer(self, spec: LoadBalancerSpec, row: Row, want: Wish, memory: _Memory) -> cloud.LoadBalancer:
-        memory.balancer_id, memory.want = row["id"], want
-        ready = row["provisioning_status"] == "ACTIVE"
+    def _answer(self, job: Job, memory: _Memory) -> cloud.LoadBalancer:
+        memory.balancer_id, memory.want = job.id, job.want
+        ready = job.status == "ACTIVE"
         if ready:
-            memory.row, memory.born, memory.look_at = row, 0.0, 0.0
-        mark = marks.own_mark(row, spec.cluster, spec.uid)
+            memory.row, memory.born, memory.look_at = job.row, 0.0, 0.0
         return cloud.LoadBalancer(
-            spec.uid,
-            row["name"],
-            rules.ingress(want, memory.address) if ready else (),
-            mark.fingerprint if mark is not None else "",
+            job.spec.uid,
+            str(job.row["name"]),
+            rules.ingress(job.want, memory.address) if ready else (),
+            job.present.fingerprint if job.present is not None else "",
             ready,
             memory.warnings,
         )
@@ -687,21 +617,5 @@ def _lacks(mark: Mark | None, digest: str) -> bool:
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
 
 
-def _member_subnet(want: Wish, row: Row) -> str:
-    """Where a network or a port was said, members have no subnet; otherwise that of the VIP, if no other is said."""
-    return want.member_subnet_id or ("" if want.network_id or want.port_id else str(row.get("vip_subnet_id") or ""))
-
-
-def _is_made(row: Row, spec: LoadBalancerSpec) -> bool:
-    """By a controller, and not by the user: its name says it, as in cloud-provider-openstack."""
-    name = str(row.get("name") or "")
-    return name.startswith(marks.SERVICE_PREFIX) or name == spec.default_name
-
-
-def _has_others(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether other Services use it, too: two of one name have one tag of cloud-provider-openstack's between them."""
-    return len(marks.service_tags(row)) > 1 or bool(marks.foreign_marks(row, spec.uid))
-
-
-def _failed(row: Row) -> str:
-    return f"load balancer {row['id']} ({row['name']}) is in state ERROR in Octavia"
+def _not_alone(row: Row, beside: Sequence[str]) -> str:
+    return f"{failed(row)}, and it is not this Service's alone{': ' if beside else ''}{', '.join(beside)}"

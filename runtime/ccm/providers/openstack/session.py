@@ -119,25 +119,27 @@ class Api:
         """
         return await self._calls.run(self._request, method, service, path, params, body, headers, missing)
 
-    async def pages(self, service: str, path: str, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """All pages of a listing. Raises when one of them does not come."""
+    async def pages(
+        self, service: str, path: str, name: str, params: Params = (), *, missing: str = ""
+    ) -> list[dict[str, Any]]:
+        """All pages of a listing. Raises when one of them does not come. `missing`: as for `call`, of whose it is."""
         found: list[dict[str, Any]] = []
         marker: str | None = None
         while True:
-            rows, marker = await self.page(service, path, name, params, marker)
+            rows, marker = await self.page(service, path, name, params, marker, missing=missing)
             found += rows
             if marker is None:
                 return found
 
     async def page(
-        self, service: str, path: str, name: str, params: Params, marker: str | None
+        self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
         """One page, and the marker of the one after it. `name` is what the answer calls the list."""
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         pairs.append(("limit", str(self.settings.runtime.page_size)))
         if marker is not None:
             pairs.append(("marker", marker))
-        answer = await self.call("GET", service, path, params=pairs)
+        answer = await self.call("GET", service, path, params=pairs, missing=missing)
         rows = answer.get(name) if isinstance(answer, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("id") for row in rows):
             raise Transient(f"GET {service} {path}: the answer has no list of {name}")

@@ -14,6 +14,8 @@ from ccm.cloud import Conflict, Invalid, LoadBalancerSpec
 
 from .annotations import PREFIX
 from .marks import (
+    SERVICE_PREFIX,
+    Mark,
     Row,
     cluster_tag,
     foreign_marks,
@@ -24,6 +26,7 @@ from .marks import (
     namespace_tag,
     own_mark,
     service_tags,
+    tags_without,
 )
 
 #: Who has to change what, in messages.
@@ -53,8 +56,8 @@ def choose(
     that one is a namesake's, and when `sharing` does not let the Service use it.
 
     A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
-    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless it is
-    another Service's Mark that is there.
+    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless the
+    Mark of a namesake is there: those of Services that share it do not say whose it is.
     """
     names = names_of(spec)
     every = list(rows)
@@ -83,14 +86,105 @@ def choose(
         candidates=tuple(
             row
             for row in every
-            if row.get("name") in names and not marks(row) and row.get("provisioning_status") != "PENDING_DELETE"
+            if row.get("name") in names
+            and not _of_a_namesake(row, spec)
+            and row.get("provisioning_status") != "PENDING_DELETE"
         )
     )
 
 
+def _of_a_namesake(row: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether it carries the Mark of a Service of the same cluster's name, namespace and name, and of another UID."""
+    name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
+    return any(mark.names(name) for mark in foreign_marks(row, spec.uid))
+
+
+def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
+    """Load balancers that no rule gives to the Service, and that may be its own all the same, if the Service's status
+    has their address: one of its name that carries a namesake's Mark, and one of its namespace and name that was made
+    under another cluster's name. Then no second one is made beside it."""
+    if not spec.name:
+        return []
+    suffix = f"_{spec.namespace}_{spec.name}"
+    return [
+        row
+        for row in rows
+        if (name := str(row.get("name") or "")) in names_of(spec)
+        or (name.startswith(SERVICE_PREFIX) and name.endswith(suffix))
+    ]
+
+
+def of_another_text(row: Row, spec: LoadBalancerSpec) -> str:
+    """Why no second load balancer is made beside one that `may_be_ours`, and what to do."""
+    others = ", ".join(f"{mark.uid} of cluster {mark.cluster!r}" for mark in foreign_marks(row, spec.uid)) or "none"
+    return (
+        f"the Service's status has the address of load balancer {row['id']} ({row.get('name')}), which is not this "
+        f"Service's by its name and tags (it carries the tags of these Services: {others}), so no second one is made. "
+        f"If this cluster had another name before, set --cluster-name back to it; it is {spec.cluster!r} now. If it is "
+        "another Service's load balancer, delete this Service and create it again"
+    )
+
+
+# Giving one up
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What says that a load balancer, or a part of it, is a Service's.
+
+    `name`: of its load balancer, "" where no more than the Service's UID is known. `owner`: it was made for it.
+    """
+
+    uid: str
+    name: str
+    mark: Mark | None
+    owner: bool
+
+    @classmethod
+    def of(cls, spec: LoadBalancerSpec, row: Row, *, owner: bool) -> Claim:
+        name = load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
+        return cls(spec.uid, name, own_mark(row, spec.cluster, spec.uid), owner)
+
+    def has(self, tag: str) -> bool:
+        """Whether a tag, of the load balancer or of a listener, is the Service's."""
+        return bool(tag) and (tag == self.name or (self.mark is not None and self.mark.names(tag)))
+
+    def is_used_by(self, row: Row) -> bool:
+        """Whether the Service uses the load balancer."""
+        return self.owner or self.mark is not None or self.name in (row.get("tags") or ())
+
+    def service_tag(self, row: Row, left: Iterable[str]) -> str:
+        """The tag that the Service's listeners have. `left`: the tags that stay when it goes."""
+        stay = set(left)
+        gone = (tag for tag in row.get("tags") or () if tag not in stay and Mark.parse(tag) is None)
+        return self.name or next(gone, "")
+
+
+def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, ...]:
+    """What others than the Service have on a load balancer, in words; () when it is the Service's alone.
+
+    A tag may be lost, as Octavia replaces the whole list at each write. So a listener with another Service's tag counts
+    as well. One without tags is of a time before tags, and goes with the load balancer.
+    """
+    left = tags_without(row, claim.mark, claim.name)
+    found = [f"the tag {tag}" for tag in left if tag.startswith(SERVICE_PREFIX)]
+    found += [f"the tag {mark}" for mark in foreign_marks(row, claim.uid)]
+    for listener in listeners:
+        tags = listener.get("tags") or ()
+        if tags and not any(claim.has(tag) for tag in tags):
+            found.append(f"listener {listener['id']} with the tag {tags[0]}")
+    return tuple(found)
+
+
+def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
+    """And not by a person: its name says it, as in cloud-provider-openstack."""
+    name = str(row.get("name") or "")
+    return name.startswith(SERVICE_PREFIX) or name == spec.default_name
+
+
 def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str], to_delete: bool) -> Choice:
     """The Service names a load balancer that has no Mark of it."""
-    _refuse_a_namesakes(row, spec)
+    refuse_a_namesakes(row, spec)
     if may_share(row, spec, sharing):
         return Choice(row, row.get("name") in names)
     if row.get("name") in names or names & set(service_tags(row)):
@@ -138,7 +232,7 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
     return bool((known - {""}) & set(addresses))
 
 
-def _refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
+def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
     """Raises Conflict when a Service of the same cluster's name, namespace and name, and of another UID, uses it.
 
     Tags of listeners tell Services apart by these names, so that two namesakes would take each other's away. Of other

@@ -6,7 +6,10 @@ It keeps Octavia's rule that matters here: what is being changed is PENDING, and
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import itertools
+import random
 import uuid
 from collections import Counter
 from types import SimpleNamespace
@@ -24,7 +27,14 @@ def the(name: str) -> str:
 
 
 class FakeOpenStack:
-    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API."""
+    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API.
+
+    `interleaving`: each call takes a random number of turns of the event loop before and after it is carried out, and a
+    change is carried out `CHANGING` turns after it was answered. So several callers meet in ever other orders.
+    """
+
+    #: Turns of the event loop. More than a read and the write that follows it take, as with Octavia itself.
+    CHANGING, LATENCY = 12, 3
 
     def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
         section = section or LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
@@ -33,6 +43,8 @@ class FakeOpenStack:
             load_balancer_classes=classes,
         )
         self.at_once = True
+        self.interleaving: random.Random | None = None
+        self.busy = 3.0
         self.region = ""
         self.project_id = ""
         self.octavia = (2, 27)
@@ -63,11 +75,15 @@ class FakeOpenStack:
             },
         }  # fmt: skip
         self._ids = itertools.count(1)
+        self._settling: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # What tests say and ask.
 
-    def settle(self, state: str = "ACTIVE") -> None:
+    def settle(self, state: str = "ACTIVE", only: set[str] | None = None) -> None:
         for row in list(self.balancers.values()):
+            if only is not None and row["id"] not in only:
+                continue
             if row["provisioning_status"] == "PENDING_DELETE":
                 self._forget(row["id"])
             elif row["provisioning_status"].startswith("PENDING"):
@@ -99,8 +115,10 @@ class FakeOpenStack:
     async def extensions(self) -> frozenset[str]:
         return frozenset(self.neutron_extensions)
 
-    async def pages(self, service: str, path: str, name: str, params: Any = ()) -> list[dict[str, Any]]:
-        answer = await self.call("GET", service, path, params=params)
+    async def pages(
+        self, service: str, path: str, name: str, params: Any = (), *, missing: str = ""
+    ) -> list[dict[str, Any]]:
+        answer = await self.call("GET", service, path, params=params, missing=missing)
         return list(answer[name])
 
     async def call(
@@ -112,9 +130,20 @@ class FakeOpenStack:
         shape = [part if index % 2 == 0 else "ID" for index, part in enumerate(parts[service == BALANCER :])]
         self.calls[f"{method} {'/'.join(shape)}"] += 1
         params = dict(params or {})
-        if service == BALANCER:
-            return self._octavia(method, parts[1:], params, body or {}, query)
-        return self._neutron(method, parts, params, body or {}, headers or {})
+        await self._pass()
+        try:
+            if service == BALANCER:
+                found = copy.deepcopy(self._octavia(method, parts[1:], params, body or {}, query))
+            else:
+                found = copy.deepcopy(self._neutron(method, parts, params, body or {}, headers or {}))
+        except NotFound as error:  # as `session.Api`: only an answer about what was asked for says that it is gone
+            raise error if missing else Transient(str(error)) from None
+        await self._pass()
+        return found
+
+    async def _pass(self) -> None:
+        for _ in range(self.interleaving.randint(0, self.LATENCY) if self.interleaving else 0):
+            await asyncio.sleep(0)
 
     # Octavia
 
@@ -127,7 +156,7 @@ class FakeOpenStack:
             "healthmonitors": (self.monitors, "healthmonitor"),
         }
         table, one = tables[kind]
-        if method == "GET" and kind == "pools" and len(ids) == 2:
+        if method == "GET" and kind == "pools" and len(ids) == 2 and ids[0] in self.pools:
             return {"members": self.pools[ids[0]]["_members"]}
         if method == "GET" and not ids:
             wanted = params.get("loadbalancer_id")
@@ -146,14 +175,14 @@ class FakeOpenStack:
         if kind == "loadbalancers" and method == "DELETE":
             row = table[ids[0]]
             if row["provisioning_status"].startswith("PENDING"):
-                raise RetryAfter("immutable", 3.0)
+                raise RetryAfter("immutable", self.busy)
             if row["listeners"] and "cascade=true" not in query:
                 raise Conflict("load balancer has children")
             row["provisioning_status"] = "PENDING_DELETE"
             return self._settled()
         balancer = self._balancer_of(kind, ids, body.get(one, {}))
         if balancer["provisioning_status"] != "ACTIVE":
-            raise RetryAfter(f"load balancer {balancer['id']} is immutable", 3.0)
+            raise RetryAfter(f"load balancer {balancer['id']} is immutable", self.busy)
         balancer["provisioning_status"] = "PENDING_UPDATE"
         if kind == "pools" and len(ids) >= 2:
             self._change_members(method, self.pools[ids[0]], ids[2:], body)
@@ -168,8 +197,20 @@ class FakeOpenStack:
         return self._settled()
 
     def _settled(self) -> None:
-        if self.at_once:
+        if self.interleaving is not None:
+            pending = [row["id"] for row in self.balancers.values() if row["provisioning_status"].startswith("PENDING")]
+            task = asyncio.create_task(self._settle_later([each for each in pending if each not in self._settling]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._settling |= set(pending)
+        elif self.at_once:
             self.settle()
+
+    async def _settle_later(self, ids: list[str]) -> None:
+        for _ in range(self.CHANGING):
+            await asyncio.sleep(0)
+        self._settling -= set(ids)
+        self.settle(only=set(ids))
 
     def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in row.items() if not key.startswith("_")} | (
@@ -316,7 +357,7 @@ class FakeOpenStack:
             row = self.floating[parts[1]]
             if "revision_number" in row:
                 if headers.get("If-Match") not in (None, f"revision_number={row['revision_number']}"):
-                    raise RetryAfter("412", 3.0)
+                    raise RetryAfter("412", self.busy)
                 row["revision_number"] += 1
             row.update(body["floatingip"])
             return {"floatingip": self.floating[parts[1]]}
@@ -343,7 +384,7 @@ class FakeOpenStack:
         row = self.ports[parts[1]]
         checked = "revision-if-match" in self.neutron_extensions
         if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
-            raise RetryAfter("412", 3.0)
+            raise RetryAfter("412", self.busy)
         row.update(body["port"], revision_number=row["revision_number"] + 1)
         return {"port": dict(row)}
 
