@@ -51,6 +51,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
         cloud.RateLimited,
         cloud.RetryAfter,
         cloud.Unauthorized,
+        cloud.Forbidden,
         cloud.Conflict,
         cloud.Invalid,
         cloud.QuotaExceeded,

@@ -25,6 +25,7 @@ from ccm.cloud import (
     Backend,
     CloudError,
     Conflict,
+    Forbidden,
     Ingress,
     Invalid,
     LoadBalancerSpec,
@@ -32,7 +33,6 @@ from ccm.cloud import (
     NotImplementedByCloud,
     RetryAfter,
     Transient,
-    Unauthorized,
 )
 
 from . import load_balancer_diff as diff
@@ -47,6 +47,7 @@ from .job import Job
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
 from .security_groups import SecurityGroups, wanted_rules
+from .sharing_rules import GOING
 from .vip_ports import check_port, nodes_subnet
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ log = logging.getLogger(__name__)
 OLDEST = (2, 5)
 #: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
 PATIENCE = 12.0
-#: What is as good as gone.
-GOING = ("DELETED", "PENDING_DELETE")
 
 
 @dataclass
@@ -109,8 +108,7 @@ class OctaviaLoadBalancers:
             (row, mark)
             for row in (await self._balancers.all()).values()
             for mark in marks.marks(row)
-            if mark.cluster == marks.cluster_tag(cluster)
-            and row["provisioning_status"] not in ("DELETED", "PENDING_DELETE")
+            if mark.cluster == marks.cluster_tag(cluster) and row["provisioning_status"] not in GOING
         ]
         floating: dict[str, str] = {}
         if any("f" in mark.flags for _, mark in rows):
@@ -218,10 +216,12 @@ class OctaviaLoadBalancers:
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
-        row, owner = await self._choose_to_delete(await self._balancers.look(), spec)
+        rows = await self._balancers.look()
+        row, owner = await self._choose_to_delete(rows, spec)
         mark = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
+            await self._check_no_other(rows, spec)
             await self._gone(spec, memory)
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
         if row["provisioning_status"] not in DELETABLE:
@@ -284,11 +284,13 @@ class OctaviaLoadBalancers:
             return None, True
 
     async def _check_no_other(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> None:
-        """Raises Conflict when the Service has a load balancer already, which no rule gives to it: a second one would
-        have another address, and the first one would be left behind."""
+        """Raises Conflict when the Service may have a load balancer already, which no rule gives to it: a second one
+        would have another address, and the first one would be left behind."""
+        if (row := sharing_rules.of_former_name(rows.values(), spec)) is not None:
+            raise sharing_rules.refusal_of_a_second(row, spec)
         for row in sharing_rules.may_be_ours(rows.values(), spec) if spec.ingress else ():
             if await self._is_known(row, spec):
-                raise Conflict(sharing_rules.of_another_text(row, spec))
+                raise sharing_rules.refusal_of_a_second(row, spec)
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
         """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
@@ -558,7 +560,7 @@ class OctaviaLoadBalancers:
             raise
         except CloudError as error:
             admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
-            what = admin if isinstance(error, Unauthorized) else str(error)
+            what = admin if isinstance(error, Forbidden) else str(error)
             raise Conflict(
                 f"{failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
                 f"openstack loadbalancer failover {row['id']}"

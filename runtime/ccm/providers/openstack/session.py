@@ -23,6 +23,7 @@ from ccm.cloud import (
     CloudError,
     ConfigError,
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     NotImplementedByCloud,
@@ -400,7 +401,9 @@ def error_of(
         case 403 if own and "quota" in message.lower():
             return QuotaExceeded(text)
         case 403 if own:
-            return Unauthorized(f"{text}: the user lacks a role for this call: {ROLES.get(service, 'member')}")
+            text = f"{text}: the user lacks a role for this call: {ROLES.get(service, 'member')}"
+            # What is read is the same for all Services. What is written, one of them chose: it alone is refused.
+            return Unauthorized(text) if what.startswith("GET ") else Forbidden(text)
         case 409 if (
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"
         ):

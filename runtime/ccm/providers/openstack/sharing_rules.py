@@ -29,6 +29,8 @@ from .marks import (
     tags_without,
 )
 
+#: Octavia's states of what is as good as gone.
+GOING = ("DELETED", "PENDING_DELETE")
 #: Who has to change what, in messages.
 OPTION = "sharing in [LoadBalancer] of cloud.conf"
 
@@ -88,7 +90,7 @@ def choose(
             for row in every
             if row.get("name") in names
             and not _of_a_namesake(row, spec)
-            and row.get("provisioning_status") != "PENDING_DELETE"
+            and row.get("provisioning_status") not in GOING
         )
     )
 
@@ -109,19 +111,36 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
     return [
         row
         for row in rows
-        if (name := str(row.get("name") or "")) in names_of(spec)
-        or (name.startswith(SERVICE_PREFIX) and name.endswith(suffix))
+        if row.get("provisioning_status") not in GOING
+        and (
+            (name := str(row.get("name") or "")) in names_of(spec)
+            or (name.startswith(SERVICE_PREFIX) and name.endswith(suffix))
+        )
     ]
 
 
-def of_another_text(row: Row, spec: LoadBalancerSpec) -> str:
-    """Why no second load balancer is made beside one that `may_be_ours`, and what to do."""
-    others = ", ".join(f"{mark.uid} of cluster {mark.cluster!r}" for mark in foreign_marks(row, spec.uid)) or "none"
-    return (
-        f"the Service's status has the address of load balancer {row['id']} ({row.get('name')}), which is not this "
-        f"Service's by its name and tags (it carries the tags of these Services: {others}), so no second one is made. "
-        f"If this cluster had another name before, set --cluster-name back to it; it is {spec.cluster!r} now. If it is "
-        "another Service's load balancer, delete this Service and create it again"
+def of_former_name(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row | None:
+    """A load balancer with a Mark of this very Service, and of another cluster's name: this cluster was called so
+    before, or it is a copy of that cluster. Which one it is, nobody can tell, so it is neither taken nor doubled."""
+    there = (row for row in rows if row.get("provisioning_status") not in GOING)
+    return next((row for row in there if any(mark.uid == spec.uid for mark in marks(row))), None)
+
+
+def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:
+    """Why a Service gets no load balancer beside one of `of_former_name` or `may_be_ours`, nor is let go without it,
+    and what to do."""
+    clusters = ", ".join(repr(mark.cluster) for mark in marks(row) if mark.uid == spec.uid)
+    others = ", ".join(mark.uid for mark in foreign_marks(row, spec.uid))
+    if clusters:
+        why = f"carries the tag of this very Service, of cluster {clusters}"
+    elif others:
+        why = f"has the address of this Service's status, and carries the tag of the Service of UID {others}"
+    else:
+        why = "has the address of this Service's status, and neither its name nor its tag"
+    return Conflict(
+        f"load balancer {row['id']} ({row.get('name')}) {why}. This cluster is called {spec.cluster!r}: if it had "
+        "another name before, set --cluster-name back to that. If the load balancer belongs to another cluster or "
+        "Service, delete this Service and create it again; to delete it without the load balancer, remove its finalizer"
     )
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Transient, Unauthorized
+from ccm.cloud import Conflict, Forbidden, NotFound, QuotaExceeded, RetryAfter, Transient
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 
 BALANCER, NETWORK = "load-balancer", "network"
@@ -169,7 +169,7 @@ class FakeOpenStack:
             return {one: self._shown(self._new_balancer(body[one]))}
         if kind == "loadbalancers" and ids[1:] == ["failover"]:
             if not self.may_fail_over:
-                raise Unauthorized("403: Policy does not allow this request to be performed.")
+                raise Forbidden("403: Policy does not allow this request to be performed.")
             table[ids[0]]["provisioning_status"] = "PENDING_UPDATE"
             return self._settled()
         if kind == "loadbalancers" and method == "DELETE":

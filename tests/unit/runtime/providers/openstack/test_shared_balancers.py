@@ -218,6 +218,39 @@ async def test_a_services_name_and_address_on_a_namesakes_load_balancer_make_no_
     assert len(fake.balancers) == 1
 
 
+# --- another cluster name ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.threat("clusters-live-side-by-side")
+async def test_under_another_cluster_name_no_second_one_is_made_and_none_is_left_behind() -> None:
+    """Or the cluster is a copy of another one, Services and their UIDs included: then it must not take it, either."""
+    fake = cloud()
+    before = await ensured(fake, service("u-1", "web"))
+    renamed = service("u-1", "web", cluster="production")
+    row, address = dict(only(fake.balancers)), before.ingress[0].ip
+    for what in (renamed, dataclasses.replace(renamed, ingress=(Ingress(ip=address),))):
+        for call in (provider(fake).ensure(what, nodes(1)), provider(fake).delete(what)):
+            with pytest.raises(Conflict, match=rf"(?s){row['id']}.*cluster 'prod'.*--cluster-name"):
+                await call
+        with pytest.raises(NotFound):
+            await provider(fake).get(what)
+    assert only(fake.balancers) == row and len(fake.floating) == 1
+    assert (await ensured(fake, service("u-1", "web"))).ready
+
+
+@pytest.mark.threat("clusters-live-side-by-side")
+async def test_one_of_cloud_provider_openstacks_under_another_cluster_name_is_not_doubled() -> None:
+    fake = cloud()
+    address = (await ensured(fake, service("u-1", "web"))).ingress[0].ip
+    only(fake.balancers)["tags"] = service_tags(only(fake.balancers))
+    renamed = service("u-1", "web", cluster="production", ingress=(Ingress(ip=address),))
+    for call in (provider(fake).ensure(renamed, nodes(1)), provider(fake).delete(renamed)):
+        with pytest.raises(Conflict, match="--cluster-name"):
+            await call
+    other = dataclasses.replace(renamed, ingress=(Ingress(ip="203.0.113.99"),))
+    assert (await ensured(fake, other)).ready and len(fake.balancers) == 2
+
+
 # --- one that failed --------------------------------------------------------------------------------------------------
 
 
