@@ -23,6 +23,7 @@ from ccm.cloud import (
     AllocatesAddresses,
     Backend,
     CloudError,
+    ComparesLoadBalancers,
     Conflict,
     ImplementedElsewhere,
     LoadBalancer,
@@ -37,8 +38,10 @@ from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Requeue, WorkQueue
 
+from . import comparison_rules
 from . import service_rules as rules
 from .allocations import ServiceAllocations
+from .comparison import Comparison
 from .context import Context, log_failure
 from .orphans import OrphanAudit
 from .vouching import Vouching
@@ -109,6 +112,7 @@ class _Known:
     must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
     where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
+    `compare`: its load balancer is to be compared with it; `asked`: for a user; `compared_at`: when it was.
     """
 
     service: Service
@@ -127,6 +131,9 @@ class _Known:
     again_at: float = -math.inf
     lost_races: int = 0
     told: bool = False
+    compare: bool = False
+    asked: bool = False
+    compared_at: float = -math.inf
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: tuple[Backend, ...], now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -152,6 +159,7 @@ class ServiceController:
         self._events = context.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue("service", base_delay=5.0, max_delay=300.0)
         self._known: dict[str, _Known] = {}
+        self._comparison = Comparison(context, self._events, lambda: self._cloud)
         self._allocations = ServiceAllocations()
         self._introduced: LoadBalancers | None = None
         self._listed: dict[str, LoadBalancer] = {}
@@ -189,6 +197,8 @@ class ServiceController:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
+            if isinstance(self._cloud, ComparesLoadBalancers):
+                tasks.create_task(self._comparison.run(self._settled, self._compare))
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
                 tasks.create_task(audit.run())
 
@@ -227,7 +237,10 @@ class ServiceController:
         if new is None:
             if key in self._known:  # without our finalizer: somebody removed it by hand
                 self._queue.add(key)
-        elif (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
+            return
+        if (known := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
+            known.compare = known.asked = True
+        if (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
             self._queue.add(key)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -264,6 +277,18 @@ class ServiceController:
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key)
+
+    def _settled(self) -> list[comparison_rules.Compared]:
+        """The Services whose load balancer is ready, and as this process last wrote or recognised it."""
+        return [
+            comparison_rules.Compared(key, known.written_at, known.compared_at)
+            for key, known in self._known.items()
+            if known.settled and known.mark is not None and rules.wants_load_balancer(known.service)
+        ]
+
+    def _compare(self, key: str) -> None:
+        self._known[key].compare = True
+        self._queue.add(key)
 
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
@@ -349,7 +374,9 @@ class ServiceController:
                 known.settled = True
                 return
         elif known.settled:
-            return
+            if not known.compare or not await self._deviates(service, spec, known):
+                return
+            balancer = await self._make(service, spec, known)
         else:
             balancer = await self._look(spec, known)
         self._wait_for(key, not balancer.ready)
@@ -364,6 +391,8 @@ class ServiceController:
                 self._events.event(service, "Warning", "LoadBalancerWarning", warning)
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
+        if known.asked:  # while it was being written
+            self._compare(key)
 
     def _mark(self, spec: LoadBalancerSpec, backends: tuple[Backend, ...]) -> Hashable:
         """What the cloud would be told for this wish, to be compared: a change that no write would show is none (W14).
@@ -387,6 +416,17 @@ class ServiceController:
             return None
         known.wrote(mark, spec, self._backends, self._context.monotonic())
         return listed
+
+    async def _deviates(self, service: Service, spec: LoadBalancerSpec, known: _Known) -> bool:
+        """Whether the load balancer must be written again, although nothing that it is made from changed."""
+        asked, known.compare, known.compared_at = known.asked, False, self._context.monotonic()
+        try:
+            found = await self._comparison.deviates(service, spec, self._backends, asked=asked)
+        except CloudError:
+            known.compare = asked
+            raise
+        known.asked = False
+        return found
 
     async def _look(self, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer:
         """The load balancer as the cloud has it now; one listing answers for all that wait."""

@@ -46,6 +46,7 @@ from .floating_ips import FloatingIps
 from .job import Job
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
+from .remedies import Remedies
 from .security_groups import SecurityGroups, wanted_rules
 from .sharing_rules import GOING
 from .vip_ports import check_port, nodes_subnet
@@ -68,7 +69,8 @@ class _Memory:
     `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
     made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
     `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
-    `replaced`: there was one that failed, whose floating IP may be free now. `warnings`: what there is to tell of it.
+    `replaced`: there was one that failed, whose floating IP may be free now. `doubted`: its parts are not as its tag
+    says. `tried`: what was done about failures. `warnings`: what there is to tell of it.
     """
 
     balancer_id: str = ""
@@ -80,6 +82,8 @@ class _Memory:
     want: Wish | None = None
     keep: bool = False
     replaced: bool = False
+    doubted: bool = False
+    tried: Remedies = field(default_factory=Remedies)
     warnings: tuple[str, ...] = ()
     pools: Pools = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
@@ -158,17 +162,17 @@ class OctaviaLoadBalancers:
         job = Job(spec, want, backends, features, row, owner)
         if job.present is None and not owner:
             permissions.check_new(spec.annotations, self._section)
-        written = job.present is not None and job.present.fingerprint == mark.fingerprint
+        written = job.present is not None and job.present.fingerprint == mark.fingerprint and not memory.doubted
         if not written:
             mark = dataclasses.replace(mark, flags=await self._flags(want))
         memory.balancer_id = job.id
         if job.status == "ERROR":
-            await self._repair(job)
+            await self._repair(job, memory)
         if job.status != "ACTIVE" and not (written and job.status not in GOING):
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
             self._check_sharing(job)
-            await self._converge(job)
+            await self._converge(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
             return self._answer(job, memory)
         memory.address, floating = await self._reach(want, row, owner)
@@ -177,7 +181,8 @@ class OctaviaLoadBalancers:
         if not written:
             job = await self._sign(job, mark)
         memory.written.clear()
-        memory.owner = owner
+        memory.tried.clear()
+        memory.owner, memory.doubted = owner, False
         return self._answer(job, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
@@ -213,6 +218,36 @@ class OctaviaLoadBalancers:
             memory.address, _ = await self._reach(want, row, owner)
         memory.owner = owner
         return self._answer(job, memory)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        """One look, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
+        memory = self._remembered(spec)
+        row, owner = await self._find(spec, memory.balancer_id)
+        if row is None or row["provisioning_status"] in GOING:
+            found: Sequence[str] = ("it is gone",)
+        elif row["provisioning_status"] == "ERROR":
+            found = (failed(row),)
+        elif row["provisioning_status"] != "ACTIVE":
+            return ()
+        else:
+            want = rules.wish(spec, self._section, self._classes)
+            found = await self._different(Job(spec, want, backends, await self._able(), row, owner))
+        memory.doubted = bool(found)
+        return found
+
+    async def _different(self, job: Job) -> Sequence[str]:
+        """What of an ACTIVE load balancer is not as it should be."""
+        seen = await self._parts.observe(job.row)
+        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        serial = self._section.provider_requires_serial_api_calls
+        todo = diff.steps(job.id, job.want.name, wanted, seen, owner=job.owner, serial=serial)
+        found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
+        if job.present is None or job.present.fingerprint != self.fingerprint(job.spec, job.backends):
+            found.append("its tag is not the one that was written")
+        floats = job.owner and job.present is not None and "f" in job.present.flags
+        if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
+            found.append("its floating IP is gone")
+        return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
@@ -425,7 +460,7 @@ class OctaviaLoadBalancers:
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
-    async def _converge(self, job: Job) -> None:
+    async def _converge(self, job: Job, memory: _Memory) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
         want, seen = job.want, await self._parts.observe(job.row)
         permissions.check_kept(
@@ -442,7 +477,14 @@ class OctaviaLoadBalancers:
                 # Until the last step is done, nothing may say that all is written: the wish may go back meanwhile.
                 await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
                 raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
-            await self._parts.do(todo[0])
+            step = next((each for each in todo if not each.repairs or memory.tried.first(each.repairs)), None)
+            if step is None:
+                memory.tried.clear()
+                raise Conflict(
+                    f"of load balancer {job.id} these parts are in state ERROR in Octavia, and writing them again did "
+                    f"not help: {', '.join(each.repairs for each in todo)}; ask who runs Octavia what its log says"
+                )
+            await self._parts.do(step)
             raise RetryAfter(f"load balancer {job.id} is being changed: {len(todo)} steps to go", self._soon())
 
     async def _write_members(self, job: Job, memory: _Memory, digest: str) -> None:
@@ -472,6 +514,8 @@ class OctaviaLoadBalancers:
                 if marks.own_mark(row, job.spec.cluster, job.spec.uid) is None:
                     sharing_rules.refuse_a_namesakes(row, job.spec)
                 tags = marks.tags_with(row, job.want.name, mark)
+                if set(tags) == set(row.get("tags") or ()):
+                    return dataclasses.replace(job, row=row)
                 await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
         except NotFound as error:
             raise RetryAfter(str(error), self._soon()) from None
@@ -534,24 +578,35 @@ class OctaviaLoadBalancers:
                 f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
             )
 
-    async def _repair(self, job: Job) -> NoReturn:
-        """One in ERROR. It is deleted, to be made again, if nobody can be using it; otherwise Octavia is asked to fail
-        it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
+    async def _repair(self, job: Job, memory: _Memory) -> NoReturn:
+        """One in ERROR. It is deleted, to be created again, if nobody can be using it; otherwise Octavia is asked to
+        fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help.
+
+        If that did not help, it is a Conflict, too, and the remedy is tried again after the back-off of that failure.
+        """
         spec, row = job.spec, job.row
         if spec.ingress:
             claim = sharing_rules.Claim.of(spec, row, owner=job.owner)
             beside = sharing_rules.used_beside(row, await self._parts.listeners(row), claim)
             if beside or not job.owner or not sharing_rules.made_by_a_controller(row, spec):
                 raise Conflict(_not_alone(row, beside))
+            self._check_remedy(memory, row, "failing it over")
             await self._fail_over(row)
+        self._check_remedy(memory, row, "creating it again")
         permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
         try:
             if beside := await self._removal.delete_own(spec, job.id, states=("ERROR",), keep=True):
                 raise Conflict(_not_alone(row, beside))
         except NotFound:
             log.info("load balancer %s, which failed, is gone", job.id)
-        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
+        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True, tried=memory.tried)
         raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
+
+    def _check_remedy(self, memory: _Memory, row: Row, remedy: str) -> None:
+        """Raises Conflict when it was tried already since the last success or the last such refusal."""
+        if not memory.tried.first(remedy):
+            memory.tried.clear()
+            raise Conflict(f"{failed(row)}, and {remedy} did not help; it is tried again later")
 
     async def _fail_over(self, row: Row) -> NoReturn:
         try:

@@ -45,6 +45,8 @@ class FakeOpenStack:
         self.at_once = True
         self.interleaving: random.Random | None = None
         self.busy = 3.0
+        #: Writes of these kinds of parts end in ERROR, and so does a failover of a load balancer.
+        self.broken: set[str] = set()
         self.region = ""
         self.project_id = ""
         self.octavia = (2, 27)
@@ -170,7 +172,7 @@ class FakeOpenStack:
         if kind == "loadbalancers" and ids[1:] == ["failover"]:
             if not self.may_fail_over:
                 raise Forbidden("403: Policy does not allow this request to be performed.")
-            table[ids[0]]["provisioning_status"] = "PENDING_UPDATE"
+            table[ids[0]]["provisioning_status"] = "ERROR" if kind in self.broken else "PENDING_UPDATE"
             return self._settled()
         if kind == "loadbalancers" and method == "DELETE":
             row = table[ids[0]]
@@ -192,6 +194,8 @@ class FakeOpenStack:
             )
         elif method == "PUT":
             table[ids[0]].update(body[one])
+            if kind != "loadbalancers":
+                table[ids[0]]["provisioning_status"] = self._state_of(kind)
         else:
             self._drop(kind, ids[0])
         return self._settled()
@@ -291,15 +295,26 @@ class FakeOpenStack:
         return row
 
     def _change_members(self, method: str, pool: dict[str, Any], ids: list[str], body: Any) -> None:
-        if method == "PUT":
-            pool["_members"] = [{"id": the(f"me-{next(self._ids)}"), **each} for each in body["members"]]
+        if method == "PUT":  # those that stay keep their IDs
+            before = {(row["address"], row["protocol_port"]): row["id"] for row in pool["_members"]}
+            pool["_members"] = [
+                self._new_member(each, before.get((each["address"], each["protocol_port"]))) for each in body["members"]
+            ]
         elif method == "POST":
-            pool["_members"].append({"id": the(f"me-{next(self._ids)}"), **body["member"]})
+            pool["_members"].append(self._new_member(body["member"]))
         else:
             pool["_members"] = [each for each in pool["_members"] if each["id"] != ids[0]]
         keys = [(each["address"], each["protocol_port"]) for each in pool["_members"]]
         if len(keys) != len(set(keys)):
             raise Conflict("the same member twice")
+
+    def _new_member(self, body: Any, id: str | None = None) -> dict[str, Any]:
+        return {
+            "id": id or the(f"me-{next(self._ids)}"), **body, "provisioning_status": self._state_of("members"),
+        }  # fmt: skip
+
+    def _state_of(self, kind: str) -> str:
+        return "ERROR" if kind in self.broken else "ACTIVE"
 
     def _drop(self, kind: str, gone: str) -> None:
         if kind == "listeners":
