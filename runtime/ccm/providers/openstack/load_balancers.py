@@ -247,6 +247,10 @@ class OctaviaLoadBalancers:
         floats = job.owner and job.present is not None and "f" in job.present.flags
         if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
             found.append("its floating IP is gone")
+        if job.want.security_groups:
+            subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+            members = rules.served_at(job.want, job.backends, self._api.region)
+            found += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
         return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
@@ -558,12 +562,13 @@ class OctaviaLoadBalancers:
         subnet = job.member_subnet or str(job.row["vip_subnet_id"])
         group = "" if rules_too else await self._groups.known(spec)
         if not group:
-            cidr = await self._groups.cidr(subnet)
-            sources = [cidr] if job.features.acl or want.provider != "ovn" else list(want.allowed)
-            group = await self._groups.ensure(
-                spec, wanted_rules(want.ports, spec.health_check_node_port, cidr, sources)
-            )
+            group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
         await self._groups.spread(group, rules.served_at(want, job.backends, self._api.region), subnet)
+
+    async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
+        cidr = await self._groups.cidr(subnet)
+        sources = [cidr] if job.features.acl or job.want.provider != "ovn" else list(job.want.allowed)
+        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
 
     def _check_sharing(self, job: Job) -> None:
         want, row = job.want, job.row

@@ -397,6 +397,10 @@ class FakeOpenStack:
                 rows = [row for row in rows if params["security_groups"] in row["security_groups"]]
             return {"ports": [dict(row) for row in rows]}
         row = self.ports[parts[1]]
+        if gone := set(body["port"].get("security_groups", ())) - self.groups.keys() - {"sg-default"}:
+            raise Transient(
+                f"404 Security group {gone.pop()} does not exist"
+            )  # nothing about the port that was asked for
         checked = "revision-if-match" in self.neutron_extensions
         if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
             raise RetryAfter("412", self.busy)
