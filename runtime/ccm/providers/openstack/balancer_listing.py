@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import NotFound
 
+from .session import of_project
 from .shared import GATHER, ObjectLocks
 
 if TYPE_CHECKING:
@@ -56,10 +57,12 @@ class Balancers:
         asked, self._asked, self._coming = self._asked, [], None
         if len(asked) == 1 and asked[0]:
             try:
-                return {asked[0]: await self.read(asked[0])}
+                row = await self.read(asked[0])
             except NotFound:
                 return {}
-        rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers")
+            theirs = self._api.project_id and row.get("project_id") not in (None, "", self._api.project_id)
+            return {} if theirs else {asked[0]: row}
+        rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers", of_project(self._api))
         return {str(row["id"]): row for row in rows}
 
 

@@ -45,7 +45,7 @@ class Removal:
         others use it.
         """
         async with self._balancers.writing(balancer_id):
-            floating = None if keep else await self._floating_made(spec, balancer_id)
+            floating = None if keep else await self._floating_made(spec, balancer_id, owner=owner)
             row, listeners = await self._look(balancer_id)
             claim = Claim.of(spec, row, owner=owner)
             beside = used_beside(row, listeners, claim)
@@ -55,7 +55,7 @@ class Removal:
                 return True
             if claim.is_used_by(row) and beside:
                 log.info("Service %s leaves load balancer %s to others: %s", spec.uid, balancer_id, ", ".join(beside))
-            return await self._leave(row, claim, listeners)
+            return await self._leave(row, claim, listeners, keep=owner and floating is None)
 
     async def delete_own(
         self, spec: LoadBalancerSpec, balancer_id: str, *, states: Sequence[str] = DELETABLE, keep: bool = False
@@ -66,7 +66,7 @@ class Removal:
         NotFound and RetryAfter.
         """
         async with self._balancers.writing(balancer_id):
-            floating = None if keep else await self._floating_made(spec, balancer_id)
+            floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)
             row, listeners = await self._look(balancer_id, states)
             claim = Claim.of(spec, row, owner=row.get("name") in marks.names_of(spec))
             if claim.mark is None or not claim.owner or not made_by_a_controller(row, spec):
@@ -77,9 +77,12 @@ class Removal:
                 await self._floating.delete(floating)
         return ()
 
-    async def _floating_made(self, spec: LoadBalancerSpec, balancer_id: str) -> Row | None:
+    async def _floating_made(self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool) -> Row | None:
         """The floating IP that goes with the load balancer: looked for before, as nothing leads to it afterwards."""
-        return await self._floating.made(await self._balancers.read(balancer_id), spec.uid)
+        row = await self._balancers.read(balancer_id)
+        if marks.KEEP_FLOATING in (row.get("tags") or ()):
+            return None
+        return await self._floating.made(row, spec.uid, owner=owner, address=spec.load_balancer_ip)
 
     async def _look(self, balancer_id: str, states: Sequence[str] = DELETABLE) -> tuple[Row, Sequence[Row]]:
         """A load balancer and its listeners, as they are right before a write. Raises NotFound and RetryAfter."""
@@ -107,9 +110,10 @@ class Removal:
             await self._octavia("DELETE", f"{path}?cascade=true" if cascade else path, missing=str(row["id"]))
         return True
 
-    async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row]) -> bool:
+    async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, keep: bool) -> bool:
         """Give up what the Service has of a load balancer that stays: its listeners, one at a time, then its tags.
 
+        `keep`: whoever deletes the load balancer in the end keeps its floating IP; a tag says so.
         False when there was nothing left of it.
         """
         if row["provisioning_status"] == "ERROR":
@@ -123,6 +127,8 @@ class Removal:
             return True
         if list(left) == list(row.get("tags") or ()):
             return False
+        if keep and marks.KEEP_FLOATING not in left:
+            left = [*left, marks.KEEP_FLOATING]
         await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
         return True
 

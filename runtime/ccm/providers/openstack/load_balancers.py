@@ -101,7 +101,7 @@ class OctaviaLoadBalancers:
         self._removal = Removal(api, self._balancers, self._parts, self._floating)
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], _Memory] = {}
-        self._features: Features | None = None
+        self._version: tuple[int, int] | None = None
         self._digests: list[tuple[Sequence[Backend], tuple[Any, ...], str]] = []
 
     # --- the contract -------------------------------------------------------------------------------------------
@@ -139,20 +139,19 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] != "ACTIVE":
             self._look_later(memory)
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
-        want = rules.wish(spec, self._section, self._classes)
+        want, features = await self._wanted(spec, row)
         if not memory.address:
             on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
             memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
-        return self._answer(Job(spec, want, (), await self._able(), row, owner), memory)
+        return self._answer(Job(spec, want, (), features, row, owner), memory)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = rules.wish(spec, self._section, self._classes)
-        features = await self._able()
-        if problems := rules.refused(want, features):
-            raise Invalid("; ".join(problems))
         memory = self._remembered(spec)
         rows = await self._balancers.look()
         row, owner = await self._choose(rows, spec)
+        want, features = await self._wanted(spec, row)
+        if problems := rules.refused(want, features):
+            raise Invalid("; ".join(problems))
         mark = Mark.of(spec, self.fingerprint(spec, backends))
         if row is None:
             await self._check_no_other(rows, spec)
@@ -191,8 +190,6 @@ class OctaviaLoadBalancers:
             if (await self._find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
             return await self.ensure(spec, backends)
-        want = rules.wish(spec, self._section, self._classes)
-        features = await self._able()
         memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
         row, owner = memory.row, memory.owner
         if row is None or memory.written or not _lacks(marks.own_mark(row, spec.cluster, spec.uid), digest):
@@ -200,6 +197,7 @@ class OctaviaLoadBalancers:
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
+        want, features = await self._wanted(spec, row)
         job = Job(spec, want, backends, features, row, owner)
         if job.status == "ERROR":
             raise Conflict(failed(row))
@@ -230,8 +228,8 @@ class OctaviaLoadBalancers:
         elif row["provisioning_status"] != "ACTIVE":
             return ()
         else:
-            want = rules.wish(spec, self._section, self._classes)
-            found = await self._different(Job(spec, want, backends, await self._able(), row, owner))
+            want, features = await self._wanted(spec, row)
+            found = await self._different(Job(spec, want, backends, features, row, owner))
         memory.doubted = bool(found)
         return found
 
@@ -372,16 +370,19 @@ class OctaviaLoadBalancers:
             now = self._clock()
             memory.look_at = now + min(PATIENCE, max(1.0, now - memory.born + 1.0))
 
-    async def _able(self) -> Features:
-        if self._features is None:
+    async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[Wish, Features]:
+        """What a Service wants, and what Octavia can do. A load balancer that is there keeps the provider that it was
+        made with, whatever cloud.conf says now."""
+        if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
             if version < OLDEST:
                 raise NotImplementedByCloud(
                     f"Octavia's API is of version {version[0]}.{version[1]}; tags, by which load balancers are told "
                     f"apart, need {OLDEST[0]}.{OLDEST[1]}"
                 )
-            self._features = Features.of(version, self._section.lb_provider)
-        return self._features
+            self._version = version
+        want = rules.wish(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
+        return want, Features.of(self._version, want.runs_on)
 
     # --- making and changing ------------------------------------------------------------------------------------
 
@@ -567,7 +568,7 @@ class OctaviaLoadBalancers:
 
     async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
         cidr = await self._groups.cidr(subnet)
-        sources = [cidr] if job.features.acl or job.want.provider != "ovn" else list(job.want.allowed)
+        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
         return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
 
     def _check_sharing(self, job: Job) -> None:

@@ -21,6 +21,8 @@ Row = Mapping[str, Any]
 #: cloud-provider-openstack counts the Services that share a load balancer by this prefix of its tags.
 SERVICE_PREFIX = "kube_service_"
 MARK = "ccm:v1"
+#: Tag of a load balancer that the Service left for which it was made: its floating IP is not to be deleted with it.
+KEEP_FLOATING = "ccm:keep-floatingip"
 #: The longest name, description or tag.
 LONGEST = 255
 #: Hexadecimal digits of the digest of a name in a Mark. Who creates Services chooses names: of a short digest they find

@@ -17,7 +17,7 @@ from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
 
 from . import node_rules
 from .node_rules import PORT_FIELDS, Row
-from .session import NETWORK, Api, unless_changed
+from .session import NETWORK, Api, of_project, unless_changed
 
 #: Adds and removes single routes; without it the whole list is read and written.
 ATOMIC = "extraroute-atomic"
@@ -40,8 +40,7 @@ class OpenStackRoutes:
 
     async def list(self, cluster: str) -> Sequence[Route]:
         router = await self._router()
-        project = [("project_id", self._api.project_id)] if self._api.project_id else []
-        ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *project])
+        ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *of_project(self._api)])
         if not networks_of(ports, self._router_id):  # the router is another project's
             ports += await self._ports_of(self._router_id)
         by_address = server_addresses(ports, networks_of(ports, self._router_id))

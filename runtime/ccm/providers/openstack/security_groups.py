@@ -17,7 +17,7 @@ from typing import Any
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port, RetryAfter
 
 from .node_rules import trunk_subports
-from .session import NETWORK, Api, unless_changed
+from .session import NETWORK, Api, of_project, unless_changed
 from .shared import ObjectLocks, Shared
 
 Row = Mapping[str, Any]
@@ -203,7 +203,7 @@ class SecurityGroups:
         return port_changes(ports, group, members, subnet_id, parents)
 
     async def _change_all(self, changes: Sequence[tuple[Row, str, str]]) -> None:
-        """`changes`: ports, with the group that each gets and the one that it loses. What fails keeps no other port from
+        """`changes`: ports, with the group that each gets and the one that it loses. A failure keeps no other port from
         its change. Raises RetryAfter while some are left, or the first failure."""
         slots = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -220,7 +220,7 @@ class SecurityGroups:
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         """Take the Service's group off all ports and delete it; nothing happens when there is none."""
-        fields = {"fields": ["id", "name", "tags"]}
+        fields = [*(("fields", name) for name in ("id", "name", "tags")), *of_project(self._api)]
         rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", fields)
         for group in [str(row["id"]) for row in rows if is_of(row, spec)]:
             ports = await self._api.pages(NETWORK, "/ports", "ports", {"security_groups": group})
@@ -229,7 +229,9 @@ class SecurityGroups:
                 await self._api.call("DELETE", NETWORK, f"/security-groups/{group}", missing=group)
 
     async def _find(self, name: str) -> list[dict[str, Any]]:
-        rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"name": name})
+        rows = await self._api.pages(
+            NETWORK, "/security-groups", "security_groups", [("name", name), *of_project(self._api)]
+        )
         if len(rows) > 1:
             raise Conflict(f"{len(rows)} security groups are called {name}: delete all but one")
         return rows

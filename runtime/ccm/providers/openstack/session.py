@@ -309,6 +309,11 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
 
 
+def of_project(api: Api) -> list[tuple[str, str]]:
+    """Parameters of a listing that is of our project alone: an administrator would be told the rows of all projects."""
+    return [("project_id", api.project_id)] if api.project_id else []
+
+
 async def unless_changed(api: Api, read: Mapping[str, Any]) -> dict[str, str]:
     """Headers of a change of neutron's that undoes nothing done since `read` by somebody else, where it can check."""
     revision = read.get("revision_number")

@@ -12,10 +12,11 @@ import itertools
 import random
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from ccm.cloud import Conflict, Forbidden, NotFound, QuotaExceeded, RetryAfter, Transient
+from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded, RetryAfter, Transient
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 
 BALANCER, NETWORK = "load-balancer", "network"
@@ -162,7 +163,8 @@ class FakeOpenStack:
             return {"members": self.pools[ids[0]]["_members"]}
         if method == "GET" and not ids:
             wanted = params.get("loadbalancer_id")
-            return {kind: [self._shown(row) for row in table.values() if wanted in (None, row.get("_balancer"))]}
+            rows = self._of_project(table.values(), params) if kind == "loadbalancers" else table.values()
+            return {kind: [self._shown(row) for row in rows if wanted in (None, row.get("_balancer"))]}
         if ids and ids[0] not in table:
             raise NotFound(f"{kind} {ids[0]} not found")
         if method == "GET":
@@ -193,12 +195,19 @@ class FakeOpenStack:
                 balancer, body[one]
             )
         elif method == "PUT":
+            self._check_options(balancer, body[one])
             table[ids[0]].update(body[one])
             if kind != "loadbalancers":
                 table[ids[0]]["provisioning_status"] = self._state_of(kind)
         else:
             self._drop(kind, ids[0])
         return self._settled()
+
+    @staticmethod
+    def _of_project(rows: Iterable[dict[str, Any]], params: Any) -> list[dict[str, Any]]:
+        """Administrators are told the rows of all projects, unless they ask for one."""
+        wanted = params.get("project_id")
+        return [row for row in rows if wanted is None or row.get("project_id", wanted) == wanted]
 
     def _settled(self) -> None:
         if self.interleaving is not None:
@@ -248,6 +257,8 @@ class FakeOpenStack:
             "vip_port_id": body.get("vip_port_id") or the(f"vip-{number}"),
             "tags": [],
             "vip_subnet_id": "",
+            "provider": "amphora",
+            "project_id": self.project_id,
             **body,
         }
         listeners = row.pop("listeners", [])
@@ -265,7 +276,18 @@ class FakeOpenStack:
         self._settled()
         return row
 
+    @staticmethod
+    def _check_options(balancer: dict[str, Any], body: Any) -> None:
+        """501: what the provider of a load balancer has not, and what it alone has."""
+        ovn = balancer.get("provider") == "ovn"
+        no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
+        if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
+            raise Invalid(
+                f"501 Provider '{balancer.get('provider')}' does not support a requested option: {no or body}"
+            )
+
     def _new_listener(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        self._check_options(balancer, body)
         for each in self.listeners.values():
             same_port = each["_balancer"] == balancer["id"] and each["protocol_port"] == body["protocol_port"]
             if same_port and (each["protocol"] == "UDP") == (body["protocol"] == "UDP"):
@@ -276,6 +298,7 @@ class FakeOpenStack:
         return row
 
     def _new_pool(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        self._check_options(balancer, body)
         listener = self.listeners[body["listener_id"]]
         if listener["default_pool_id"]:
             raise Conflict("the listener has a pool")
@@ -361,7 +384,7 @@ class FakeOpenStack:
     def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
         if method == "GET":
             keys = [key for key in ("port_id", "description", "floating_ip_address") if key in params]
-            rows = self.floating.values()
+            rows = self._of_project(self.floating.values(), params)
             return {"floatingips": [dict(row) for row in rows if all(row[key] == params[key] for key in keys)]}
         if method == "DELETE":
             if parts[1] not in self.floating:
@@ -376,11 +399,15 @@ class FakeOpenStack:
                 row["revision_number"] += 1
             row.update(body["floatingip"])
             return {"floatingip": self.floating[parts[1]]}
+        asked = body["floatingip"].get("floating_ip_address")
+        if asked and any(row["floating_ip_address"] == asked for row in self.floating.values()):
+            raise Conflict(f"IP address {asked} already allocated, in use")
         if len(self.floating) >= self.floating_quota:
             raise QuotaExceeded("floatingip quota")
         number = next(self._ids)
         network = "198.51.100" if body["floatingip"].get("subnet_id") == the("sub-b") else "203.0.113"
-        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", **body["floatingip"]}
+        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", "project_id": self.project_id}
+        row |= body["floatingip"]
         self.floating[row["id"]] = row
         return {"floatingip": row}
 
@@ -398,9 +425,7 @@ class FakeOpenStack:
             return {"ports": [dict(row) for row in rows]}
         row = self.ports[parts[1]]
         if gone := set(body["port"].get("security_groups", ())) - self.groups.keys() - {"sg-default"}:
-            raise Transient(
-                f"404 Security group {gone.pop()} does not exist"
-            )  # nothing about the port that was asked for
+            raise Transient(f"404 Security group {gone.pop()} does not exist")  # says nothing about the port
         checked = "revision-if-match" in self.neutron_extensions
         if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
             raise RetryAfter("412", self.busy)
@@ -421,11 +446,11 @@ class FakeOpenStack:
                 )
             return {}
         if method == "GET":
-            return {
-                "security_groups": [row for row in self.groups.values() if params.get("name") in (None, row["name"])]
-            }
+            rows = self._of_project(self.groups.values(), params)
+            return {"security_groups": [row for row in rows if params.get("name") in (None, row["name"])]}
         if method == "POST":
             row = {"id": f"sg-{next(self._ids)}", "security_group_rules": [], **body["security_group"]}
+            row["project_id"] = self.project_id
             self.groups[row["id"]] = row
             return {"security_group": row}
         if method == "DELETE":
