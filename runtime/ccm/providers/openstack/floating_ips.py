@@ -76,13 +76,13 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
     """The same of a floating IP on the VIP of the load balancer called `balancer`, which goes: it was made for the
     Service of this UID, or for the one that the load balancer was made for. Of neither more may be known.
 
-    `owner`: the load balancer was made for the Service of this UID itself. Then a floating IP with another UID is one
-    that a former Service of its name kept, and so may be the one at the `address` that the Service asks for.
+    `owner`: the load balancer was made for the Service of this UID itself. Then the one at the `address` that it asks
+    for may be one that a former Service of its name kept.
     """
     found = str(row.get("description") or "")
     if not was_made(row) or found.endswith(f" ({uid})"):
         return was_made(row)
-    if owner and (UID.search(found) or address == row.get("floating_ip_address")):
+    if owner and address == row.get("floating_ip_address"):
         return False
     service, _, cluster = _without_uid(found).removeprefix(MADE).strip().partition(" from cluster ")
     return (
@@ -90,6 +90,13 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
         if "/" in service
         else False
     )
+
+
+def is_used_again(row: Row | None, want: FloatingWish) -> bool:
+    """Whether a floating IP is at the address that a Service asks for, and was not made for it: then it outlives it."""
+    if row is None or not want.address or row.get("floating_ip_address") != want.address:
+        return False
+    return bool(row.get("description") != want.description)
 
 
 def made_for_namesake(row: Row, description: str) -> bool:
@@ -256,12 +263,13 @@ class FloatingIps:
                 found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
         return found
 
-    async def check(self, want: FloatingWish) -> None:
-        """Raises Invalid when the Service may not have the address that it asks for. No call where it may have any."""
-        if not want.address or (want.may_ask and want.may_take_others):
-            return
-        if problem := refusal(want, await self._at(want.address)):
+    async def check(self, want: FloatingWish) -> Row | None:
+        """The floating IP at the address that a Service asks for, if it asks and there is one. Raises Invalid when the
+        Service may not have the address."""
+        found = await self._at(want.address) if want.address else None
+        if want.address and (problem := refusal(want, found)):
             raise problem
+        return found
 
     async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
         """Take a port's away, which becomes internal: delete what was made for this Service, unless it is to be kept,

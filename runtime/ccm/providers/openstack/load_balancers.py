@@ -42,7 +42,7 @@ from .annotations import PREFIX, Annotations, unknown
 from .balancer_listing import LOAD_BALANCER, Balancers
 from .balancer_parts import SOON, Parts, Pools
 from .balancer_removal import DELETABLE, Removal, failed
-from .floating_ips import FloatingIps
+from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
@@ -178,7 +178,8 @@ class OctaviaLoadBalancers:
         await self._open_nodes(job)
         memory.warnings = await self._warnings(job, memory.address, floating)
         if not written:
-            job = await self._sign(job, mark)
+            used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
+            job = await self._sign(job, mark, keep_floating=used_again)
         memory.written.clear()
         memory.tried.clear()
         memory.owner, memory.doubted = owner, False
@@ -396,7 +397,7 @@ class OctaviaLoadBalancers:
         memory: _Memory,
     ) -> cloud.LoadBalancer:
         """All of it in one request, then its floating IP, which needs its port alone."""
-        await self._check_addresses(want)
+        used_again = await self._check_addresses(want)
         subnet = want.subnet_id
         if not (subnet or want.network_id or want.port_id):
             subnet = await nodes_subnet(self._api, backends, want.family)
@@ -406,6 +407,8 @@ class OctaviaLoadBalancers:
         if serial:
             mark = Mark.of(spec, "", mark.flags)
         body = rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        if used_again:
+            body["tags"].append(marks.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
         now = self._clock()
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
@@ -418,15 +421,18 @@ class OctaviaLoadBalancers:
         memory.warnings = await self._warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)
 
-    async def _check_addresses(self, want: Wish) -> None:
-        """Raises Invalid when the Service may not have the address or the port that it asks for."""
+    async def _check_addresses(self, want: Wish) -> bool:
+        """Raises Invalid when the Service may not have the address or the port that it asks for. Returns whether it
+        asks for a floating IP that was there before it."""
+        used_again = False
         if want.floating is not None:
-            await self._floating.check(want.floating)
+            used_again = is_used_again(await self._floating.check(want.floating), want.floating)
         elif not permissions.may_have(want.vip_address, self._section):
             raise permissions.refused_address(want.vip_address)
         if want.port_id:
             rows = await self._balancers.all()
             await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
+        return used_again
 
     async def _warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
         """What a person should know, although the load balancer is as it was asked for.
@@ -506,7 +512,7 @@ class OctaviaLoadBalancers:
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
-    async def _sign(self, job: Job, mark: Mark) -> Job:
+    async def _sign(self, job: Job, mark: Mark, *, keep_floating: bool = False) -> Job:
         """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready.
 
         The tags of others are those that are there now, and not those of the look that this call began with.
@@ -519,6 +525,8 @@ class OctaviaLoadBalancers:
                 if marks.own_mark(row, job.spec.cluster, job.spec.uid) is None:
                     sharing_rules.refuse_a_namesakes(row, job.spec)
                 tags = marks.tags_with(row, job.want.name, mark)
+                if keep_floating and marks.KEEP_FLOATING not in tags:
+                    tags.append(marks.KEEP_FLOATING)
                 if set(tags) == set(row.get("tags") or ()):
                     return dataclasses.replace(job, row=row)
                 await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
