@@ -40,6 +40,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
         cloud.IngressPort,
         cloud.AllocatesAddresses,
         cloud.Allocations,
+        cloud.ComparesLoadBalancers,
     ),
     "Routes": (cloud.Routes, cloud.Route),
     "Volumes": (cloud.Volumes, cloud.VolumeRef),
