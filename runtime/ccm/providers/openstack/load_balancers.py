@@ -18,30 +18,30 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ccm import cloud
 from ccm.cloud import (
     Backend,
-    CloudError,
     Conflict,
-    Forbidden,
     Ingress,
     Invalid,
     LoadBalancerSpec,
     NotFound,
     NotImplementedByCloud,
     RetryAfter,
-    Transient,
 )
 
 from . import load_balancer_diff as diff
 from . import load_balancer_rules as rules
 from . import marks, permissions, sharing_rules
-from .annotations import PREFIX, Annotations, unknown
+from .annotations import Annotations
+from .balancer_addresses import Addresses
 from .balancer_listing import LOAD_BALANCER, Balancers
+from .balancer_ownership import Ownership
 from .balancer_parts import SOON, Parts, Pools
 from .balancer_removal import DELETABLE, Removal, failed
+from .balancer_repair import Repair
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .load_balancer_rules import Features, Row, Wish
@@ -49,7 +49,7 @@ from .marks import Mark
 from .remedies import Remedies
 from .security_groups import SecurityGroups, wanted_rules
 from .sharing_rules import GOING
-from .vip_ports import check_port, nodes_subnet
+from .vip_ports import nodes_subnet
 
 if TYPE_CHECKING:
     from .session import Api
@@ -99,6 +99,9 @@ class OctaviaLoadBalancers:
         self._floating = FloatingIps(api)
         self._parts = Parts(api)
         self._removal = Removal(api, self._balancers, self._parts, self._floating)
+        self._owned = Ownership(api, self._balancers, self._floating, self._removal, self._soon)
+        self._addresses = Addresses(api, self._balancers, self._floating)
+        self._repair = Repair(api, self._parts, self._removal, self._soon)
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], _Memory] = {}
         self._version: tuple[int, int] | None = None
@@ -131,7 +134,7 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
-        row, owner = await self._find(spec, memory.balancer_id)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
         if row["provisioning_status"] == "ERROR":
@@ -148,25 +151,27 @@ class OctaviaLoadBalancers:
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         memory = self._remembered(spec)
         rows = await self._balancers.look()
-        row, owner = await self._choose(rows, spec)
+        row, owner = await self._owned.choose(rows, spec)
         want, features = await self._wanted(spec, row)
         if problems := rules.refused(want, features):
             raise Invalid("; ".join(problems))
         mark = Mark.of(spec, self.fingerprint(spec, backends))
         if row is None:
-            await self._check_no_other(rows, spec)
+            await self._owned.check_no_other(rows, spec)
             permissions.check_new(spec.annotations, self._section)
-            mark = dataclasses.replace(mark, flags=await self._flags(want))
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
             return await self._create(spec, want, backends, mark, features, memory)
         job = Job(spec, want, backends, features, row, owner)
         if job.present is None and not owner:
             permissions.check_new(spec.annotations, self._section)
         written = job.present is not None and job.present.fingerprint == mark.fingerprint and not memory.doubted
         if not written:
-            mark = dataclasses.replace(mark, flags=await self._flags(want))
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
         memory.balancer_id = job.id
         if job.status == "ERROR":
-            await self._repair(job, memory)
+            await self._repair.mend(job, memory.tried)
+            self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True, tried=memory.tried)
+            raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
         if job.status != "ACTIVE" and not (written and job.status not in GOING):
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
@@ -174,9 +179,9 @@ class OctaviaLoadBalancers:
             await self._converge(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
             return self._answer(job, memory)
-        memory.address, floating = await self._reach(want, row, owner)
+        memory.address, floating = await self._addresses.reach(want, row, owner)
         await self._open_nodes(job)
-        memory.warnings = await self._warnings(job, memory.address, floating)
+        memory.warnings = await self._addresses.warnings(job, memory.address, floating)
         if not written:
             used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
             job = await self._sign(job, mark, keep_floating=used_again)
@@ -188,13 +193,13 @@ class OctaviaLoadBalancers:
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """One request for each pool and one that signs. With an Octavia that must be told one by one it is `ensure`."""
         if self._section.provider_requires_serial_api_calls:
-            if (await self._find(spec))[0] is None:
+            if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
             return await self.ensure(spec, backends)
         memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
         row, owner = memory.row, memory.owner
         if row is None or memory.written or not _lacks(marks.own_mark(row, spec.cluster, spec.uid), digest):
-            row, owner = await self._find(spec)
+            row, owner = await self._owned.find(spec)
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -214,14 +219,14 @@ class OctaviaLoadBalancers:
             job = await self._sign(job, Mark.of(spec, f"{wish}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
-            memory.address, _ = await self._reach(want, row, owner)
+            memory.address, _ = await self._addresses.reach(want, row, owner)
         memory.owner = owner
         return self._answer(job, memory)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         """One look, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
         memory = self._remembered(spec)
-        row, owner = await self._find(spec, memory.balancer_id)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             found: Sequence[str] = ("it is gone",)
         elif row["provisioning_status"] == "ERROR":
@@ -255,11 +260,11 @@ class OctaviaLoadBalancers:
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
         rows = await self._balancers.look()
-        row, owner = await self._choose_to_delete(rows, spec)
+        row, owner = await self._owned.choose_to_delete(rows, spec)
         mark = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
-            await self._check_no_other(rows, spec)
+            await self._owned.check_no_other(rows, spec)
             await self._gone(spec, memory)
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
         if row["provisioning_status"] not in DELETABLE:
@@ -281,78 +286,6 @@ class OctaviaLoadBalancers:
         self._memory.pop((spec.cluster, spec.uid), None)
 
     # --- finding ------------------------------------------------------------------------------------------------
-
-    async def _find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """`_choose` among those that are there now. `balancer_id`: the one that it had; then that alone may be read."""
-        rows = await self._balancers.look(balancer_id)
-        if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
-            rows = await self._balancers.look()
-        return await self._choose(rows, spec)
-
-    async def _choose(
-        self, rows: Mapping[str, Row], spec: LoadBalancerSpec, *, to_delete: bool = False
-    ) -> tuple[Row | None, bool]:
-        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
-        RetryAfter when there is one too many."""
-        named = permissions.named(spec.annotations, self._section)
-        choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
-        for row in () if to_delete else choice.superfluous:
-            await self._remove_superfluous(row, spec)
-        if choice.row is not None:
-            return choice.row, choice.owner
-        known = [row for row in choice.candidates if await self._is_known(row, spec)]
-        if len(known) == 1:
-            return known[0], known[0].get("name") in marks.names_of(spec)
-        if choice.candidates:
-            ids = ", ".join(row["id"] for row in choice.candidates)
-            raise Conflict(
-                f"there is a load balancer of this Service's name ({ids}), and nothing shows whether it was made for "
-                f"it or for another cluster called {spec.cluster!r}: to take it over, set sharing = project in "
-                f"[LoadBalancer] of cloud.conf and the annotation {PREFIX}load-balancer-id; or choose another "
-                "--cluster-name, or delete it"
-            )
-        return None, True
-
-    async def _choose_to_delete(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
-        """What nobody can tell to be ours stays, and does not keep the Service from going."""
-        try:
-            return await self._choose(rows, spec, to_delete=True)
-        except Conflict as error:
-            log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
-            return None, True
-
-    async def _check_no_other(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> None:
-        """Raises Conflict when the Service may have a load balancer already, which no rule gives to it: a second one
-        would have another address, and the first one would be left behind."""
-        if (row := sharing_rules.of_former_name(rows.values(), spec)) is not None:
-            raise sharing_rules.refusal_of_a_second(row, spec)
-        for row in sharing_rules.may_be_ours(rows.values(), spec) if spec.ingress else ():
-            if await self._is_known(row, spec):
-                raise sharing_rules.refusal_of_a_second(row, spec)
-
-    async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
-        if row["provisioning_status"] in GOING:
-            return
-        text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
-        if row["provisioning_status"] in DELETABLE:
-            try:
-                beside = await self._removal.delete_own(spec, row["id"])
-            except NotFound:
-                beside = ()
-            if beside:
-                raise Conflict(
-                    f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one, and is "
-                    f"not deleted: others use it: {', '.join(beside)}"
-                )
-        raise RetryAfter(text, self._soon())
-
-    async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
-        sharing = self._section.sharing
-        if sharing_rules.proves(spec, [row.get("vip_address") or ""], sharing):
-            return True
-        on_port = await self._floating.on(row["vip_port_id"]) if row.get("vip_port_id") else None
-        return on_port is not None and sharing_rules.proves(spec, [on_port["floating_ip_address"]], sharing)
 
     def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
         return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
@@ -397,7 +330,7 @@ class OctaviaLoadBalancers:
         memory: _Memory,
     ) -> cloud.LoadBalancer:
         """All of it in one request, then its floating IP, which needs its port alone."""
-        used_again = await self._check_addresses(want)
+        used_again = await self._addresses.check(want)
         subnet = want.subnet_id
         if not (subnet or want.network_id or want.port_id):
             subnet = await nodes_subnet(self._api, backends, want.family)
@@ -415,61 +348,11 @@ class OctaviaLoadBalancers:
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
         fresh = not (want.port_id or memory.replaced)
-        memory.address, floating = await self._reach(want, row, owner=True, fresh=fresh)
+        memory.address, floating = await self._addresses.reach(want, row, owner=True, fresh=fresh)
         job = Job(spec, want, backends, features, row, owner=True)
         await self._open_nodes(job)
-        memory.warnings = await self._warnings(job, memory.address, None if fresh else floating)
+        memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)
-
-    async def _check_addresses(self, want: Wish) -> bool:
-        """Raises Invalid when the Service may not have the address or the port that it asks for. Returns whether it
-        asks for a floating IP that was there before it."""
-        used_again = False
-        if want.floating is not None:
-            used_again = is_used_again(await self._floating.check(want.floating), want.floating)
-        elif not permissions.may_have(want.vip_address, self._section):
-            raise permissions.refused_address(want.vip_address)
-        if want.port_id:
-            rows = await self._balancers.all()
-            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
-        return used_again
-
-    async def _warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
-        """What a person should know, although the load balancer is as it was asked for.
-
-        `floating`: the floating IP, if it may be one that was made by another wish.
-        """
-        spec, want, row, owner = job.spec, job.want, job.row, job.owner
-        found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
-        found += rules.left_out(spec, want, job.features, self._section, self._classes)
-        kept = rules.kept(want, row, job.features)
-        if want.floating is not None and floating is not None:
-            kept |= await self._floating.kept(want.floating, floating)
-        # What cloud.conf says is not about a load balancer that was made by somebody else.
-        if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
-            found.append(
-                f"what is said for a new load balancer does not change this one, until the Service is deleted and "
-                f"created again: {', '.join(told)}"
-            )
-        if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
-            found.append(
-                f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
-                f"Service, is reached at {address}"
-            )
-        found.append(permissions.warning(spec.annotations, self._section, row["id"]))
-        if misspelt := unknown(spec.annotations):
-            found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
-        return tuple(filter(None, found))
-
-    async def _flags(self, want: Wish) -> str:
-        """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
-        flags = {
-            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
-            "k": want.keep_floating_ip,
-            "p": bool(want.proxy),
-            "h": bool(want.hostname or want.suffix),
-        }
-        return "".join(flag for flag, is_set in flags.items() if is_set)
 
     async def _converge(self, job: Job, memory: _Memory) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
@@ -534,35 +417,6 @@ class OctaviaLoadBalancers:
             raise RetryAfter(str(error), self._soon()) from None
         return dataclasses.replace(job, row={**row, "tags": tags})
 
-    async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
-        """The address for clients, and its floating IP, which is made or taken away as is wanted.
-
-        Raises Conflict when another address is asked for: that of a load balancer is for ever.
-        """
-        port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
-        can_float = port and ":" not in vip
-        if want.floating is None or not can_float:
-            if can_float and owner and not fresh:
-                await self._floating.release(
-                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
-                )
-            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
-                raise Conflict(
-                    f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
-                    f"{want.vip_address}: delete the Service and create it again"
-                )
-            return vip, None
-        if owner:
-            made = await self._floating.ensure(want.floating, port, fresh=fresh)
-            return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
-        on_port = await self._floating.on(port)
-        if on_port is None:
-            raise Conflict(
-                f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
-                "one that it was made for does"
-            )
-        return str(on_port["floating_ip_address"]), on_port
-
     async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
         """The Service's security group on the members' ports. Ranges are the load balancer's business, if it can."""
         spec, want = job.spec, job.want
@@ -591,50 +445,6 @@ class OctaviaLoadBalancers:
                 f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
                 f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
             )
-
-    async def _repair(self, job: Job, memory: _Memory) -> NoReturn:
-        """One in ERROR. It is deleted, to be created again, if nobody can be using it; otherwise Octavia is asked to
-        fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help.
-
-        If that did not help, it is a Conflict, too, and the remedy is tried again after the back-off of that failure.
-        """
-        spec, row = job.spec, job.row
-        if spec.ingress:
-            claim = sharing_rules.Claim.of(spec, row, owner=job.owner)
-            beside = sharing_rules.used_beside(row, await self._parts.listeners(row), claim)
-            if beside or not job.owner or not sharing_rules.made_by_a_controller(row, spec):
-                raise Conflict(_not_alone(row, beside))
-            self._check_remedy(memory, row, "failing it over")
-            await self._fail_over(row)
-        self._check_remedy(memory, row, "creating it again")
-        permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
-        try:
-            if beside := await self._removal.delete_own(spec, job.id, states=("ERROR",), keep=True):
-                raise Conflict(_not_alone(row, beside))
-        except NotFound:
-            log.info("load balancer %s, which failed, is gone", job.id)
-        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True, tried=memory.tried)
-        raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
-
-    def _check_remedy(self, memory: _Memory, row: Row, remedy: str) -> None:
-        """Raises Conflict when it was tried already since the last success or the last such refusal."""
-        if not memory.tried.first(remedy):
-            memory.tried.clear()
-            raise Conflict(f"{failed(row)}, and {remedy} did not help; it is tried again later")
-
-    async def _fail_over(self, row: Row) -> NoReturn:
-        try:
-            await self._octavia("PUT", f"/loadbalancers/{row['id']}/failover")
-        except (RetryAfter, Transient):
-            raise
-        except CloudError as error:
-            admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
-            what = admin if isinstance(error, Forbidden) else str(error)
-            raise Conflict(
-                f"{failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
-                f"openstack loadbalancer failover {row['id']}"
-            ) from None
-        raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
 
     # --- answers ------------------------------------------------------------------------------------------------
 
@@ -686,7 +496,3 @@ class OctaviaLoadBalancers:
 def _lacks(mark: Mark | None, digest: str) -> bool:
     """Whether a Service's tag is there and says that other members were written."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
-
-
-def _not_alone(row: Row, beside: Sequence[str]) -> str:
-    return f"{failed(row)}, and it is not this Service's alone{': ' if beside else ''}{', '.join(beside)}"

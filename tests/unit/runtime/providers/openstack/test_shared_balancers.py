@@ -22,7 +22,7 @@ from .octavia_in_memory import FakeOpenStack, the
 
 OWN = "tenant-own-load-balancers-only"
 WEB, TLS, DNS = Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("dns", "UDP", 53, 30053)
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 @pytest.fixture(autouse=True)
