@@ -160,6 +160,15 @@ class Site:
         pools = service.pools(loadbalancer_id=found.id)
         return frozenset(member.address for pool in pools for member in service.members(pool))
 
+    def listener_ports(self, name: str) -> frozenset[int]:
+        """Where the load balancer of this name listens."""
+        listeners = self.cloud.load_balancer.listeners(loadbalancer_id=self.balancer_id(name))
+        return frozenset(int(each.protocol_port) for each in listeners)
+
+    def balancer_id(self, name: str) -> str:
+        (found,) = [each for each in self.balancers() if each.name == name]
+        return str(found.id)
+
     def break_balancer(self, name: str) -> None:
         """Let it go to ERROR, by a failover that fails."""
         balancer = self.cloud.load_balancer.find_load_balancer(name, ignore_missing=False)

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from ccm.cloud import ProviderConfig, VolumeRef
+from ccm.cloud import LoadBalancerSpec, ProviderConfig, VolumeRef
 from ccm.conformance import CASES, Case, Outcome, Subject, Trouble, World, check
 from ccm.conformance.cases import load_balancers
-from ccm.providers.openstack import OpenStackCloud, session
+from ccm.providers.openstack import OpenStackCloud, balancer_parts, balancer_removal, security_groups, session
 from ccm.providers.openstack import load_balancers as octavia
+from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.volumes import DRIVERS
 
 from .customer import Site
@@ -97,6 +99,13 @@ class RigWorld(World):
     async def load_balancer_members(self, name: str) -> frozenset[str]:
         return await asyncio.to_thread(self._site.member_addresses, name)
 
+    async def load_balancer_ports(self, name: str) -> frozenset[int]:
+        return await asyncio.to_thread(self._site.listener_ports, name)
+
+    async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
+        balancer = await asyncio.to_thread(self._site.balancer_id, name)
+        return dataclasses.replace(spec, annotations={**spec.annotations, f"{PREFIX}load-balancer-id": balancer})
+
     async def create_volume(self) -> VolumeRef:
         return VolumeRef(DRIVERS[0], await asyncio.to_thread(self._site.make_volume, "zone-b"))
 
@@ -110,7 +119,8 @@ class RigWorld(World):
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_balancers, "AT_ONCE", AT_ONCE)
-    monkeypatch.setattr(octavia, "SOON", SOON)
+    for module in (octavia, balancer_parts, balancer_removal, security_groups):
+        monkeypatch.setattr(module, "SOON", SOON)
     monkeypatch.setattr(session, "BUSY", SOON)
     # Patience with a busy machine, except where nothing is waited for but the end of patience.
     seconds = UNANSWERED.get(case.name, 60)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from ccm.cloud import LoadBalancerSpec, RetryAfter, Transient, Unauthorized
+from ccm.cloud import Forbidden, LoadBalancerSpec, RetryAfter, Transient, Unauthorized
 from ccm.cloud.contract import Port
 from ccm.providers.openstack import OpenStackCloud
 
@@ -41,7 +41,7 @@ async def test_a_missing_role_is_named_with_the_call(provider: Provider, site: S
     try:
         async with provider() as cloud:
             assert list(await cloud.load_balancers.list(site.name)) == []
-            with pytest.raises(Unauthorized, match=r"POST load-balancer .*load-balancer_member"):
+            with pytest.raises(Forbidden, match=r"POST load-balancer .*load-balancer_member"):
                 await cloud.load_balancers.ensure(_spec(site), [])
     finally:
         await asyncio.to_thread(site.give, *ROLES)

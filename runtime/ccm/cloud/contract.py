@@ -311,6 +311,21 @@ class LoadBalancers(Protocol):
         ...
 
 
+@runtime_checkable
+class ComparesLoadBalancers(Protocol):
+    """What `LoadBalancers` has in addition when it can tell that somebody else changed a load balancer.
+
+    The fingerprint says what was written last, and not what is there now. The framework asks about one load balancer at
+    a time, at a slow pace, and about the one of a Service whose user asks for it.
+    """
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        """What of the load balancer is not as `ensure` would write it, in words; () when all is, or when the cloud is
+        at work on it. Reads only. After an answer that is not empty, the next `ensure` compares and repairs everything,
+        whatever the fingerprint says."""
+        ...
+
+
 class Allocations(Protocol):
     """Which Service of this cluster has which IP address.
 

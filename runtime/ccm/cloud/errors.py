@@ -48,6 +48,13 @@ class Unauthorized(CloudError):
     """Credentials are wrong, expired, or lack a right; the message says which."""
 
 
+class Forbidden(CloudError):
+    """The cloud refuses this one call (HTTP 403), and the credentials are good.
+
+    What one object asks for may be what its owner must not have, so this says nothing about any other call.
+    """
+
+
 class Conflict(CloudError):
     """The thing exists and is somebody else's, or cannot be changed in its present state (HTTP 409)."""
 

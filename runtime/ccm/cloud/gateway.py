@@ -180,8 +180,8 @@ class Gateway:
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
         """Make one call. `operation` is `group.verb`, e.g. `instances.list`; groups have a breaker each.
 
-        Raises CloudError only. An answer such as NotFound or Conflict proves that the cloud works; time-outs, 5xx and
-        refused credentials count against it.
+        Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works; no answer
+        in time, 5xx and refused credentials count against it.
         """
         group = operation.partition(".")[0]
         asked = self._clock()

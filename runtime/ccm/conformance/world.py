@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from contextlib import AbstractAsyncContextManager
 
-from ccm.cloud import VolumeRef
+from ccm.cloud import LoadBalancerSpec, VolumeRef
 
 
 class NotRun(Exception):
@@ -67,6 +67,15 @@ class World:
     async def load_balancer_members(self, name: str) -> frozenset[str]:
         """The addresses that the load balancer of this name sends to."""
         raise NotRun("needs to see where a load balancer sends to")
+
+    async def load_balancer_ports(self, name: str) -> frozenset[int]:
+        """The ports at which the load balancer of this name listens."""
+        raise NotRun("needs to see where a load balancer listens")
+
+    async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
+        """The Service with whatever it must say to share the load balancer of this name, where Services can. Otherwise
+        it stays as it is, and gets one of its own."""
+        return spec
 
     async def create_volume(self) -> VolumeRef:
         """A volume, as a PersistentVolume would name it."""

@@ -23,6 +23,7 @@ from ccm.cloud import (
     AllocatesAddresses,
     Backends,
     CloudError,
+    ComparesLoadBalancers,
     Conflict,
     ImplementedElsewhere,
     Ingress,
@@ -38,9 +39,10 @@ from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Priority, Requeue, WorkQueue
 
-from . import orphan_rules
+from . import comparison_rules, orphan_rules
 from . import service_rules as rules
 from .allocations import ServiceAllocations
+from .comparison import Comparison
 from .context import Context, log_failure
 from .orphans import OrphanAudit
 from .vouching import Vouching
@@ -121,6 +123,7 @@ class _Known:
     `again_at`: when a cloud that did not is asked again. `told`: an Event said what is wrong since the last success.
     `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status was last
     given. `cloud`: the one that all this is about. `was_going`: it was being deleted when it was last seen.
+    `compare`: its load balancer is to be compared with it; `asked`: for a user; `compared_at`: when it was.
     """
 
     service: Service
@@ -143,6 +146,9 @@ class _Known:
     ingress: tuple[Ingress, ...] = ()
     cloud: LoadBalancers | None = None
     was_going: bool = False
+    compare: bool = False
+    asked: bool = False
+    compared_at: float = -math.inf
 
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float) -> None:
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
@@ -170,6 +176,7 @@ class ServiceController:
         self._known: dict[str, _Known] = {}
         #: By the key "namespace/name/UID": beside it another Service may have the name by now.
         self._vanished: dict[str, _Known] = {}
+        self._comparison = Comparison(context, self._events, lambda: self._cloud)
         self._allocations = ServiceAllocations()
         self._introduced: LoadBalancers | None = None
         self._listed: dict[str, LoadBalancer] = {}
@@ -210,6 +217,8 @@ class ServiceController:
             tasks.create_task(self._queue.run_workers(options.workers, self._sync, on_error=log_failure(log)))
             tasks.create_task(self._follow_nodes())
             tasks.create_task(self._follow_cloud())
+            if isinstance(self._cloud, ComparesLoadBalancers):
+                tasks.create_task(self._comparison.run(self._settled, self._compare))
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
                 tasks.create_task(audit.run())
 
@@ -251,7 +260,10 @@ class ServiceController:
                 same = known.service.metadata.uid == service.metadata.uid
                 known.was_going = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)
-        elif (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
+            return
+        if (known := self._known.get(key)) is not None and comparison_rules.is_asked_for(old, new):
+            known.compare = known.asked = True
+        if (old is None and rules.concerns_us(new)) or (old is not None and rules.needs_update(old, new)):
             self._queue.add(key)
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -297,6 +309,18 @@ class ServiceController:
             self._listing, self._listed = None, await self._list_for_sure()
             for key in self._known:
                 self._queue.add(key)
+
+    def _settled(self) -> list[comparison_rules.Compared]:
+        """The Services whose load balancer is ready, and as this process last wrote or recognised it."""
+        return [
+            comparison_rules.Compared(key, known.written_at, known.compared_at)
+            for key, known in self._known.items()
+            if known.settled and known.mark is not None and rules.wants_load_balancer(known.service)
+        ]
+
+    def _compare(self, key: str) -> None:
+        self._known[key].compare = True
+        self._queue.add(key)
 
     def _refresh_backends(self) -> None:
         """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
@@ -386,8 +410,10 @@ class ServiceController:
                 known.settled = True
                 return
         elif known.settled:
-            await self._restore(service, known)
-            return
+            if not known.compare or not await self._deviates(service, spec, known):
+                await self._restore(service, known)
+                return
+            balancer = await self._make(service, spec, known)
         else:
             balancer = await self._look(spec, known)
         self._wait_for(key, not balancer.ready)
@@ -403,6 +429,8 @@ class ServiceController:
                 self._events.event(service, "Warning", "LoadBalancerWarning", warning)
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
+        if known.asked:  # while it was being written
+            self._compare(key)
 
     def _mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
         """What the cloud would be told for this wish, to be compared: a change that no write would show is none (W14).
@@ -426,6 +454,17 @@ class ServiceController:
             return None
         known.wrote(mark, spec, self._backends, self._context.monotonic())
         return listed
+
+    async def _deviates(self, service: Service, spec: LoadBalancerSpec, known: _Known) -> bool:
+        """Whether the load balancer must be written again, although nothing that it is made from changed."""
+        asked, known.compare, known.compared_at = known.asked, False, self._context.monotonic()
+        try:
+            found = await self._comparison.deviates(service, spec, self._backends, asked=asked)
+        except CloudError:
+            known.compare = asked
+            raise
+        known.asked = False
+        return found
 
     async def _look(self, spec: LoadBalancerSpec, known: _Known) -> LoadBalancer:
         """The load balancer as the cloud has it now; one listing answers for all that wait."""

@@ -533,7 +533,9 @@ class FingerprintsOfTheMoment(SimLoadBalancers):
         return f"{self.salt}{super().fingerprint(spec, backends)}"
 
 
-@mutant("load_balancers.the_fingerprint_tells_wishes_apart")
+@mutant(
+    "load_balancers.the_fingerprint_tells_wishes_apart", "load_balancers.services_that_change_side_by_side_lose_nothing"
+)
 class FingerprintsWithoutPorts(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         return super().fingerprint(replace(spec, ports=()), backends)
@@ -560,7 +562,11 @@ class MakesItAnewEachTime(SimLoadBalancers):
         return await super().ensure(replace(spec, load_balancer_ip=address), backends)
 
 
-@mutant("load_balancers.a_change_is_written_in_place", "load_balancers.members_have_the_addresses_that_are_given")
+@mutant(
+    "load_balancers.a_change_is_written_in_place",
+    "load_balancers.members_have_the_addresses_that_are_given",
+    "load_balancers.services_that_change_side_by_side_lose_nothing",
+)
 class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         try:
@@ -571,7 +577,11 @@ class NeverWritesAChange(SimLoadBalancers):
         return await super().ensure(spec, backends)
 
 
-@mutant("load_balancers.backends_are_updated", "load_balancers.members_have_the_addresses_that_are_given")
+@mutant(
+    "load_balancers.backends_are_updated",
+    "load_balancers.members_have_the_addresses_that_are_given",
+    "load_balancers.services_that_change_side_by_side_lose_nothing",
+)
 class ForgetsThatBackendsWereUpdated(SimLoadBalancers):
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         return sim._load_balancer(await self._find(spec))
@@ -602,7 +612,9 @@ class AddsAllInstances(SimLoadBalancers):
         return found
 
 
-@mutant("load_balancers.services_do_not_touch_each_other")
+@mutant(
+    "load_balancers.services_do_not_touch_each_other", "load_balancers.services_that_change_side_by_side_lose_nothing"
+)
 class DeletesTheWholeCluster(SimLoadBalancers):
     async def delete(self, spec: LoadBalancerSpec) -> None:
         for row in await self._api.list("/load-balancers", sim.LoadBalancer, [("tag", f"cluster:{spec.cluster}")]):

@@ -98,6 +98,10 @@ class SimWorld(World):
         found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
         return frozenset(target.address for target in found.targets)
 
+    async def load_balancer_ports(self, name: str) -> frozenset[int]:
+        found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
+        return frozenset(port.port for port in found.ports)
+
     async def create_volume(self) -> VolumeRef:
         volume = self._project.create_volume(strict.convert({"name": "data", "zone": "north-b"}, VolumeBody, ""))
         return VolumeRef(CSI_DRIVER, volume.id)

@@ -18,7 +18,7 @@ from ccm.cloud import CloudError, Conflict, Invalid, NotFound, QuotaExceeded
 from . import permissions
 from .marks import default_name, load_balancer_name
 from .name_patterns import name_matches
-from .session import unless_changed
+from .session import of_project, unless_changed
 
 if TYPE_CHECKING:
     from .session import Api
@@ -72,18 +72,31 @@ def made_for(row: Row, description: str) -> bool:
     return was_made(row) and (found == description or found == _without_uid(description))
 
 
-def made_for_balancer(row: Row, uid: str, balancer: str) -> bool:
+def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address: str) -> bool:
     """The same of a floating IP on the VIP of the load balancer called `balancer`, which goes: it was made for the
-    Service of this UID, or for the one that the load balancer was made for. Of neither more may be known."""
+    Service of this UID, or for the one that the load balancer was made for. Of neither more may be known.
+
+    `owner`: the load balancer was made for the Service of this UID itself. Then the one at the `address` that it asks
+    for may be one that a former Service of its name kept.
+    """
     found = str(row.get("description") or "")
     if not was_made(row) or found.endswith(f" ({uid})"):
         return was_made(row)
+    if owner and address == row.get("floating_ip_address"):
+        return False
     service, _, cluster = _without_uid(found).removeprefix(MADE).strip().partition(" from cluster ")
     return (
         balancer in (load_balancer_name(cluster, *service.split("/", 1)), default_name(uid))
         if "/" in service
         else False
     )
+
+
+def is_used_again(row: Row | None, want: FloatingWish) -> bool:
+    """Whether a floating IP is at the address that a Service asks for, and was not made for it: then it outlives it."""
+    if row is None or not want.address or row.get("floating_ip_address") != want.address:
+        return False
+    return bool(row.get("description") != want.description)
 
 
 def made_for_namesake(row: Row, description: str) -> bool:
@@ -195,7 +208,11 @@ class FloatingIps:
         self._found: list[Row] | None = None
 
     async def all(self) -> list[dict[str, Any]]:
-        return await self._api.pages(NETWORK, "/floatingips", "floatingips")
+        """Those of the project."""
+        return await self._rows()
+
+    async def _rows(self, *wanted: tuple[str, str]) -> list[dict[str, Any]]:
+        return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*wanted, *of_project(self._api)])
 
     async def on(self, port_id: str) -> dict[str, Any] | None:
         """The one on a port."""
@@ -246,12 +263,13 @@ class FloatingIps:
                 found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
         return found
 
-    async def check(self, want: FloatingWish) -> None:
-        """Raises Invalid when the Service may not have the address that it asks for. No call where it may have any."""
-        if not want.address or (want.may_ask and want.may_take_others):
-            return
-        if problem := refusal(want, await self._at(want.address)):
+    async def check(self, want: FloatingWish) -> Row | None:
+        """The floating IP at the address that a Service asks for, if it asks and there is one. Raises Invalid when the
+        Service may not have the address."""
+        found = await self._at(want.address) if want.address else None
+        if want.address and (problem := refusal(want, found)):
             raise problem
+        return found
 
     async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
         """Take a port's away, which becomes internal: delete what was made for this Service, unless it is to be kept,
@@ -269,11 +287,11 @@ class FloatingIps:
                 f"{row['floating_ip_address']}, which was not made for this Service: detach it from the port"
             )
 
-    async def delete_made(self, balancer: Row, uid: str) -> None:
-        """Before a load balancer goes: delete its floating IP if it was made for it. Neutron detaches any other."""
+    async def made(self, balancer: Row, uid: str, *, owner: bool, address: str) -> Row | None:
+        """The floating IP that goes with a load balancer: the one that was made for it. Neutron detaches any other."""
         row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
-        if row is not None and made_for_balancer(row, uid, str(balancer.get("name") or "")):
-            await self.delete(row)
+        name = str(balancer.get("name") or "")
+        return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
 
     async def delete_left(self, uid: str) -> None:
         """Those made for a Service that lost their load balancer."""
@@ -291,9 +309,7 @@ class FloatingIps:
         """The one of a load balancer of this Service that had to be made anew, attached."""
         if want.address:
             return None
-        rows = await self._api.pages(
-            NETWORK, "/floatingips", "floatingips", {"description": want.description, "status": "DOWN"}
-        )
+        rows = await self._rows(("description", want.description), ("status", "DOWN"))
         for row in rows:
             if row.get("description") == want.description and not row.get("port_id"):
                 return await self._attach(row, port_id)
@@ -313,7 +329,7 @@ class FloatingIps:
         return await self._attach(found, port_id)
 
     async def _at(self, address: str) -> dict[str, Any] | None:
-        rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"floating_ip_address": address})
+        rows = await self._rows(("floating_ip_address", address))
         return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:

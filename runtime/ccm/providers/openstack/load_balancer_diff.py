@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ccm.cloud import Conflict
@@ -26,11 +26,21 @@ TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
 
 @dataclass(frozen=True)
 class Step:
-    """One request below `/lbaas`."""
+    """One request below `/lbaas`. `repairs`: the part in ERROR that it only writes again; "" where something differs.
+
+    Octavia takes writes to a part in ERROR while its load balancer is ACTIVE, and a write that succeeds ends the state.
+    """
 
     method: str
     path: str
     body: Any = None
+    repairs: str = ""
+
+    def __str__(self) -> str:
+        return self.repairs or f"{_VERBS[self.method]} {self.path.strip('/')}"
+
+
+_VERBS = {"POST": "missing in", "PUT": "other values in", "DELETE": "superfluous:"}
 
 
 @dataclass(frozen=True)
@@ -102,31 +112,40 @@ def removal(listener: Row, seen: Observed) -> list[Step]:
 
 def _listener_steps(want: Listener, listener: Row, seen: Observed, serial: bool) -> list[Step]:
     found = []
-    if change := _changed(want.settings, listener):
+    if change := _to_write(want.settings, listener):
         if "tags" in change:
             change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
         if "insert_headers" in change:  # somebody else's headers stay
             kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
             change["insert_headers"] = kept | change["insert_headers"]
-        found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}))
+        found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
     pool = seen.pool_of(listener)
     if pool is None:
         return [*found, Step("POST", "/pools", {"pool": want.pool.body() | {"listener_id": listener["id"]}})]
     if pool["protocol"] != want.pool.protocol:
         return [*found, Step("DELETE", f"/pools/{pool['id']}")]
-    if change := _changed(want.pool.settings, pool):
-        found.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}))
+    if change := _to_write(want.pool.settings, pool):
+        found.append(Step("PUT", f"/pools/{pool['id']}", {"pool": change}, _in_error("pool", pool)))
     found += member_steps(want.pool, pool, seen.members.get(pool["id"], ()), serial)
     return found + _monitor_steps(want.pool.monitor, pool, seen.monitors.get(pool["id"]))
 
 
 def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) -> list[Step]:
     there = {_member(row): row for row in present if row.get("provisioning_status") != "PENDING_DELETE"}
-    if there.keys() == set(want.members):
+    in_error = [text for row in there.values() if (text := _in_error("member", row))]
+    same = there.keys() == set(want.members)
+    if same and not in_error:
         return []
     if not serial:
-        return [members_put(str(pool["id"]), want.members)]
+        put = members_put(str(pool["id"]), want.members)
+        return [replace(put, repairs=f"members of pool {pool['id']}") if same else put]
     path = f"/pools/{pool['id']}/members"
+    if same:
+        return [
+            Step("DELETE", f"{path}/{row['id']}", None, text)
+            for row in there.values()
+            if (text := _in_error("member", row))
+        ]
     gone = [Step("DELETE", f"{path}/{row['id']}") for member, row in there.items() if member not in want.members]
     return gone + [Step("POST", path, {"member": member.body()}) for member in want.members if member not in there]
 
@@ -153,8 +172,20 @@ def _monitor_steps(want: Monitor | None, pool: Row, monitor: Row | None) -> list
         return [Step("POST", "/healthmonitors", {"healthmonitor": want.body() | {"pool_id": pool["id"]}})]
     if monitor["type"] != want.type:
         return [Step("DELETE", f"/healthmonitors/{monitor['id']}")]
-    change = _changed(want.settings, monitor)
-    return [Step("PUT", f"/healthmonitors/{monitor['id']}", {"healthmonitor": change})] if change else []
+    if change := _to_write(want.settings, monitor):
+        path, text = f"/healthmonitors/{monitor['id']}", _in_error("monitor", monitor)
+        return [Step("PUT", path, {"healthmonitor": change}, text)]
+    return []
+
+
+def _in_error(kind: str, row: Row) -> str:
+    """The part's name for a message if it is in ERROR; "" if it is not."""
+    return f"{kind} {row['id']}" if row.get("provisioning_status") == "ERROR" else ""
+
+
+def _to_write(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:
+    """What is not so in the cloud; all of it, if the part is in ERROR."""
+    return dict(settings) if _in_error("", row) else _changed(settings, row)
 
 
 def _changed(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:

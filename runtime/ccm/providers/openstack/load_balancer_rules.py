@@ -136,8 +136,9 @@ class Features:
 class Wish:
     """A Service's wish with cloud.conf and its class taken into account: no more questions but to the cloud.
 
-    `load_balancer_id`: one that the user chose. `vip_address`: for a load balancer without floating IP.
-    `floating`: None for one that is reached at its VIP.
+    `provider`: for a new load balancer; `made_by`: the one of a load balancer that is there. `load_balancer_id`: one
+    that the user chose. `vip_address`: for a load balancer without floating IP. `floating`: None for one that is
+    reached at its VIP.
     """
 
     name: str
@@ -172,14 +173,28 @@ class Wish:
     ports: tuple[Port, ...]
     security_groups: bool
     given: frozenset[str] = field(repr=False)
+    made_by: str = field(default="", repr=False)
+
+    @property
+    def runs_on(self) -> str:
+        """The Octavia provider whose abilities count; "" for Octavia's default."""
+        return self.made_by or self.provider
 
     @property
     def allowed(self) -> tuple[str, ...]:
         return self.source_ranges or (EVERYBODY[self.family],)
 
 
-def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> Wish:
-    """Raises Invalid with all that is wrong with the Service. What it may not have and is for new ones counts not."""
+def wish(
+    spec: LoadBalancerSpec,
+    section: LoadBalancerSection,
+    classes: Mapping[str, LoadBalancerClass],
+    made_by: str = "",
+) -> Wish:
+    """Raises Invalid with all that is wrong with the Service. What it may not have and is for new ones counts not.
+
+    `made_by`: the Octavia provider of a load balancer that is there; `section` names the one of new ones.
+    """
     given = permissions.effective(spec.annotations, section)
     said = Annotations(given)
     problems = list(said.problems)
@@ -200,9 +215,7 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
     if proxy and forwarded:
         problems.append(f"annotations {PREFIX}proxy-protocol and {PREFIX}x-forwarded-for exclude each other")
     method = said.get("lb-method", section.lb_method)
-    if section.lb_provider == "ovn":
-        if said.given("lb-method") and method != "SOURCE_IP_PORT":
-            problems.append(f"annotation {PREFIX}lb-method: the provider ovn takes SOURCE_IP_PORT only, not {method!r}")
+    if (made_by or section.lb_provider) == "ovn" and not said.given("lb-method"):
         method = "SOURCE_IP_PORT"
     address = ""
     try:
@@ -271,6 +284,7 @@ def wish(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[
         ports=spec.ports,
         security_groups=section.manage_security_groups,
         given=frozenset(key.removeprefix(PREFIX) for key in given),
+        made_by=made_by,
     )
 
 
@@ -316,8 +330,12 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
 def refused(want: Wish, features: Features) -> list[str]:
     """What this Octavia cannot do, and the Service asked for itself. What only cloud.conf says is `left_out`."""
     problems = []
-    if want.source_ranges and not features.acl and not (want.provider == "ovn" and want.security_groups):
-        way = ": set manage-security-groups in cloud.conf" if want.provider == "ovn" else ""
+    if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
+        problems.append(
+            f"annotation {PREFIX}lb-method: the provider ovn takes SOURCE_IP_PORT only, not {want.method!r}"
+        )
+    if want.source_ranges and not features.acl and not (want.runs_on == "ovn" and want.security_groups):
+        way = ": set manage-security-groups in cloud.conf" if want.runs_on == "ovn" else ""
         problems.append(
             f"loadBalancerSourceRanges: this load balancer could be reached by everybody, {_cannot(want)}{way}"
         )
@@ -347,6 +365,12 @@ def left_out(
         found.append(
             f"the Service asks for {' and '.join(spec.ip_families)}, and is served with {want.family} alone: a load "
             "balancer has one address"
+        )
+    if spec.external_traffic_policy == "Local" and want.monitor is None:
+        found.append(
+            "externalTrafficPolicy is Local, and members are not probed: the load balancer also sends to nodes without "
+            f"a Pod of the Service, which drop the connections; set the annotation {PREFIX}enable-health-monitor to "
+            '"true", or create-monitor in [LoadBalancer] of cloud.conf'
         )
     if want.family == "IPv6" and not want.internal:
         said = Annotations(permissions.effective(spec.annotations, section))
@@ -387,7 +411,7 @@ def same_address(one: str, other: str) -> bool:
 
 
 def _cannot(want: Wish) -> str:
-    return f"Octavia's provider {want.provider or 'in use'}, or its API version, cannot do that"
+    return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, cannot do that"
 
 
 # Its parts

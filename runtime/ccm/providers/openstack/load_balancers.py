@@ -12,7 +12,6 @@ so that what is right costs no read of its parts.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import logging
 import math
@@ -25,7 +24,6 @@ from ccm import cloud
 from ccm.cloud import (
     Backend,
     Backends,
-    CloudError,
     Conflict,
     Ingress,
     Invalid,
@@ -33,20 +31,26 @@ from ccm.cloud import (
     NotFound,
     NotImplementedByCloud,
     RetryAfter,
-    Transient,
-    Unauthorized,
 )
 
 from . import load_balancer_diff as diff
 from . import load_balancer_rules as rules
 from . import marks, permissions, sharing_rules
-from .annotations import PREFIX, Annotations, unknown
+from .annotations import Annotations
+from .balancer_addresses import Addresses
 from .balancer_listing import LOAD_BALANCER, Balancers
-from .floating_ips import FloatingIps
+from .balancer_ownership import Ownership
+from .balancer_parts import SOON, Parts, Pools
+from .balancer_removal import DELETABLE, Removal, failed
+from .balancer_repair import Repair
+from .floating_ips import FloatingIps, is_used_again
+from .job import Job
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
+from .remedies import Remedies
 from .security_groups import SecurityGroups, wanted_rules
-from .vip_ports import check_port, nodes_subnet
+from .sharing_rules import GOING
+from .vip_ports import nodes_subnet
 
 if TYPE_CHECKING:
     from .session import Api
@@ -55,12 +59,8 @@ log = logging.getLogger(__name__)
 
 #: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
 OLDEST = (2, 5)
-#: About when to come back while Octavia carries out a change, in seconds.
-SOON = 1.5
 #: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
 PATIENCE = 12.0
-#: What is as good as gone.
-GOING = ("DELETED", "PENDING_DELETE")
 
 
 @dataclass
@@ -70,7 +70,8 @@ class _Memory:
     `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
     made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
     `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
-    `replaced`: there was one that failed, whose floating IP may be free now. `warnings`: what there is to tell of it.
+    `replaced`: there was one that failed, whose floating IP may be free now. `doubted`: its parts are not as its tag
+    says. `tried`: what was done about failures. `warnings`: what there is to tell of it.
     """
 
     balancer_id: str = ""
@@ -82,8 +83,10 @@ class _Memory:
     want: Wish | None = None
     keep: bool = False
     replaced: bool = False
+    doubted: bool = False
+    tried: Remedies = field(default_factory=Remedies)
     warnings: tuple[str, ...] = ()
-    pools: dict[tuple[str, int], str] = field(default_factory=dict)
+    pools: Pools = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
 
 
@@ -95,9 +98,14 @@ class OctaviaLoadBalancers:
         self._clock = clock
         self._balancers = Balancers(api)
         self._floating = FloatingIps(api)
+        self._parts = Parts(api)
+        self._removal = Removal(api, self._balancers, self._parts, self._floating)
+        self._owned = Ownership(api, self._balancers, self._floating, self._removal, self._soon)
+        self._addresses = Addresses(api, self._balancers, self._floating)
+        self._repair = Repair(api, self._parts, self._removal, self._soon)
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], _Memory] = {}
-        self._features: Features | None = None
+        self._version: tuple[int, int] | None = None
 
     # --- the contract -------------------------------------------------------------------------------------------
 
@@ -107,8 +115,7 @@ class OctaviaLoadBalancers:
             (row, mark)
             for row in (await self._balancers.all()).values()
             for mark in marks.marks(row)
-            if mark.cluster == marks.cluster_tag(cluster)
-            and row["provisioning_status"] not in ("DELETED", "PENDING_DELETE")
+            if mark.cluster == marks.cluster_tag(cluster) and row["provisioning_status"] not in GOING
         ]
         floating: dict[str, str] = {}
         if any("f" in mark.flags for _, mark in rows):
@@ -127,109 +134,146 @@ class OctaviaLoadBalancers:
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
-        row, _ = await self._find(spec, memory.balancer_id)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"cluster {spec.cluster!r} has no load balancer for Service {spec.namespace}/{spec.name}")
         if row["provisioning_status"] == "ERROR":
-            raise Conflict(_failed(row))
+            raise Conflict(failed(row))
         if row["provisioning_status"] != "ACTIVE":
             self._look_later(memory)
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
-        want = rules.wish(spec, self._section, self._classes)
+        want, features = await self._wanted(spec, row)
         if not memory.address:
             on_port = await self._floating.on(row["vip_port_id"]) if want.floating and row.get("vip_port_id") else None
             memory.address = on_port["floating_ip_address"] if on_port else row["vip_address"]
-        return self._answer(spec, row, want, memory)
+        return self._answer(Job(spec, want, (), features, row, owner), memory)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        want = rules.wish(spec, self._section, self._classes)
-        features = await self._able()
+        memory = self._remembered(spec)
+        rows = await self._balancers.look()
+        row, owner = await self._owned.choose(rows, spec)
+        want, features = await self._wanted(spec, row)
         if problems := rules.refused(want, features):
             raise Invalid("; ".join(problems))
-        memory = self._remembered(spec)
-        row, owner = await self._find(spec)
         mark = Mark.of(spec, self.fingerprint(spec, backends))
-        present = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
-        if row is None or (present is None and not owner):
-            permissions.check_new(spec.annotations, self._section)
-        written = present is not None and present.fingerprint == mark.fingerprint
-        if not written:
-            mark = dataclasses.replace(mark, flags=await self._flags(want))
         if row is None:
+            await self._owned.check_no_other(rows, spec)
+            permissions.check_new(spec.annotations, self._section)
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
             return await self._create(spec, want, backends, mark, features, memory)
-        memory.balancer_id = row["id"]
-        status = row["provisioning_status"]
-        if status == "ERROR":
-            await self._mend(spec, row)
-        if status != "ACTIVE" and not (written and status not in GOING):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
+        job = Job(spec, want, backends, features, row, owner)
+        if job.present is None and not owner:
+            permissions.check_new(spec.annotations, self._section)
+        written = job.present is not None and job.present.fingerprint == mark.fingerprint and not memory.doubted
         if not written:
-            self._check_sharing(want, row, owner)
-            await self._converge(spec, want, row, owner, backends, features)
-        if written and status != "ACTIVE" and memory.address:
-            return self._answer(spec, row, want, memory)
-        memory.address, floating = await self._reach(want, row, owner)
-        await self._open_nodes(spec, want, row, backends, features)
-        memory.warnings = await self._warnings(spec, want, row, features, owner, memory.address, floating)
+            mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
+        memory.balancer_id = job.id
+        if job.status == "ERROR":
+            await self._repair.mend(job, memory.tried)
+            self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True, tried=memory.tried)
+            raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
+        if job.status != "ACTIVE" and not (written and job.status not in GOING):
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
-            row = await self._sign(row, want.name, mark)
+            self._check_sharing(job)
+            await self._converge(job, memory)
+        if written and job.status != "ACTIVE" and memory.address:
+            return self._answer(job, memory)
+        memory.address, floating = await self._addresses.reach(want, row, owner)
+        await self._open_nodes(job)
+        memory.warnings = await self._addresses.warnings(job, memory.address, floating)
+        if not written:
+            used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
+            job = await self._sign(job, mark, keep_floating=used_again)
         memory.written.clear()
-        memory.owner = owner
-        return self._answer(spec, row, want, memory)
+        memory.tried.clear()
+        memory.owner, memory.doubted = owner, False
+        return self._answer(job, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         """One request for each pool and one that signs. With an Octavia that must be told one by one it is `ensure`."""
         if self._section.provider_requires_serial_api_calls:
-            if (await self._find(spec))[0] is None:
+            if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
             return await self.ensure(spec, backends)
-        want = rules.wish(spec, self._section, self._classes)
-        features = await self._able()
         memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
         row, owner = memory.row, memory.owner
         if row is None or memory.written or not _lacks(marks.own_mark(row, spec.cluster, spec.uid), digest):
-            row, owner = await self._find(spec)
+            row, owner = await self._owned.find(spec)
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
             raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
-        if row["provisioning_status"] == "ERROR":
-            raise Conflict(_failed(row))
-        if row["provisioning_status"] != "ACTIVE":
-            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
-        present = marks.own_mark(row, spec.cluster, spec.uid)
+        want, features = await self._wanted(spec, row)
+        job = Job(spec, want, backends, features, row, owner)
+        if job.status == "ERROR":
+            raise Conflict(failed(row))
+        if job.status != "ACTIVE":
+            raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
+        present = job.present
         if present is None:
-            raise Conflict(f"load balancer {row['id']} has not this Service's tag any more")
+            raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
         if memory.written or _lacks(present, digest):
-            await self._write_members(want, row, owner, backends, features, memory, digest)
-            await self._open_nodes(spec, want, row, backends, features, rules_too=False)
+            await self._write_members(job, memory, digest)
+            await self._open_nodes(job, rules_too=False)
             wish = present.fingerprint.partition("-")[0]
-            row = await self._sign(row, want.name, Mark.of(spec, f"{wish}-{digest}", present.flags))
+            job = await self._sign(job, Mark.of(spec, f"{wish}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
-            memory.address, _ = await self._reach(want, row, owner)
+            memory.address, _ = await self._addresses.reach(want, row, owner)
         memory.owner = owner
-        return self._answer(spec, row, want, memory)
+        return self._answer(job, memory)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        """One look, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
+        memory = self._remembered(spec)
+        row, owner = await self._owned.find(spec, memory.balancer_id)
+        if row is None or row["provisioning_status"] in GOING:
+            found: Sequence[str] = ("it is gone",)
+        elif row["provisioning_status"] == "ERROR":
+            found = (failed(row),)
+        elif row["provisioning_status"] != "ACTIVE":
+            return ()
+        else:
+            want, features = await self._wanted(spec, row)
+            found = await self._different(Job(spec, want, backends, features, row, owner))
+        memory.doubted = bool(found)
+        return found
+
+    async def _different(self, job: Job) -> Sequence[str]:
+        """What of an ACTIVE load balancer is not as it should be."""
+        seen = await self._parts.observe(job.row)
+        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        serial = self._section.provider_requires_serial_api_calls
+        todo = diff.steps(job.id, job.want.name, wanted, seen, owner=job.owner, serial=serial)
+        found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
+        if job.present is None or job.present.fingerprint != self.fingerprint(job.spec, job.backends):
+            found.append("its tag is not the one that was written")
+        floats = job.owner and job.present is not None and "f" in job.present.flags
+        if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
+            found.append("its floating IP is gone")
+        if job.want.security_groups:
+            subnet = job.member_subnet or str(job.row["vip_subnet_id"])
+            members = rules.served_at(job.want, job.backends, self._api.region)
+            found += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
+        return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         said, memory = Annotations(spec.annotations), self._remembered(spec)
-        row, owner = await self._find_to_delete(spec)
+        rows = await self._balancers.look()
+        row, owner = await self._owned.choose_to_delete(rows, spec)
         mark = marks.own_mark(row, spec.cluster, spec.uid) if row is not None else None
         memory.keep = memory.keep or said.get("keep-floatingip", False) or (mark is not None and "k" in mark.flags)
         if row is None:
+            await self._owned.check_no_other(rows, spec)
             await self._gone(spec, memory)
             raise NotFound(f"Service {spec.namespace}/{spec.name} has no load balancer in the cloud")
-        status = row["provisioning_status"]
-        if status not in ("ACTIVE", "ERROR"):
-            raise RetryAfter(f"load balancer {row['id']} is {status}", self._soon())
-        name = marks.load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
-        left = marks.tags_without(row, mark, name)
-        shared = any(tag.startswith(marks.SERVICE_PREFIX) for tag in left) or marks.foreign_marks(row, spec.uid)
-        uses_it = owner or mark is not None or name in (row.get("tags") or ())
-        if uses_it and not shared and _is_made(row, spec):
-            if not memory.keep:
-                await self._floating.delete_made(row, spec.uid)
-            await self._remove(row)
-        elif not await self._leave(row, mark, name, left, owner):
+        if row["provisioning_status"] not in DELETABLE:
+            raise RetryAfter(f"load balancer {row['id']} is {row['provisioning_status']}", self._soon())
+        try:
+            going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep)
+        except NotFound:
+            going = True  # the next look shows what is left of it
+        if not going:
             await self._gone(spec, memory)
             return
         raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
@@ -242,63 +286,6 @@ class OctaviaLoadBalancers:
         self._memory.pop((spec.cluster, spec.uid), None)
 
     # --- finding ------------------------------------------------------------------------------------------------
-
-    async def _find(
-        self, spec: LoadBalancerSpec, balancer_id: str = "", *, to_delete: bool = False
-    ) -> tuple[Row | None, bool]:
-        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
-        RetryAfter when there is one too many.
-
-        `balancer_id`: the one that it had; then that alone may be read.
-        """
-        rows = await self._balancers.look(balancer_id)
-        if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
-            rows = await self._balancers.look()
-        named = permissions.named(spec.annotations, self._section)
-        choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
-        for row in () if to_delete else choice.superfluous:
-            await self._remove_superfluous(row, spec)
-        if choice.row is not None:
-            return choice.row, choice.owner
-        known = [row for row in choice.candidates if await self._is_known(row, spec)]
-        if len(known) == 1:
-            return known[0], known[0].get("name") in marks.names_of(spec)
-        if choice.candidates:
-            ids = ", ".join(row["id"] for row in choice.candidates)
-            raise Conflict(
-                f"there is a load balancer of this Service's name ({ids}), and nothing shows whether it was made for "
-                f"it or for another cluster called {spec.cluster!r}: to take it over, set sharing = project in "
-                f"[LoadBalancer] of cloud.conf and the annotation {PREFIX}load-balancer-id; or choose another "
-                "--cluster-name, or delete it"
-            )
-        return None, True
-
-    async def _find_to_delete(self, spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
-        """What nobody can tell to be ours stays, and does not keep the Service from going."""
-        try:
-            return await self._find(spec, to_delete=True)
-        except Conflict as error:
-            log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
-            return None, True
-
-    async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
-        if row["provisioning_status"] in GOING:
-            return
-        if not _is_made(row, spec) or _has_others(row, spec):
-            raise Conflict(f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one")
-        if row["provisioning_status"] in ("ACTIVE", "ERROR"):
-            await self._floating.delete_made(row, spec.uid)
-            await self._remove(row)
-        text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
-        raise RetryAfter(text, self._soon())
-
-    async def _is_known(self, row: Row, spec: LoadBalancerSpec) -> bool:
-        sharing = self._section.sharing
-        if sharing_rules.proves(spec, [row.get("vip_address") or ""], sharing):
-            return True
-        on_port = await self._floating.on(row["vip_port_id"]) if row.get("vip_port_id") else None
-        return on_port is not None and sharing_rules.proves(spec, [on_port["floating_ip_address"]], sharing)
 
     def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
         return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
@@ -317,16 +304,19 @@ class OctaviaLoadBalancers:
             now = self._clock()
             memory.look_at = now + min(PATIENCE, max(1.0, now - memory.born + 1.0))
 
-    async def _able(self) -> Features:
-        if self._features is None:
+    async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[Wish, Features]:
+        """What a Service wants, and what Octavia can do. A load balancer that is there keeps the provider that it was
+        made with, whatever cloud.conf says now."""
+        if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
             if version < OLDEST:
                 raise NotImplementedByCloud(
                     f"Octavia's API is of version {version[0]}.{version[1]}; tags, by which load balancers are told "
                     f"apart, need {OLDEST[0]}.{OLDEST[1]}"
                 )
-            self._features = Features.of(version, self._section.lb_provider)
-        return self._features
+            self._version = version
+        want = rules.wish(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
+        return want, Features.of(self._version, want.runs_on)
 
     # --- making and changing ------------------------------------------------------------------------------------
 
@@ -340,7 +330,7 @@ class OctaviaLoadBalancers:
         memory: _Memory,
     ) -> cloud.LoadBalancer:
         """All of it in one request, then its floating IP, which needs its port alone."""
-        await self._check_addresses(want)
+        used_again = await self._addresses.check(want)
         subnet = want.subnet_id
         if not (subnet or want.network_id or want.port_id):
             subnet = await nodes_subnet(self._api, backends, want.family)
@@ -350,222 +340,102 @@ class OctaviaLoadBalancers:
         if serial:
             mark = Mark.of(spec, "", mark.flags)
         body = rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        if used_again:
+            body["tags"].append(marks.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
         now = self._clock()
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
         if serial:
             raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
         fresh = not (want.port_id or memory.replaced)
-        memory.address, floating = await self._reach(want, row, owner=True, fresh=fresh)
-        await self._open_nodes(spec, want, row, backends, features)
-        floating = None if fresh else floating
-        memory.warnings = await self._warnings(spec, want, row, features, True, memory.address, floating)
-        return self._answer(spec, row, want, memory)
+        memory.address, floating = await self._addresses.reach(want, row, owner=True, fresh=fresh)
+        job = Job(spec, want, backends, features, row, owner=True)
+        await self._open_nodes(job)
+        memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
+        return self._answer(job, memory)
 
-    async def _check_addresses(self, want: Wish) -> None:
-        """Raises Invalid when the Service may not have the address or the port that it asks for."""
-        if want.floating is not None:
-            await self._floating.check(want.floating)
-        elif not permissions.may_have(want.vip_address, self._section):
-            raise permissions.refused_address(want.vip_address)
-        if want.port_id:
-            rows = await self._balancers.all()
-            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
-
-    async def _warnings(
-        self,
-        spec: LoadBalancerSpec,
-        want: Wish,
-        row: Row,
-        features: Features,
-        owner: bool,
-        address: str,
-        floating: Row | None,
-    ) -> tuple[str, ...]:
-        """What a person should know, although the load balancer is as it was asked for.
-
-        `floating`: the floating IP, if it may be one that was made by another wish.
-        """
-        found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
-        found += rules.left_out(spec, want, features, self._section, self._classes)
-        kept = rules.kept(want, row, features)
-        if want.floating is not None and floating is not None:
-            kept |= await self._floating.kept(want.floating, floating)
-        # What cloud.conf says is not about a load balancer that was made by somebody else.
-        if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
-            found.append(
-                f"what is said for a new load balancer does not change this one, until the Service is deleted and "
-                f"created again: {', '.join(told)}"
-            )
-        if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
-            found.append(
-                f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
-                f"Service, is reached at {address}"
-            )
-        found.append(permissions.warning(spec.annotations, self._section, row["id"]))
-        if misspelt := unknown(spec.annotations):
-            found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
-        return tuple(filter(None, found))
-
-    async def _flags(self, want: Wish) -> str:
-        """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
-        flags = {
-            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
-            "k": want.keep_floating_ip,
-            "p": bool(want.proxy),
-            "h": bool(want.hostname or want.suffix),
-        }
-        return "".join(flag for flag, is_set in flags.items() if is_set)
-
-    async def _converge(
-        self, spec: LoadBalancerSpec, want: Wish, row: Row, owner: bool, backends: Sequence[Backend], features: Features
-    ) -> None:
+    async def _converge(self, job: Job, memory: _Memory) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
-        seen = await self._observe(row)
+        want, seen = job.want, await self._parts.observe(job.row)
         permissions.check_kept(
-            spec.annotations, self._section, diff.certificates(seen.listeners, want.name, owner=owner), want.tls
+            job.spec.annotations,
+            self._section,
+            diff.certificates(seen.listeners, want.name, owner=job.owner),
+            want.tls,
         )
-        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
+        wanted = rules.listeners(want, job.backends, job.member_subnet, job.features)
         serial = self._section.provider_requires_serial_api_calls
-        todo = diff.steps(row["id"], want.name, wanted, seen, owner=owner, serial=serial)
+        todo = diff.steps(job.id, want.name, wanted, seen, owner=job.owner, serial=serial)
         if todo:
-            present = marks.own_mark(row, spec.cluster, spec.uid)
-            if present is not None and present.fingerprint:
+            if job.present is not None and job.present.fingerprint:
                 # Until the last step is done, nothing may say that all is written: the wish may go back meanwhile.
-                await self._sign(row, want.name, dataclasses.replace(present, fingerprint=""))
-                raise RetryAfter(f"load balancer {row['id']} is about to be changed", self._soon())
-            await self._do(todo[0])
-            raise RetryAfter(f"load balancer {row['id']} is being changed: {len(todo)} steps to go", self._soon())
+                await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
+                raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
+            step = next((each for each in todo if not each.repairs or memory.tried.first(each.repairs)), None)
+            if step is None:
+                memory.tried.clear()
+                raise Conflict(
+                    f"of load balancer {job.id} these parts are in state ERROR in Octavia, and writing them again did "
+                    f"not help: {', '.join(each.repairs for each in todo)}; ask who runs Octavia what its log says"
+                )
+            await self._parts.do(step)
+            raise RetryAfter(f"load balancer {job.id} is being changed: {len(todo)} steps to go", self._soon())
 
-    async def _observe(self, row: Row) -> diff.Observed:
-        params = {"loadbalancer_id": row["id"]}
-        listeners, pools = await asyncio.gather(
-            self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params),
-            self._api.pages(LOAD_BALANCER, "/lbaas/pools", "pools", params),
-        )
-        members = await asyncio.gather(
-            *(self._api.pages(LOAD_BALANCER, f"/lbaas/pools/{pool['id']}/members", "members") for pool in pools)
-        )
-        monitors = {}
-        for pool in pools:
-            if found := pool.get("healthmonitor_id"):
-                answer = await self._octavia("GET", f"/healthmonitors/{found}", missing=found)
-                monitors[pool["id"]] = answer["healthmonitor"]
-        by_pool = {pool["id"]: found for pool, found in zip(pools, members, strict=True)}
-        return diff.Observed(listeners, pools, by_pool, monitors)
-
-    async def _write_members(
-        self,
-        want: Wish,
-        row: Row,
-        owner: bool,
-        backends: Sequence[Backend],
-        features: Features,
-        memory: _Memory,
-        digest: str,
-    ) -> None:
+    async def _write_members(self, job: Job, memory: _Memory, digest: str) -> None:
         """Returns when every pool was given its members; otherwise one is, and RetryAfter raised."""
-        wanted = rules.listeners(want, backends, _member_subnet(want, row), features)
-        pools = await self._pools(row, want.name, owner, wanted, memory)
+        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
         for each in wanted:
             pool = pools[(each.protocol, each.port)]
             if memory.written.get(pool) != digest:
-                await self._do(diff.members_put(pool, each.pool.members))
+                await self._parts.do(diff.members_put(pool, each.pool.members))
                 memory.written[pool] = digest
-                raise RetryAfter(f"the members of load balancer {row['id']} are being changed", self._soon())
-
-    async def _pools(
-        self, row: Row, name: str, owner: bool, wanted: Sequence[rules.Listener], memory: _Memory
-    ) -> Mapping[tuple[str, int], str]:
-        """Port -> pool. Of a load balancer with one listener and pool the row tells it. Raises Conflict when the parts
-        are not those that we made."""
-        keys = [(each.protocol, each.port) for each in wanted]
-        own = [str(each["id"]) for each in row.get("pools") or ()]
-        if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
-            return {keys[0]: own[0]}
-        if not (set(keys) <= memory.pools.keys() and {memory.pools[key] for key in keys} <= set(own)):
-            params = {"loadbalancer_id": row["id"]}
-            listeners = await self._api.pages(LOAD_BALANCER, "/lbaas/listeners", "listeners", params)
-            memory.pools = {
-                (each["protocol"], int(each["protocol_port"])): each["default_pool_id"]
-                for each in listeners
-                if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
-            }
-        if lacking := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in memory.pools]:
-            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
-        return memory.pools
-
-    async def _do(self, step: diff.Step) -> None:
-        """One step. What is gone meanwhile is looked at again."""
-        found = step.path.split("/")[2:3]
-        try:
-            await self._octavia(step.method, step.path, step.body, missing=found[0] if found else "")
-        except NotFound as error:
-            raise RetryAfter(str(error), self._soon()) from None
+                raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
 
     async def _octavia(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
-    async def _sign(self, row: Row, name: str, mark: Mark) -> Row:
-        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready."""
-        tags = marks.tags_with(row, name, mark)
-        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": tags}})
-        return {**row, "tags": tags}
+    async def _sign(self, job: Job, mark: Mark, *, keep_floating: bool = False) -> Job:
+        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready.
 
-    async def _reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
-        """The address for clients, and its floating IP, which is made or taken away as is wanted.
-
-        Raises Conflict when another address is asked for: that of a load balancer is for ever.
+        The tags of others are those that are there now, and not those of the look that this call began with.
         """
-        port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
-        can_float = port and ":" not in vip
-        if want.floating is None or not can_float:
-            if can_float and owner and not fresh:
-                await self._floating.release(
-                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
-                )
-            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
-                raise Conflict(
-                    f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
-                    f"{want.vip_address}: delete the Service and create it again"
-                )
-            return vip, None
-        if owner:
-            made = await self._floating.ensure(want.floating, port, fresh=fresh)
-            return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
-        on_port = await self._floating.on(port)
-        if on_port is None:
-            raise Conflict(
-                f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
-                "one that it was made for does"
-            )
-        return str(on_port["floating_ip_address"]), on_port
+        try:
+            async with self._balancers.writing(job.id):
+                row = await self._balancers.read(job.id)
+                if row["provisioning_status"] != "ACTIVE":
+                    raise RetryAfter(f"load balancer {job.id} is {row['provisioning_status']}", self._soon())
+                if marks.own_mark(row, job.spec.cluster, job.spec.uid) is None:
+                    sharing_rules.refuse_a_namesakes(row, job.spec)
+                tags = marks.tags_with(row, job.want.name, mark)
+                if keep_floating and marks.KEEP_FLOATING not in tags:
+                    tags.append(marks.KEEP_FLOATING)
+                if set(tags) == set(row.get("tags") or ()):
+                    return dataclasses.replace(job, row=row)
+                await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
+        except NotFound as error:
+            raise RetryAfter(str(error), self._soon()) from None
+        return dataclasses.replace(job, row={**row, "tags": tags})
 
-    async def _open_nodes(
-        self,
-        spec: LoadBalancerSpec,
-        want: Wish,
-        row: Row,
-        backends: Sequence[Backend],
-        features: Features,
-        *,
-        rules_too: bool = True,
-    ) -> None:
+    async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
         """The Service's security group on the members' ports. Ranges are the load balancer's business, if it can."""
+        spec, want = job.spec, job.want
         if not want.security_groups:
             return
-        subnet = _member_subnet(want, row) or str(row["vip_subnet_id"])
+        subnet = job.member_subnet or str(job.row["vip_subnet_id"])
         group = "" if rules_too else await self._groups.known(spec)
         if not group:
-            cidr = await self._groups.cidr(subnet)
-            sources = [cidr] if features.acl or want.provider != "ovn" else list(want.allowed)
-            group = await self._groups.ensure(
-                spec, wanted_rules(want.ports, spec.health_check_node_port, cidr, sources)
-            )
-        await self._groups.spread(group, rules.served_at(want, backends, self._api.region), subnet)
+            group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
+        await self._groups.spread(group, rules.served_at(want, job.backends, self._api.region), subnet)
 
-    def _check_sharing(self, want: Wish, row: Row, owner: bool) -> None:
-        if owner:
+    async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
+        cidr = await self._groups.cidr(subnet)
+        sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
+        return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
+
+    def _check_sharing(self, job: Job) -> None:
+        want, row = job.want, job.row
+        if job.owner:
             return
         others = [tag for tag in marks.service_tags(row) if tag != want.name]
         if want.internal:
@@ -576,77 +446,18 @@ class OctaviaLoadBalancers:
                 f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
             )
 
-    async def _mend(self, spec: LoadBalancerSpec, row: Row) -> None:
-        """One that failed. It is deleted, to be made anew, if nobody can be using it; otherwise Octavia is asked to
-        fail it over, which keeps its address. Raises RetryAfter, or Conflict when only a person can help."""
-        if not _is_made(row, spec) or _has_others(row, spec):
-            raise Conflict(f"{_failed(row)}, and it is not this Service's alone")
-        if spec.ingress:
-            try:
-                await self._octavia("PUT", f"/loadbalancers/{row['id']}/failover")
-            except (RetryAfter, Transient):
-                raise
-            except CloudError as error:
-                admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
-                what = admin if isinstance(error, Unauthorized) else str(error)
-                raise Conflict(
-                    f"{_failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
-                    f"openstack loadbalancer failover {row['id']}"
-                ) from None
-            raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
-        permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
-        self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True)
-        await self._remove(row)
-        raise RetryAfter(f"{_failed(row)}; it is deleted and made anew", self._soon())
-
-    # --- removing -----------------------------------------------------------------------------------------------
-
-    async def _remove(self, row: Row) -> None:
-        """The whole load balancer; part by part, where the configuration says so."""
-        path = f"/loadbalancers/{row['id']}"
-        if not self._section.cascade_delete:
-            seen = await self._observe(row)
-            for listener in seen.listeners:
-                await self._do(diff.removal(listener, seen)[0])
-                return
-        try:
-            await self._octavia(
-                "DELETE", f"{path}?cascade=true" if self._section.cascade_delete else path, missing=row["id"]
-            )
-        except NotFound:
-            return
-
-    async def _leave(self, row: Row, mark: Mark | None, name: str, left: Sequence[str], owner: bool) -> bool:
-        """Give up what this Service has of a load balancer that stays: its listeners, one at a time, then its tags.
-
-        False when there was nothing left of it.
-        """
-        if row["provisioning_status"] == "ERROR":
-            raise Conflict(f"{_failed(row)}, and this Service cannot leave it")
-        tag = name or next((tag for tag in row.get("tags") or () if tag not in left and Mark.parse(tag) is None), "")
-        seen = await self._observe(row)
-        for listener in () if tag in left else seen.listeners:  # a namesake's, which has the same tag
-            if diff.is_ours(listener, tag, owner=owner and not marks.service_tags(row)):
-                await self._do(diff.removal(listener, seen)[0])
-                return True
-        if list(left) == list(row.get("tags") or ()):
-            return False
-        await self._octavia("PUT", f"/loadbalancers/{row['id']}", {"loadbalancer": {"tags": list(left)}})
-        return True
-
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def _answer(self, spec: LoadBalancerSpec, row: Row, want: Wish, memory: _Memory) -> cloud.LoadBalancer:
-        memory.balancer_id, memory.want = row["id"], want
-        ready = row["provisioning_status"] == "ACTIVE"
+    def _answer(self, job: Job, memory: _Memory) -> cloud.LoadBalancer:
+        memory.balancer_id, memory.want = job.id, job.want
+        ready = job.status == "ACTIVE"
         if ready:
-            memory.row, memory.born, memory.look_at = row, 0.0, 0.0
-        mark = marks.own_mark(row, spec.cluster, spec.uid)
+            memory.row, memory.born, memory.look_at = job.row, 0.0, 0.0
         return cloud.LoadBalancer(
-            spec.uid,
-            row["name"],
-            rules.ingress(want, memory.address) if ready else (),
-            mark.fingerprint if mark is not None else "",
+            job.spec.uid,
+            str(job.row["name"]),
+            rules.ingress(job.want, memory.address) if ready else (),
+            job.present.fingerprint if job.present is not None else "",
             ready,
             memory.warnings,
         )
@@ -678,23 +489,3 @@ class OctaviaLoadBalancers:
 def _lacks(mark: Mark | None, digest: str) -> bool:
     """Whether a Service's tag is there and says that other members were written."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")
-
-
-def _member_subnet(want: Wish, row: Row) -> str:
-    """Where a network or a port was said, members have no subnet; otherwise that of the VIP, if no other is said."""
-    return want.member_subnet_id or ("" if want.network_id or want.port_id else str(row.get("vip_subnet_id") or ""))
-
-
-def _is_made(row: Row, spec: LoadBalancerSpec) -> bool:
-    """By a controller, and not by the user: its name says it, as in cloud-provider-openstack."""
-    name = str(row.get("name") or "")
-    return name.startswith(marks.SERVICE_PREFIX) or name == spec.default_name
-
-
-def _has_others(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether other Services use it, too: two of one name have one tag of cloud-provider-openstack's between them."""
-    return len(marks.service_tags(row)) > 1 or bool(marks.foreign_marks(row, spec.uid))
-
-
-def _failed(row: Row) -> str:
-    return f"load balancer {row['id']} ({row['name']}) is in state ERROR in Octavia"

@@ -21,6 +21,9 @@ Row = Mapping[str, Any]
 #: cloud-provider-openstack counts the Services that share a load balancer by this prefix of its tags.
 SERVICE_PREFIX = "kube_service_"
 MARK = "ccm:v1"
+#: Tag of a load balancer whose floating IP is not to be deleted with it: it was there before the load balancer, or the
+#: Service that the load balancer was made for left it to others and keeps the floating IP.
+KEEP_FLOATING = "ccm:keep-floatingip"
 #: The longest name, description or tag.
 LONGEST = 255
 #: Hexadecimal digits of the digest of a name in a Mark. Who creates Services chooses names: of a short digest they find

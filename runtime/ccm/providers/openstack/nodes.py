@@ -21,7 +21,7 @@ from ccm.cloud import Conflict, InstanceRef, NotFound, Page, Transient
 
 from . import node_rules as rules
 from .node_rules import Row
-from .session import COMPUTE, NETWORK, Api
+from .session import COMPUTE, NETWORK, Api, of_project
 
 #: How many listings may be under way; of older ones the rest is not told.
 LISTINGS = 4
@@ -60,7 +60,9 @@ class OpenStackInstances:
             rows, marker = await self._api.page(COMPUTE, "/servers/detail", "servers", (), progress.marker)
             servers = (*progress.servers, *rows)
             return self._to_be_continued(token, _Progress(progress.began, servers, (), marker is None, marker))
-        rows, marker = await self._api.page(NETWORK, "/ports", "ports", self._of_project(), progress.marker)
+        rows, marker = await self._api.page(
+            NETWORK, "/ports", "ports", [*_FIELDS, *of_project(self._api)], progress.marker
+        )
         ports = (*progress.ports, *rows)
         if marker is not None:
             return self._to_be_continued(token, _Progress(progress.began, progress.servers, ports, True, marker))
@@ -191,10 +193,6 @@ class OpenStackInstances:
 
     async def _ports_of(self, device: str) -> list[dict[str, Any]]:
         return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, ("device_id", device)])
-
-    def _of_project(self) -> list[tuple[str, str]]:
-        """An administrator would be told the ports of all projects."""
-        return [*_FIELDS, *([("project_id", self._api.project_id)] if self._api.project_id else [])]
 
 
 _FIELDS = [("fields", name) for name in rules.PORT_FIELDS]

@@ -17,7 +17,7 @@ from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
 
 from . import node_rules
 from .node_rules import PORT_FIELDS, Row
-from .session import NETWORK, Api, unless_changed
+from .session import NETWORK, Api, of_project, unless_changed
 
 #: Adds and removes single routes; without it the whole list is read and written.
 ATOMIC = "extraroute-atomic"
@@ -40,8 +40,7 @@ class OpenStackRoutes:
 
     async def list(self, cluster: str) -> Sequence[Route]:
         router = await self._router()
-        project = [("project_id", self._api.project_id)] if self._api.project_id else []
-        ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *project])
+        ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *of_project(self._api)])
         if not networks_of(ports, self._router_id):  # the router is another project's
             ports += await self._ports_of(self._router_id)
         by_address = server_addresses(ports, networks_of(ports, self._router_id))
@@ -53,7 +52,9 @@ class OpenStackRoutes:
             raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no server of this cloud and region")
         ports = await self._ports_of(id, self._router_id)
         networks = networks_of(ports, self._router_id)
-        address, port = next_hop(route, [each for each in ports if each.get("device_id") == id], networks)
+        own = await self._with_subports([each for each in ports if each.get("device_id") == id])
+        ports = [*own, *(each for each in ports if each.get("device_id") != id)]
+        address, port = next_hop(route, own, networks)
         check_destination(route.destination, ports, await self._subnets(ports))
         await self._allow(port, route.destination)
         await self._change("add", {"destination": route.destination, "nexthop": address})
@@ -61,8 +62,9 @@ class OpenStackRoutes:
     async def delete(self, cluster: str, route: Route) -> None:
         destination, _, address = route.id.partition(" via ")
         if id := node_rules.server_id(route.provider_id, self._api.region):
-            for port in await self._ports_of(id):
-                if port.get("device_id") == id and address in _fixed(port):
+            own = [port for port in await self._ports_of(id) if port.get("device_id") == id]
+            for port in await self._with_subports(own):
+                if address in _fixed(port):
                     await self._forbid(port, destination)
         await self._change("remove", {"destination": destination, "nexthop": address})
 
@@ -94,6 +96,13 @@ class OpenStackRoutes:
 
     async def _ports_of(self, *devices: str) -> Rows:
         return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *(("device_id", each) for each in devices)])
+
+    async def _with_subports(self, ports: Rows) -> Rows:
+        """A server's ports, and the subports of its trunks; a call more where it has trunks."""
+        trunks = node_rules.trunk_subports(ports)
+        found = await self._ports_of(*trunks) if trunks else []
+        known = {subport for subports in trunks.values() for subport in subports}
+        return [*ports, *(port for port in found if str(port["id"]) in known)]
 
     async def _subnets(self, ports: Iterable[Row]) -> Sequence[str]:
         """CIDRs of the subnets that these ports have addresses in; each asked for once: it never changes."""
@@ -164,11 +173,21 @@ def networks_of(ports: Iterable[Row], router_id: str) -> set[str]:
 
 
 def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]:
-    """Address -> server, of the servers in these networks: another network may have the same addresses."""
+    """Address -> server, of the servers in these networks: another network may have the same addresses. A subport's
+    server is the one whose port is the parent of its trunk."""
+    rows = list(ports)
+    server_of = {
+        str(port["id"]): str(port.get("device_id"))
+        for port in rows
+        if str(port.get("device_owner")).startswith(node_rules.OF_SERVERS)
+    }
+    for port in [row for row in rows if str(row["id"]) in server_of]:
+        for subports in node_rules.trunk_subports([port]).values():
+            server_of |= dict.fromkeys(subports, str(port.get("device_id")))
     return {
-        address: str(port.get("device_id"))
-        for port in ports
-        if str(port.get("device_owner")).startswith(node_rules.OF_SERVERS) and str(port.get("network_id")) in networks
+        address: server_of[str(port["id"])]
+        for port in rows
+        if str(port["id"]) in server_of and str(port.get("network_id")) in networks
         for address in _fixed(port)
     }
 

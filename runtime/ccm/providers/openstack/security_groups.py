@@ -11,21 +11,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port
+from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port, RetryAfter
 
 from .node_rules import trunk_subports
-from .session import NETWORK, Api, unless_changed
-from .shared import Shared
+from .session import NETWORK, Api, of_project, unless_changed
+from .shared import ObjectLocks, Shared
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
 #: Servers, and their addresses at which they are members.
 Members = Collection[tuple[str, str]]
 
+#: How many ports one call of the provider changes, and how many of them side by side: with two seconds for each change
+#: it ends within 50 s, before its deadline. The rest follows in the next call.
+PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
+#: When that one comes, in seconds.
+SOON = 1.0
 #: The owner of a trunk's subport.
 SUBPORT = "trunk:subport"
 
@@ -127,8 +131,7 @@ class SecurityGroups:
         self._api = api
         self._ports: dict[str, Shared[list[dict[str, Any]]]] = {}
         self._known: dict[str, dict[str, Any]] = {}
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._ids: dict[str, str] = {}
+        self._locks = ObjectLocks()
         self._cidrs: dict[str, str] = {}
 
     async def cidr(self, subnet_id: str) -> str:
@@ -154,7 +157,7 @@ class SecurityGroups:
         tags, tag = list(row.get("tags") or ()), group_tag(spec.uid)
         if tag not in tags:
             await self._api.call("PUT", NETWORK, f"/security-groups/{row['id']}/tags", body={"tags": [*tags, tag]})
-        group = self._ids[spec.uid] = str(row["id"])
+        group = str(row["id"])
         missing, superfluous = rule_changes(wanted, row.get("security_group_rules") or ())
         if missing:
             rules = [{**rule, "security_group_id": group} for rule in missing]
@@ -165,16 +168,29 @@ class SecurityGroups:
         return group
 
     async def known(self, spec: LoadBalancerSpec) -> str:
-        """The ID of the group that is there already, "" without one."""
-        if spec.uid not in self._ids:
-            rows = await self._find(group_name(spec))
-            if not rows:
-                return ""
-            self._ids[spec.uid] = str(rows[0]["id"])
-        return self._ids[spec.uid]
+        """The ID of the group that is there now, "" without one. A person may have deleted the one that was there."""
+        rows = await self._find(group_name(spec))
+        return str(rows[0]["id"]) if rows else ""
+
+    async def deviations(
+        self, spec: LoadBalancerSpec, wanted: Sequence[Rule], members: Members, subnet_id: str
+    ) -> list[str]:
+        """What of the group, its rules and its ports is not as it should be, in words. Reads only."""
+        rows = await self._find(group_name(spec))
+        if not rows:
+            return ["its security group is gone"]
+        missing, superfluous = rule_changes(wanted, rows[0].get("security_group_rules") or ())
+        on, off = await self._port_changes(str(rows[0]["id"]), members, subnet_id)
+        found = {"rules": len(missing) + len(superfluous), "ports": len(on) + len(off)}
+        return [f"{count} {what} of its security group" for what, count in found.items() if count]
 
     async def spread(self, group: str, members: Members, subnet_id: str) -> None:
-        """Put the group onto the members' ports, and onto no others. One listing for all Services that ask at once."""
+        """Put the group onto the members' ports, and onto no others. Raises RetryAfter while some are left."""
+        on, off = await self._port_changes(group, members, subnet_id)
+        await self._change_all([(port, group, "") for port in on] + [(port, "", group) for port in off])
+
+    async def _port_changes(self, group: str, members: Members, subnet_id: str) -> tuple[list[Row], list[Row]]:
+        """`port_changes` of the ports that there are now; one listing for all Services that ask at once."""
         if subnet_id not in self._ports:
             params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
             self._ports[subnet_id] = Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
@@ -184,28 +200,38 @@ class SecurityGroups:
             own = await self._api.pages(NETWORK, "/ports", "ports", {"device_id": server})
             for subports in trunk_subports(each for each in own if each.get("device_id") == server).values():
                 parents |= dict.fromkeys(subports, server)
-        on, off = port_changes(ports, group, members, subnet_id, parents)
-        for port in on:
-            await self._change(port, add=group)
-        for port in off:
-            await self._change(port, remove=group)
+        return port_changes(ports, group, members, subnet_id, parents)
+
+    async def _change_all(self, changes: Sequence[tuple[Row, str, str]]) -> None:
+        """`changes`: ports, with the group that each gets and the one that it loses. A failure keeps no other port from
+        its change. Raises RetryAfter while some are left, or the first failure."""
+        slots = asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def change(port: Row, add: str, remove: str) -> None:
+            async with slots:
+                await self._change(port, add=add, remove=remove)
+
+        now, later = changes[:PORTS_AT_ONCE], changes[PORTS_AT_ONCE:]
+        for failure in await asyncio.gather(*(change(*each) for each in now), return_exceptions=True):
+            if isinstance(failure, BaseException):
+                raise failure
+        if later:
+            raise RetryAfter(f"the security groups of {len(later)} ports are still to be changed", SOON)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
         """Take the Service's group off all ports and delete it; nothing happens when there is none."""
-        groups = [self._ids[spec.uid]] if spec.uid in self._ids else []
-        if not groups:
-            fields = {"fields": ["id", "name", "tags"]}
-            rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", fields)
-            groups = [str(row["id"]) for row in rows if is_of(row, spec)]
-        for group in groups:
-            for port in await self._api.pages(NETWORK, "/ports", "ports", {"security_groups": group}):
-                await self._change(port, remove=group)
+        fields = [*(("fields", name) for name in ("id", "name", "tags")), *of_project(self._api)]
+        rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", fields)
+        for group in [str(row["id"]) for row in rows if is_of(row, spec)]:
+            ports = await self._api.pages(NETWORK, "/ports", "ports", {"security_groups": group})
+            await self._change_all([(port, "", group) for port in ports])
             with contextlib.suppress(NotFound):
                 await self._api.call("DELETE", NETWORK, f"/security-groups/{group}", missing=group)
-        self._ids.pop(spec.uid, None)
 
     async def _find(self, name: str) -> list[dict[str, Any]]:
-        rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", {"name": name})
+        rows = await self._api.pages(
+            NETWORK, "/security-groups", "security_groups", [("name", name), *of_project(self._api)]
+        )
         if len(rows) > 1:
             raise Conflict(f"{len(rows)} security groups are called {name}: delete all but one")
         return rows
@@ -213,7 +239,7 @@ class SecurityGroups:
     async def _change(self, port: Row, *, add: str = "", remove: str = "") -> None:
         """Services change the same port side by side: each begins with what the one before left."""
         port_id = str(port["id"])
-        async with self._locks[port_id]:
+        async with self._locks.of(port_id):
             known = self._known.get(port_id)
             if known is not None and known.get("revision_number", 0) > port.get("revision_number", 0):
                 port = known

@@ -23,6 +23,7 @@ from ccm.cloud import (
     CloudError,
     ConfigError,
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     NotImplementedByCloud,
@@ -119,25 +120,27 @@ class Api:
         """
         return await self._calls.run(self._request, method, service, path, params, body, headers, missing)
 
-    async def pages(self, service: str, path: str, name: str, params: Params = ()) -> list[dict[str, Any]]:
-        """All pages of a listing. Raises when one of them does not come."""
+    async def pages(
+        self, service: str, path: str, name: str, params: Params = (), *, missing: str = ""
+    ) -> list[dict[str, Any]]:
+        """All pages of a listing. Raises when one of them does not come. `missing`: as for `call`, of whose it is."""
         found: list[dict[str, Any]] = []
         marker: str | None = None
         while True:
-            rows, marker = await self.page(service, path, name, params, marker)
+            rows, marker = await self.page(service, path, name, params, marker, missing=missing)
             found += rows
             if marker is None:
                 return found
 
     async def page(
-        self, service: str, path: str, name: str, params: Params, marker: str | None
+        self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
         """One page, and the marker of the one after it. `name` is what the answer calls the list."""
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         pairs.append(("limit", str(self.settings.runtime.page_size)))
         if marker is not None:
             pairs.append(("marker", marker))
-        answer = await self.call("GET", service, path, params=pairs)
+        answer = await self.call("GET", service, path, params=pairs, missing=missing)
         rows = answer.get(name) if isinstance(answer, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("id") for row in rows):
             raise Transient(f"GET {service} {path}: the answer has no list of {name}")
@@ -306,6 +309,11 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
 
 
+def of_project(api: Api) -> list[tuple[str, str]]:
+    """Parameters of a listing that is of our project alone: an administrator would be told the rows of all projects."""
+    return [("project_id", api.project_id)] if api.project_id else []
+
+
 async def unless_changed(api: Api, read: Mapping[str, Any]) -> dict[str, str]:
     """Headers of a change of neutron's that undoes nothing done since `read` by somebody else, where it can check."""
     revision = read.get("revision_number")
@@ -398,7 +406,9 @@ def error_of(
         case 403 if own and "quota" in message.lower():
             return QuotaExceeded(text)
         case 403 if own:
-            return Unauthorized(f"{text}: the user lacks a role for this call: {ROLES.get(service, 'member')}")
+            text = f"{text}: the user lacks a role for this call: {ROLES.get(service, 'member')}"
+            # What is read is the same for all Services. What is written, one of them chose: it alone is refused.
+            return Unauthorized(text) if what.startswith("GET ") else Forbidden(text)
         case 409 if (
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"
         ):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One read of the cloud for all who ask for the same at the same time."""
+"""One read of the cloud for all who ask for the same at the same time, and one writer of an object at a time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
@@ -30,6 +31,16 @@ class Shared(Generic[T]):
         await asyncio.sleep(GATHER)
         self._coming = None  # who asks from now on gets the next one
         return await self._read()
+
+
+class ObjectLocks:
+    """A lock for each object of the cloud, by its ID. A lock that nobody holds or waits for is forgotten."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, object_id: str) -> asyncio.Lock:
+        return self._locks.setdefault(object_id, asyncio.Lock())
 
 
 def _seen(task: asyncio.Task[T]) -> None:

@@ -14,6 +14,8 @@ from ccm.cloud import Conflict, Invalid, LoadBalancerSpec
 
 from .annotations import PREFIX
 from .marks import (
+    SERVICE_PREFIX,
+    Mark,
     Row,
     cluster_tag,
     foreign_marks,
@@ -24,8 +26,11 @@ from .marks import (
     namespace_tag,
     own_mark,
     service_tags,
+    tags_without,
 )
 
+#: Octavia's states of what is as good as gone.
+GOING = ("DELETED", "PENDING_DELETE")
 #: Who has to change what, in messages.
 OPTION = "sharing in [LoadBalancer] of cloud.conf"
 
@@ -53,8 +58,8 @@ def choose(
     that one is a namesake's, and when `sharing` does not let the Service use it.
 
     A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
-    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless it is
-    another Service's Mark that is there.
+    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless the
+    Mark of a namesake is there: those of Services that share it do not say whose it is.
     """
     names = names_of(spec)
     every = list(rows)
@@ -83,14 +88,122 @@ def choose(
         candidates=tuple(
             row
             for row in every
-            if row.get("name") in names and not marks(row) and row.get("provisioning_status") != "PENDING_DELETE"
+            if row.get("name") in names
+            and not _of_a_namesake(row, spec)
+            and row.get("provisioning_status") not in GOING
         )
     )
 
 
+def _of_a_namesake(row: Row, spec: LoadBalancerSpec) -> bool:
+    """Whether it carries the Mark of a Service of the same cluster's name, namespace and name, and of another UID."""
+    name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
+    return any(mark.names(name) for mark in foreign_marks(row, spec.uid))
+
+
+def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
+    """Load balancers that no rule gives to the Service, and that may be its own all the same, if the Service's status
+    has their address: one of its name that carries a namesake's Mark, and one of its namespace and name that was made
+    under another cluster's name. Then no second one is made beside it."""
+    if not spec.name:
+        return []
+    suffix = f"_{spec.namespace}_{spec.name}"
+    return [
+        row
+        for row in rows
+        if row.get("provisioning_status") not in GOING
+        and (
+            (name := str(row.get("name") or "")) in names_of(spec)
+            or (name.startswith(SERVICE_PREFIX) and name.endswith(suffix))
+        )
+    ]
+
+
+def of_former_name(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row | None:
+    """A load balancer with a Mark of this very Service, and of another cluster's name: this cluster was called so
+    before, or it is a copy of that cluster. Which one it is, nobody can tell, so it is neither taken nor doubled."""
+    there = (row for row in rows if row.get("provisioning_status") not in GOING)
+    return next((row for row in there if any(mark.uid == spec.uid for mark in marks(row))), None)
+
+
+def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:
+    """Why a Service gets no load balancer beside one of `of_former_name` or `may_be_ours`, nor is let go without it,
+    and what to do."""
+    clusters = ", ".join(repr(mark.cluster) for mark in marks(row) if mark.uid == spec.uid)
+    others = ", ".join(mark.uid for mark in foreign_marks(row, spec.uid))
+    if clusters:
+        why = f"carries the tag of this very Service, of cluster {clusters}"
+    elif others:
+        why = f"has the address of this Service's status, and carries the tag of the Service of UID {others}"
+    else:
+        why = "has the address of this Service's status, and neither its name nor its tag"
+    return Conflict(
+        f"load balancer {row['id']} ({row.get('name')}) {why}. This cluster is called {spec.cluster!r}: if it had "
+        "another name before, set --cluster-name back to that. If the load balancer belongs to another cluster or "
+        "Service, delete this Service and create it again; to delete it without the load balancer, remove its finalizer"
+    )
+
+
+# Giving one up
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What says that a load balancer, or a part of it, is a Service's.
+
+    `name`: of its load balancer, "" where no more than the Service's UID is known. `owner`: it was made for it.
+    """
+
+    uid: str
+    name: str
+    mark: Mark | None
+    owner: bool
+
+    @classmethod
+    def of(cls, spec: LoadBalancerSpec, row: Row, *, owner: bool) -> Claim:
+        name = load_balancer_name(spec.cluster, spec.namespace, spec.name) if spec.name else ""
+        return cls(spec.uid, name, own_mark(row, spec.cluster, spec.uid), owner)
+
+    def has(self, tag: str) -> bool:
+        """Whether a tag, of the load balancer or of a listener, is the Service's."""
+        return bool(tag) and (tag == self.name or (self.mark is not None and self.mark.names(tag)))
+
+    def is_used_by(self, row: Row) -> bool:
+        """Whether the Service uses the load balancer."""
+        return self.owner or self.mark is not None or self.name in (row.get("tags") or ())
+
+    def service_tag(self, row: Row, left: Iterable[str]) -> str:
+        """The tag that the Service's listeners have. `left`: the tags that stay when it goes."""
+        stay = set(left)
+        gone = (tag for tag in row.get("tags") or () if tag not in stay and Mark.parse(tag) is None)
+        return self.name or next(gone, "")
+
+
+def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, ...]:
+    """What others than the Service have on a load balancer, in words; () when it is the Service's alone.
+
+    A tag may be lost, as Octavia replaces the whole list at each write. So a listener with another Service's tag counts
+    as well. One without tags is of a time before tags, and goes with the load balancer.
+    """
+    left = tags_without(row, claim.mark, claim.name)
+    found = [f"the tag {tag}" for tag in left if tag.startswith(SERVICE_PREFIX)]
+    found += [f"the tag {mark}" for mark in foreign_marks(row, claim.uid)]
+    for listener in listeners:
+        tags = listener.get("tags") or ()
+        if tags and not any(claim.has(tag) for tag in tags):
+            found.append(f"listener {listener['id']} with the tag {tags[0]}")
+    return tuple(found)
+
+
+def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
+    """And not by a person: its name says it, as in cloud-provider-openstack."""
+    name = str(row.get("name") or "")
+    return name.startswith(SERVICE_PREFIX) or name == spec.default_name
+
+
 def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str], to_delete: bool) -> Choice:
     """The Service names a load balancer that has no Mark of it."""
-    _refuse_a_namesakes(row, spec)
+    refuse_a_namesakes(row, spec)
     if may_share(row, spec, sharing):
         return Choice(row, row.get("name") in names)
     if row.get("name") in names or names & set(service_tags(row)):
@@ -138,7 +251,7 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
     return bool((known - {""}) & set(addresses))
 
 
-def _refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
+def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
     """Raises Conflict when a Service of the same cluster's name, namespace and name, and of another UID, uses it.
 
     Tags of listeners tell Services apart by these names, so that two namesakes would take each other's away. Of other

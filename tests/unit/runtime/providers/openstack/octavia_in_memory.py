@@ -6,13 +6,17 @@ It keeps Octavia's rule that matters here: what is being changed is PENDING, and
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import itertools
+import random
 import uuid
 from collections import Counter
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from ccm.cloud import Conflict, NotFound, QuotaExceeded, RetryAfter, Transient, Unauthorized
+from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded, RetryAfter, Transient
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 
 BALANCER, NETWORK = "load-balancer", "network"
@@ -24,7 +28,14 @@ def the(name: str) -> str:
 
 
 class FakeOpenStack:
-    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API."""
+    """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API.
+
+    `interleaving`: each call takes a random number of turns of the event loop before and after it is carried out, and a
+    change is carried out `CHANGING` turns after it was answered. So several callers meet in ever other orders.
+    """
+
+    #: Turns of the event loop. More than a read and the write that follows it take, as with Octavia itself.
+    CHANGING, LATENCY = 12, 3
 
     def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
         section = section or LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
@@ -33,6 +44,10 @@ class FakeOpenStack:
             load_balancer_classes=classes,
         )
         self.at_once = True
+        self.interleaving: random.Random | None = None
+        self.busy = 3.0
+        #: Writes of these kinds of parts end in ERROR, and so does a failover of a load balancer.
+        self.broken: set[str] = set()
         self.region = ""
         self.project_id = ""
         self.octavia = (2, 27)
@@ -63,11 +78,15 @@ class FakeOpenStack:
             },
         }  # fmt: skip
         self._ids = itertools.count(1)
+        self._settling: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # What tests say and ask.
 
-    def settle(self, state: str = "ACTIVE") -> None:
+    def settle(self, state: str = "ACTIVE", only: set[str] | None = None) -> None:
         for row in list(self.balancers.values()):
+            if only is not None and row["id"] not in only:
+                continue
             if row["provisioning_status"] == "PENDING_DELETE":
                 self._forget(row["id"])
             elif row["provisioning_status"].startswith("PENDING"):
@@ -99,8 +118,10 @@ class FakeOpenStack:
     async def extensions(self) -> frozenset[str]:
         return frozenset(self.neutron_extensions)
 
-    async def pages(self, service: str, path: str, name: str, params: Any = ()) -> list[dict[str, Any]]:
-        answer = await self.call("GET", service, path, params=params)
+    async def pages(
+        self, service: str, path: str, name: str, params: Any = (), *, missing: str = ""
+    ) -> list[dict[str, Any]]:
+        answer = await self.call("GET", service, path, params=params, missing=missing)
         return list(answer[name])
 
     async def call(
@@ -112,9 +133,20 @@ class FakeOpenStack:
         shape = [part if index % 2 == 0 else "ID" for index, part in enumerate(parts[service == BALANCER :])]
         self.calls[f"{method} {'/'.join(shape)}"] += 1
         params = dict(params or {})
-        if service == BALANCER:
-            return self._octavia(method, parts[1:], params, body or {}, query)
-        return self._neutron(method, parts, params, body or {}, headers or {})
+        await self._pass()
+        try:
+            if service == BALANCER:
+                found = copy.deepcopy(self._octavia(method, parts[1:], params, body or {}, query))
+            else:
+                found = copy.deepcopy(self._neutron(method, parts, params, body or {}, headers or {}))
+        except NotFound as error:  # as `session.Api`: only an answer about what was asked for says that it is gone
+            raise error if missing else Transient(str(error)) from None
+        await self._pass()
+        return found
+
+    async def _pass(self) -> None:
+        for _ in range(self.interleaving.randint(0, self.LATENCY) if self.interleaving else 0):
+            await asyncio.sleep(0)
 
     # Octavia
 
@@ -127,11 +159,12 @@ class FakeOpenStack:
             "healthmonitors": (self.monitors, "healthmonitor"),
         }
         table, one = tables[kind]
-        if method == "GET" and kind == "pools" and len(ids) == 2:
+        if method == "GET" and kind == "pools" and len(ids) == 2 and ids[0] in self.pools:
             return {"members": self.pools[ids[0]]["_members"]}
         if method == "GET" and not ids:
             wanted = params.get("loadbalancer_id")
-            return {kind: [self._shown(row) for row in table.values() if wanted in (None, row.get("_balancer"))]}
+            rows = self._of_project(table.values(), params) if kind == "loadbalancers" else table.values()
+            return {kind: [self._shown(row) for row in rows if wanted in (None, row.get("_balancer"))]}
         if ids and ids[0] not in table:
             raise NotFound(f"{kind} {ids[0]} not found")
         if method == "GET":
@@ -140,20 +173,20 @@ class FakeOpenStack:
             return {one: self._shown(self._new_balancer(body[one]))}
         if kind == "loadbalancers" and ids[1:] == ["failover"]:
             if not self.may_fail_over:
-                raise Unauthorized("403: Policy does not allow this request to be performed.")
-            table[ids[0]]["provisioning_status"] = "PENDING_UPDATE"
+                raise Forbidden("403: Policy does not allow this request to be performed.")
+            table[ids[0]]["provisioning_status"] = "ERROR" if kind in self.broken else "PENDING_UPDATE"
             return self._settled()
         if kind == "loadbalancers" and method == "DELETE":
             row = table[ids[0]]
             if row["provisioning_status"].startswith("PENDING"):
-                raise RetryAfter("immutable", 3.0)
+                raise RetryAfter("immutable", self.busy)
             if row["listeners"] and "cascade=true" not in query:
                 raise Conflict("load balancer has children")
             row["provisioning_status"] = "PENDING_DELETE"
             return self._settled()
         balancer = self._balancer_of(kind, ids, body.get(one, {}))
         if balancer["provisioning_status"] != "ACTIVE":
-            raise RetryAfter(f"load balancer {balancer['id']} is immutable", 3.0)
+            raise RetryAfter(f"load balancer {balancer['id']} is immutable", self.busy)
         balancer["provisioning_status"] = "PENDING_UPDATE"
         if kind == "pools" and len(ids) >= 2:
             self._change_members(method, self.pools[ids[0]], ids[2:], body)
@@ -162,14 +195,35 @@ class FakeOpenStack:
                 balancer, body[one]
             )
         elif method == "PUT":
+            self._check_options(balancer, body[one])
             table[ids[0]].update(body[one])
+            if kind != "loadbalancers":
+                table[ids[0]]["provisioning_status"] = self._state_of(kind)
         else:
             self._drop(kind, ids[0])
         return self._settled()
 
+    @staticmethod
+    def _of_project(rows: Iterable[dict[str, Any]], params: Any) -> list[dict[str, Any]]:
+        """Administrators are told the rows of all projects, unless they ask for one."""
+        wanted = params.get("project_id")
+        return [row for row in rows if wanted is None or row.get("project_id", wanted) == wanted]
+
     def _settled(self) -> None:
-        if self.at_once:
+        if self.interleaving is not None:
+            pending = [row["id"] for row in self.balancers.values() if row["provisioning_status"].startswith("PENDING")]
+            task = asyncio.create_task(self._settle_later([each for each in pending if each not in self._settling]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._settling |= set(pending)
+        elif self.at_once:
             self.settle()
+
+    async def _settle_later(self, ids: list[str]) -> None:
+        for _ in range(self.CHANGING):
+            await asyncio.sleep(0)
+        self._settling -= set(ids)
+        self.settle(only=set(ids))
 
     def _shown(self, row: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in row.items() if not key.startswith("_")} | (
@@ -203,6 +257,8 @@ class FakeOpenStack:
             "vip_port_id": body.get("vip_port_id") or the(f"vip-{number}"),
             "tags": [],
             "vip_subnet_id": "",
+            "provider": "amphora",
+            "project_id": self.project_id,
             **body,
         }
         listeners = row.pop("listeners", [])
@@ -220,7 +276,18 @@ class FakeOpenStack:
         self._settled()
         return row
 
+    @staticmethod
+    def _check_options(balancer: dict[str, Any], body: Any) -> None:
+        """501: what the provider of a load balancer has not, and what it alone has."""
+        ovn = balancer.get("provider") == "ovn"
+        no = [key for key in body if ovn and (key.startswith("timeout_") or key in ("allowed_cidrs", "url_path"))]
+        if no or ("lb_algorithm" in body and (body["lb_algorithm"] == "SOURCE_IP_PORT") != ovn):
+            raise Invalid(
+                f"501 Provider '{balancer.get('provider')}' does not support a requested option: {no or body}"
+            )
+
     def _new_listener(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        self._check_options(balancer, body)
         for each in self.listeners.values():
             same_port = each["_balancer"] == balancer["id"] and each["protocol_port"] == body["protocol_port"]
             if same_port and (each["protocol"] == "UDP") == (body["protocol"] == "UDP"):
@@ -231,6 +298,7 @@ class FakeOpenStack:
         return row
 
     def _new_pool(self, balancer: dict[str, Any], body: Any) -> dict[str, Any]:
+        self._check_options(balancer, body)
         listener = self.listeners[body["listener_id"]]
         if listener["default_pool_id"]:
             raise Conflict("the listener has a pool")
@@ -250,15 +318,26 @@ class FakeOpenStack:
         return row
 
     def _change_members(self, method: str, pool: dict[str, Any], ids: list[str], body: Any) -> None:
-        if method == "PUT":
-            pool["_members"] = [{"id": the(f"me-{next(self._ids)}"), **each} for each in body["members"]]
+        if method == "PUT":  # those that stay keep their IDs
+            before = {(row["address"], row["protocol_port"]): row["id"] for row in pool["_members"]}
+            pool["_members"] = [
+                self._new_member(each, before.get((each["address"], each["protocol_port"]))) for each in body["members"]
+            ]
         elif method == "POST":
-            pool["_members"].append({"id": the(f"me-{next(self._ids)}"), **body["member"]})
+            pool["_members"].append(self._new_member(body["member"]))
         else:
             pool["_members"] = [each for each in pool["_members"] if each["id"] != ids[0]]
         keys = [(each["address"], each["protocol_port"]) for each in pool["_members"]]
         if len(keys) != len(set(keys)):
             raise Conflict("the same member twice")
+
+    def _new_member(self, body: Any, id: str | None = None) -> dict[str, Any]:
+        return {
+            "id": id or the(f"me-{next(self._ids)}"), **body, "provisioning_status": self._state_of("members"),
+        }  # fmt: skip
+
+    def _state_of(self, kind: str) -> str:
+        return "ERROR" if kind in self.broken else "ACTIVE"
 
     def _drop(self, kind: str, gone: str) -> None:
         if kind == "listeners":
@@ -305,7 +384,7 @@ class FakeOpenStack:
     def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
         if method == "GET":
             keys = [key for key in ("port_id", "description", "floating_ip_address") if key in params]
-            rows = self.floating.values()
+            rows = self._of_project(self.floating.values(), params)
             return {"floatingips": [dict(row) for row in rows if all(row[key] == params[key] for key in keys)]}
         if method == "DELETE":
             if parts[1] not in self.floating:
@@ -316,15 +395,19 @@ class FakeOpenStack:
             row = self.floating[parts[1]]
             if "revision_number" in row:
                 if headers.get("If-Match") not in (None, f"revision_number={row['revision_number']}"):
-                    raise RetryAfter("412", 3.0)
+                    raise RetryAfter("412", self.busy)
                 row["revision_number"] += 1
             row.update(body["floatingip"])
             return {"floatingip": self.floating[parts[1]]}
+        asked = body["floatingip"].get("floating_ip_address")
+        if asked and any(row["floating_ip_address"] == asked for row in self.floating.values()):
+            raise Conflict(f"IP address {asked} already allocated, in use")
         if len(self.floating) >= self.floating_quota:
             raise QuotaExceeded("floatingip quota")
         number = next(self._ids)
         network = "198.51.100" if body["floatingip"].get("subnet_id") == the("sub-b") else "203.0.113"
-        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", **body["floatingip"]}
+        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", "project_id": self.project_id}
+        row |= body["floatingip"]
         self.floating[row["id"]] = row
         return {"floatingip": row}
 
@@ -341,9 +424,11 @@ class FakeOpenStack:
                 rows = [row for row in rows if params["security_groups"] in row["security_groups"]]
             return {"ports": [dict(row) for row in rows]}
         row = self.ports[parts[1]]
+        if gone := set(body["port"].get("security_groups", ())) - self.groups.keys() - {"sg-default"}:
+            raise Transient(f"404 Security group {gone.pop()} does not exist")  # says nothing about the port
         checked = "revision-if-match" in self.neutron_extensions
         if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
-            raise RetryAfter("412", 3.0)
+            raise RetryAfter("412", self.busy)
         row.update(body["port"], revision_number=row["revision_number"] + 1)
         return {"port": dict(row)}
 
@@ -361,11 +446,11 @@ class FakeOpenStack:
                 )
             return {}
         if method == "GET":
-            return {
-                "security_groups": [row for row in self.groups.values() if params.get("name") in (None, row["name"])]
-            }
+            rows = self._of_project(self.groups.values(), params)
+            return {"security_groups": [row for row in rows if params.get("name") in (None, row["name"])]}
         if method == "POST":
             row = {"id": f"sg-{next(self._ids)}", "security_group_rules": [], **body["security_group"]}
+            row["project_id"] = self.project_id
             self.groups[row["id"]] = row
             return {"security_group": row}
         if method == "DELETE":

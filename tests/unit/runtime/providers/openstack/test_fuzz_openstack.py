@@ -209,7 +209,7 @@ def test_floating_ips_and_owners(spec: LoadBalancerSpec, section: LoadBalancerSe
         quick(lambda: floating_ips.unlike(want.floating, subnets[0]))
         quick(lambda: floating_ips.refusal(want.floating, row))
         quick(lambda: floating_ips.made_for(row, want.floating_description))
-    quick(lambda: floating_ips.made_for_balancer(row, spec.uid, texts[2]))
+    quick(lambda: floating_ips.made_for_balancer(row, spec.uid, texts[2], owner=True, address=spec.load_balancer_ip))
     for delete in (False, True):
         named = permissions.named(spec.annotations, section)
         quick(

@@ -66,6 +66,27 @@ async def test_a_route_from_create_to_delete() -> None:
             assert [pair["ip_address"] for pair in port["allowed_address_pairs"]] == ["10.9.0.0/16"]
 
 
+async def test_the_next_hop_may_be_on_a_subport_of_the_servers_trunk() -> None:
+    """The router is in the subport's network alone. The subport's device is the trunk, and not the server."""
+    async with running(with_router(), MORE) as (cloud, provider):
+        machine = cloud.add_server("n")
+        sub = cloud.add_port("trunk-1", "10.0.0.1", owner="trunk:subport")
+        foreign = cloud.add_port("trunk-1", "10.0.0.2", owner="trunk:subport")
+        trunk = {"trunk_id": "trunk-1", "sub_ports": [{"port_id": sub["id"]}]}
+        cloud.add_port(machine["id"], "172.16.0.1", network_id="net-2", trunk_details=trunk)
+        await routes(provider).create("c", Route(CIDR, f"openstack:///{machine['id']}", target_addresses=("10.0.0.1",)))
+        assert cloud.routes == [{"destination": CIDR, "nexthop": "10.0.0.1"}]
+        assert [pair["ip_address"] for pair in sub["allowed_address_pairs"]] == [CIDR]
+        (listed,) = await routes(provider).list("c")
+        assert listed.provider_id == f"openstack:///{machine['id']}" and not listed.blackhole
+        await routes(provider).delete("c", listed)
+        assert not cloud.routes and not sub["allowed_address_pairs"] and not foreign["allowed_address_pairs"]
+        with pytest.raises(Conflict, match="none of the Node's"):
+            await routes(provider).create(
+                "c", Route(CIDR, f"openstack:///{machine['id']}", target_addresses=("10.0.0.2",))
+            )
+
+
 async def test_another_network_with_the_same_address_is_not_the_next_hop() -> None:
     async with running(with_router(), MORE) as (cloud, provider):
         other = cloud.add_server("other")

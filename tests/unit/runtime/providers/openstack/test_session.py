@@ -17,6 +17,7 @@ from ccm.cloud import (
     CloudError,
     ConfigError,
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     NotImplementedByCloud,
@@ -28,6 +29,7 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
+from ccm.cloud.gateway import BREAKER_THRESHOLD, Gateway
 from ccm.providers.openstack import OpenStackCloud, session
 from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK, error_of, retry_after
 
@@ -89,6 +91,27 @@ def test_what_an_answer_means(status: int, body: str, expected: type[CloudError]
 def test_a_missing_role_is_named() -> None:
     error = error_of("POST load-balancer /lbaas", "load-balancer", 403, {}, octavia("Policy does not allow").encode())
     assert "load-balancer_member" in str(error)
+
+
+async def test_a_service_that_policy_refuses_holds_back_no_other() -> None:
+    """An external loadBalancerIP that is no floating IP yet: Neutron lets administrators alone choose it."""
+    gate = Gateway(
+        OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=""), "cloud.conf"))
+    )
+    refusal = neutron("PolicyNotAuthorized", "disallowed by policy").encode()
+
+    async def refused() -> None:
+        raise error_of("POST network /floatingips", NETWORK, 403, {}, refusal)
+
+    async def served() -> None:
+        return None
+
+    for _ in range(2 * BREAKER_THRESHOLD):
+        with pytest.raises(Forbidden, match="lacks a role"):
+            await gate.call("group.ensure", refused)
+    await gate.call("group.other", served)
+    assert gate.failing_since is None
+    await gate.close()
 
 
 def test_a_404_is_nothing_where_no_thing_was_asked_for() -> None:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Load balancers of several Services that change at the same time, in an order that is another one each time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import random
+import secrets
+from collections.abc import Sequence
+
+from ccm.cloud import Backend, LoadBalancer, LoadBalancerSpec
+
+from ..kit import Failed, Trial
+from ..world import NotRun
+from .collection import Collection
+
+COLLECTION = Collection("load_balancers", needs="load_balancers")
+case = COLLECTION.case
+
+#: How often the ports and the backends of each Service change, and the longest pause before a change, in seconds.
+CHANGES, PAUSE = 2, 0.5
+
+
+@case(writes=True)
+async def services_that_change_side_by_side_lose_nothing(trial: Trial) -> None:
+    """Two Services change at the same time and in random order, on one load balancer if Services can share one. Both
+    keep all that is theirs, and so does the one that is left when the other is deleted meanwhile."""
+    seed = secrets.randbits(32)
+    try:
+        await _side_by_side(trial, random.Random(seed))
+    except Failed as error:
+        raise Failed(f"{error} (seed {seed})") from error
+
+
+async def _side_by_side(trial: Trial, rng: random.Random) -> None:
+    backends = await trial.backends()
+    one, two = (dataclasses.replace(trial.spec(port=port), name=f"web-{port}") for port in (8000, 9000))
+    name = (await trial.ensure(one, backends)).name
+    two = await trial.world.share(two, name)
+    wishes = await asyncio.gather(_changed(trial, one, backends, rng), _changed(trial, two, backends, rng))
+    for spec, chosen in wishes:
+        await _check(trial, spec, chosen, "after both had changed")
+    (one, _), (two, _) = wishes
+    await asyncio.gather(trial.delete(one), trial.patiently(trial.load_balancers.update_backends, two, backends))
+    await _check(trial, two, backends, "after the other one was deleted")
+    if [each.service_uid for each in await trial.owned()] != [two.uid]:
+        raise Failed("a Service that was deleted still has a load balancer in the listing")
+
+
+async def _changed(
+    trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], rng: random.Random
+) -> tuple[LoadBalancerSpec, Sequence[Backend]]:
+    """The Service, and its backends, as they were written last."""
+    await trial.ensure(spec, backends)
+    chosen: Sequence[Backend] = backends
+    changes = ["ports", "backends"] * CHANGES
+    rng.shuffle(changes)
+    for number, change in enumerate([*changes, "backends"]):
+        await asyncio.sleep(rng.uniform(0, PAUSE))
+        if change == "ports":
+            port = dataclasses.replace(spec.ports[0], port=spec.ports[0].port + 1, node_port=30100 + number)
+            spec = dataclasses.replace(spec, ports=(port,))
+            await trial.patiently(trial.load_balancers.ensure, spec, chosen)
+        else:
+            chosen = backends[: len(backends) - 1] if len(chosen) == len(backends) else backends
+            await trial.patiently(trial.load_balancers.update_backends, spec, chosen)
+    await trial.ready(spec)
+    return spec, chosen
+
+
+async def _check(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], when: str) -> None:
+    """That the cloud has what was written last for the Service, and that the load balancer listens at its port."""
+    found = [each for each in await trial.owned() if each.service_uid == spec.uid]
+    if len(found) != 1:
+        raise Failed(f"{when} Service {spec.name} has {len(found)} load balancers in the listing")
+    if found[0].fingerprint != trial.load_balancers.fingerprint(spec, backends):
+        raise Failed(f"{when} the fingerprint of Service {spec.name} is not that of what was written last")
+    await _check_port(trial, spec, found[0], when)
+
+
+async def _check_port(trial: Trial, spec: LoadBalancerSpec, found: LoadBalancer, when: str) -> None:
+    with contextlib.suppress(NotRun):
+        ports = await trial.world.load_balancer_ports(found.name)
+        if spec.ports[0].port not in ports:
+            listens = ", ".join(map(str, sorted(ports))) or "no port"
+            raise Failed(
+                f"{when} the load balancer of Service {spec.name} listens at {listens}, not {spec.ports[0].port}"
+            )

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""At which address a Service's load balancer is reached, and what the Service is told about what it cannot have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ccm.cloud import Conflict
+
+from . import load_balancer_rules as rules
+from . import permissions
+from .annotations import unknown
+from .balancer_listing import Balancers
+from .floating_ips import FloatingIps, is_used_again
+from .job import Job
+from .load_balancer_rules import Row, Wish
+from .vip_ports import check_port
+
+if TYPE_CHECKING:
+    from .session import Api
+
+
+class Addresses:
+    def __init__(self, api: Api, balancers: Balancers, floating: FloatingIps) -> None:
+        self._api, self._balancers, self._floating = api, balancers, floating
+        self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
+
+    async def check(self, want: Wish) -> bool:
+        """Raises Invalid when the Service may not have the address or the port that it asks for. Returns whether it
+        asks for a floating IP that was there before it."""
+        used_again = False
+        if want.floating is not None:
+            used_again = is_used_again(await self._floating.check(want.floating), want.floating)
+        elif not permissions.may_have(want.vip_address, self._section):
+            raise permissions.refused_address(want.vip_address)
+        if want.port_id:
+            rows = await self._balancers.all()
+            await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
+        return used_again
+
+    async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
+        """What a person should know, although the load balancer is as it was asked for.
+
+        `floating`: the floating IP, if it may be one that was made by another wish.
+        """
+        spec, want, row, owner = job.spec, job.want, job.row, job.owner
+        found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
+        found += rules.left_out(spec, want, job.features, self._section, self._classes)
+        kept = rules.kept(want, row, job.features)
+        if want.floating is not None and floating is not None:
+            kept |= await self._floating.kept(want.floating, floating)
+        # What cloud.conf says is not about a load balancer that was made by somebody else.
+        if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
+            found.append(
+                f"what is said for a new load balancer does not change this one, until the Service is deleted and "
+                f"created again: {', '.join(told)}"
+            )
+        if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
+            found.append(
+                f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
+                f"Service, is reached at {address}"
+            )
+        found.append(permissions.warning(spec.annotations, self._section, row["id"]))
+        if misspelt := unknown(spec.annotations):
+            found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
+        return tuple(filter(None, found))
+
+    async def flags(self, want: Wish) -> str:
+        """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
+        flags = {
+            "f": want.floating is not None and await self._floating.can_be_had(want.floating),
+            "k": want.keep_floating_ip,
+            "p": bool(want.proxy),
+            "h": bool(want.hostname or want.suffix),
+        }
+        return "".join(flag for flag, is_set in flags.items() if is_set)
+
+    async def reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
+        """The address for clients, and its floating IP, which is made or taken away as is wanted.
+
+        Raises Conflict when another address is asked for: that of a load balancer is for ever.
+        """
+        port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
+        can_float = port and ":" not in vip
+        if want.floating is None or not can_float:
+            if can_float and owner and not fresh:
+                await self._floating.release(
+                    port, want.floating_description, want.vip_address, keep=want.keep_floating_ip
+                )
+            if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
+                raise Conflict(
+                    f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
+                    f"{want.vip_address}: delete the Service and create it again"
+                )
+            return vip, None
+        if owner:
+            made = await self._floating.ensure(want.floating, port, fresh=fresh)
+            return (str(made["floating_ip_address"]), made) if made is not None else (vip, None)
+        on_port = await self._floating.on(port)
+        if on_port is None:
+            raise Conflict(
+                f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
+                "one that it was made for does"
+            )
+        return str(on_port["floating_ip_address"]), on_port

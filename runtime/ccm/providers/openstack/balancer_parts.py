@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and single writes of a load balancer's parts. What is to be written, `load_balancer_diff` decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import Conflict, NotFound, RetryAfter
+
+from . import load_balancer_diff as diff
+from .balancer_listing import LOAD_BALANCER
+
+if TYPE_CHECKING:
+    from .load_balancer_rules import Listener
+    from .session import Api
+
+Row = Mapping[str, Any]
+#: Protocol and port of a listener -> the ID of its pool.
+Pools = Mapping[tuple[str, int], str]
+#: When to look again at what was gone when it was to be written, in seconds.
+SOON = 1.5
+
+
+class Parts:
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def listeners(self, row: Row) -> list[dict[str, Any]]:
+        return await self._of(row, "listeners")
+
+    async def outline(self, row: Row) -> diff.Observed:
+        """Listeners and pools, without members and monitors: two calls."""
+        listeners, pools = await asyncio.gather(self._of(row, "listeners"), self._of(row, "pools"))
+        return diff.Observed(listeners, pools, {}, {})
+
+    async def observe(self, row: Row) -> diff.Observed:
+        """Everything that a load balancer consists of: two calls, one for each pool, and one for each monitor.
+
+        Raises RetryAfter when a part goes while it is read.
+        """
+        seen = await self.outline(row)
+        try:
+            members = await asyncio.gather(*(self._members(str(pool["id"])) for pool in seen.pools))
+            monitors = {
+                str(pool["id"]): await self._monitor(str(found))
+                for pool in seen.pools
+                if (found := pool.get("healthmonitor_id"))
+            }
+        except NotFound as error:
+            raise RetryAfter(str(error), SOON) from None
+        by_pool = {str(pool["id"]): found for pool, found in zip(seen.pools, members, strict=True)}
+        return diff.Observed(seen.listeners, seen.pools, by_pool, monitors)
+
+    async def _members(self, pool_id: str) -> list[dict[str, Any]]:
+        path = f"/lbaas/pools/{pool_id}/members"
+        return await self._api.pages(LOAD_BALANCER, path, "members", missing=pool_id)
+
+    async def _monitor(self, monitor_id: str) -> Row:
+        path = f"/lbaas/healthmonitors/{monitor_id}"
+        answer = await self._api.call("GET", LOAD_BALANCER, path, missing=monitor_id)
+        return dict(answer["healthmonitor"])
+
+    async def pools(self, row: Row, name: str, owner: bool, wanted: Sequence[Listener], known: Pools) -> Pools:
+        """Port -> pool. Of a load balancer with one listener and pool the row tells it, of others what is `known`, if
+        it still fits. Raises Conflict when the parts are not those that we made."""
+        keys = [(each.protocol, each.port) for each in wanted]
+        own = [str(each["id"]) for each in row.get("pools") or ()]
+        if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
+            return {keys[0]: own[0]}
+        if not (set(keys) <= known.keys() and {known[key] for key in keys} <= set(own)):
+            known = {
+                (each["protocol"], int(each["protocol_port"])): each["default_pool_id"]
+                for each in await self._of(row, "listeners")
+                if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
+            }
+        if lacking := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in known]:
+            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
+        return known
+
+    async def do(self, step: diff.Step) -> None:
+        """One step. What is gone meanwhile is looked at again (RetryAfter)."""
+        found = step.path.split("/")[2:3]
+        try:
+            await self._api.call(
+                step.method, LOAD_BALANCER, f"/lbaas{step.path}", body=step.body, missing=found[0] if found else ""
+            )
+        except NotFound as error:
+            raise RetryAfter(str(error), SOON) from None
+
+    async def _of(self, row: Row, kind: str) -> list[dict[str, Any]]:
+        return await self._api.pages(LOAD_BALANCER, f"/lbaas/{kind}", kind, {"loadbalancer_id": row["id"]})

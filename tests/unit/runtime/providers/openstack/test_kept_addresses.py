@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Floating IPs that are not a Service's own outlive it, and what a Service is told about where it sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ccm.cloud import LoadBalancerSpec
+from ccm.providers.openstack import balancer_listing, shared
+from ccm.providers.openstack.config import EVERYWHERE, LoadBalancerSection
+
+from .octavia_in_memory import FakeOpenStack, the
+from .test_shared_balancers import TLS, deleted, ensured, only, provider, service
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (balancer_listing, shared):
+        monkeypatch.setattr(module, "GATHER", 0.0)
+
+
+def cloud(**options: Any) -> FakeOpenStack:
+    section = {"subnet_id": the("sub-nodes"), "floating_network_id": the("net-public")} | options
+    return FakeOpenStack(LoadBalancerSection(**section))
+
+
+async def kept(fake: FakeOpenStack) -> str:
+    """The address that a former Service shop/web kept."""
+    former = service("u-1", "web", said={"keep-floatingip": "true"})
+    found = await ensured(fake, former)
+    await deleted(provider(fake), former)
+    return found.ingress[0].ip  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("known", ["all", "the UID"])
+async def test_a_kept_floating_ip_that_is_used_again_outlives_the_second_service_too(known: str) -> None:
+    fake = cloud()
+    address = await kept(fake)
+    second = service("u-2", "web", load_balancer_ip=address)
+    assert (await ensured(fake, second)).ingress[0].ip == address
+    await deleted(provider(fake), second if known == "all" else LoadBalancerSpec("prod", "u-2", "", "", ports=()))
+    assert not fake.balancers and only(fake.floating)["port_id"] is None
+
+
+async def test_one_that_cloud_provider_openstack_kept_outlives_the_service_that_asks_for_it() -> None:
+    """Its description has no UID."""
+    fake = cloud()
+    address = await kept(fake)
+    row = only(fake.floating)
+    row["description"] = row["description"].removesuffix(" (u-1)")
+    second = service("u-2", "web", load_balancer_ip=address)
+    await ensured(fake, second)
+    await deleted(provider(fake), second)
+    assert not fake.balancers and only(fake.floating)["port_id"] is None
+
+
+@pytest.mark.parametrize("how", ["kept", "used again"])
+async def test_the_owner_leaves_first_and_its_floating_ip_is_kept_all_the_same(how: str) -> None:
+    fake = cloud()
+    if how == "kept":
+        owner = service("u-2", "web", said={"keep-floatingip": "true"})
+    else:
+        owner = service("u-2", "web", load_balancer_ip=await kept(fake))
+    await ensured(fake, owner)
+    guest = service("u-3", "guest", TLS, said={"load-balancer-id": only(fake.balancers)["id"]})
+    await ensured(fake, guest)
+    await deleted(provider(fake), owner)
+    await deleted(provider(fake), guest)
+    assert not fake.balancers and only(fake.floating)["port_id"] is None
+
+
+async def test_one_that_was_made_for_the_service_goes_with_it_whatever_it_asks_for() -> None:
+    fake = cloud(allowed_load_balancer_ips=EVERYWHERE)
+    what = service("u-1", "web", load_balancer_ip="203.0.113.77")
+    await ensured(fake, what)
+    await deleted(provider(fake), what)
+    assert not fake.balancers and not fake.floating
+
+
+@pytest.mark.parametrize(
+    ("monitor", "policy", "told"), [(False, "Local", True), (True, "Local", False), (False, "Cluster", False)]
+)
+async def test_local_traffic_without_a_monitor_is_told(monitor: bool, policy: str, told: bool) -> None:
+    fake = cloud(create_monitor=monitor)
+    found = await ensured(fake, service("u-1", "web", external_traffic_policy=policy))
+    assert any("externalTrafficPolicy is Local" in each for each in found.warnings) is told

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Security groups of Services (`manage-security-groups`) in large clusters, and when a person deletes one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from ccm.cloud import NotFound, RetryAfter
+from ccm.providers.openstack import balancer_listing, security_groups, shared
+from ccm.providers.openstack.config import LoadBalancerSection
+
+from .octavia_in_memory import FakeOpenStack, the
+from .test_shared_balancers import ensured, nodes, only, patiently, provider, service
+
+MANY = range(1, 251)
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (balancer_listing, shared):
+        monkeypatch.setattr(module, "GATHER", 0.0)
+
+
+class Slow(FakeOpenStack):
+    """`longest`: the most writes of ports that one call of the provider waited for, one after the other."""
+
+    def __init__(self, **options: Any) -> None:
+        section = {"subnet_id": the("sub-nodes"), "internal_lb": True, "manage_security_groups": True}
+        super().__init__(LoadBalancerSection(**section | options))
+        self.under_way = self.most = 0
+
+    async def call(self, method: str, service: str, path: str, **more: Any) -> Any:
+        writes = method == "PUT" and path.startswith("/ports/")
+        self.under_way += writes
+        self.most = max(self.most, self.under_way)
+        for _ in range(3 if writes else 0):
+            await asyncio.sleep(0)
+        try:
+            return await super().call(method, service, path, **more)
+        finally:
+            self.under_way -= writes
+
+
+async def writes_of_each_turn(fake: FakeOpenStack, call: Any, *args: Any) -> list[int]:
+    """Writes of ports in each turn, until it is done."""
+    found: list[int] = []
+    for _ in range(50):
+        before = fake.calls["PUT ports/ID"]
+        done = False
+        with contextlib.suppress(NotFound):
+            try:
+                await call(*args)
+                done = True
+            except RetryAfter:
+                pass
+        found.append(fake.calls["PUT ports/ID"] - before)
+        if done:
+            return found
+    return found
+
+
+async def test_hundreds_of_ports_are_changed_side_by_side_and_some_at_a_turn() -> None:
+    """One call of the provider has a deadline of 65 s. Neutron takes up to two seconds for each change."""
+    fake = Slow()
+    for number in MANY:
+        fake.server(number)
+    turns = await writes_of_each_turn(fake, provider(fake).ensure, service("u-1", "web"), nodes(*MANY))
+    group = only(fake.groups)["id"]
+    assert all(group in fake.ports[f"port-{number}"]["security_groups"] for number in MANY)
+    assert sum(turns) == len(MANY) and max(turns) == security_groups.PORTS_AT_ONCE
+    assert fake.most == security_groups.SIDE_BY_SIDE
+    turns = await writes_of_each_turn(fake, provider(fake).delete, service("u-1", "web"))
+    assert sum(turns) == len(MANY) and max(turns) == security_groups.PORTS_AT_ONCE and not fake.groups
+
+
+async def test_one_port_that_cannot_be_changed_does_not_keep_others_from_it() -> None:
+    fake = Slow()
+    for number in (1, 2, 3):
+        fake.server(number)
+    fake.ports["port-1"]["revision_number"] = None
+    with pytest.raises(RetryAfter):
+        await provider(fake).ensure(service("u-1", "web"), nodes(1, 2, 3))
+    assert [len(fake.ports[f"port-{number}"]["security_groups"]) for number in (1, 2, 3)] == [1, 2, 2]
+
+
+async def test_a_group_that_a_person_deleted_is_created_again() -> None:
+    fake = Slow()
+    for number in (1, 2, 3):
+        fake.server(number)
+    balancers = provider(fake)
+    await patiently(balancers.ensure, service("u-1", "web"), nodes(1, 2))
+    old = only(fake.groups)["id"]
+    for port in fake.ports.values():
+        port["security_groups"] = ["sg-default"]
+    fake.groups.clear()
+    await patiently(balancers.update_backends, service("u-1", "web"), nodes(1, 2, 3))
+    group = only(fake.groups)
+    assert group["id"] != old and len(group["security_group_rules"]) == 1
+    assert all(group["id"] in port["security_groups"] for port in fake.ports.values())
+
+
+async def test_a_comparison_sees_that_a_group_or_a_rule_is_missing() -> None:
+    fake = Slow()
+    fake.server(1)
+    what, balancers = service("u-1", "web"), provider(fake)
+    await patiently(balancers.ensure, what, nodes(1))
+    assert not await balancers.deviations(what, nodes(1))
+    only(fake.groups)["security_group_rules"].clear()
+    assert await balancers.deviations(what, nodes(1))
+    await patiently(balancers.ensure, what, nodes(1))
+    assert only(fake.groups)["security_group_rules"] and not await balancers.deviations(what, nodes(1))
+    fake.ports["port-1"]["security_groups"] = ["sg-default"]
+    assert await balancers.deviations(what, nodes(1))
+    await ensured(fake, what, nodes(1))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kit's case of Services that change side by side, on one load balancer of Octavia in memory, in many orders."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+from typing import Any, ClassVar
+
+import pytest
+
+from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig
+from ccm.conformance import Outcome, Subject, World, check
+from ccm.conformance import kit as kit_module
+from ccm.conformance.cases import side_by_side
+from ccm.providers.openstack import balancer_listing, balancer_parts, balancer_removal, load_balancers, marks, shared
+from ccm.providers.openstack.annotations import PREFIX
+from ccm.providers.openstack.config import LoadBalancerSection
+from ccm.providers.openstack.job import Job
+from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.marks import Mark
+
+from .octavia_in_memory import FakeOpenStack, the
+from .test_shared_balancers import nodes
+
+(CASE,) = side_by_side.COLLECTION.cases
+
+
+class InMemory(Cloud):
+    name: ClassVar[str] = "in-memory"
+
+    def __init__(self, fake: FakeOpenStack) -> None:
+        super().__init__(ProviderConfig())
+        self.limits = Limits(calls_per_second=1e6, burst=10**6, concurrency=100)
+        self.load_balancers = OctaviaLoadBalancers(fake)  # type: ignore[arg-type]
+
+
+class InMemoryWorld(World):
+    def __init__(self, fake: FakeOpenStack) -> None:
+        self._fake = fake
+
+    async def load_balancer_ports(self, name: str) -> frozenset[int]:
+        (balancer,) = [row["id"] for row in self._fake.balancers.values() if row["name"] == name]
+        rows = self._fake.listeners.values()
+        return frozenset(row["protocol_port"] for row in rows if row["_balancer"] == balancer)
+
+    async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
+        (balancer,) = [row["id"] for row in self._fake.balancers.values() if row["name"] == name]
+        return dataclasses.replace(spec, annotations={f"{PREFIX}load-balancer-id": balancer})
+
+
+async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
+    fake = FakeOpenStack(section)
+    fake.interleaving, fake.busy = random.Random(seed), 0.001
+    for module in (balancer_listing, shared):
+        monkeypatch.setattr(module, "GATHER", 0.0)
+    for module in (balancer_parts, balancer_removal, load_balancers):
+        monkeypatch.setattr(module, "SOON", 0.001)
+    monkeypatch.setattr(side_by_side, "PAUSE", 0.002)
+    monkeypatch.setattr(side_by_side.secrets, "randbits", lambda _: seed)
+
+    async def backends(_: Any, count: int = 2) -> Any:
+        return list(nodes(*range(1, count + 1)))
+
+    async def ready(trial: kit_module.Trial, spec: LoadBalancerSpec) -> Any:
+        while not (found := await trial.ask(trial.load_balancers.get, spec)).ready:
+            await asyncio.sleep(0.001)
+        return found
+
+    monkeypatch.setattr(kit_module.Trial, "backends", backends)
+    monkeypatch.setattr(kit_module.Trial, "ready", ready)
+    subject = Subject(
+        "in-memory", lambda _: InMemory(fake), allow_writes=True, world=InMemoryWorld(fake), patience=20.0
+    )
+    return await check(CASE, subject)
+
+
+@pytest.mark.threat("tenant-own-load-balancers-only")
+@pytest.mark.parametrize("seed", range(12))
+async def test_octavia_in_memory_passes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await outcome(seed, monkeypatch)
+    assert result.outcome is Outcome.PASSED, result.detail
+
+
+async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before there was a lock and a read of its own."""
+
+    async def sign(self: OctaviaLoadBalancers, job: Job, mark: Mark, **_: Any) -> Job:
+        tags = marks.tags_with(job.row, job.want.name, mark)
+        await self._octavia("PUT", f"/loadbalancers/{job.id}", {"loadbalancer": {"tags": tags}})
+        return dataclasses.replace(job, row={**job.row, "tags": tags})
+
+    monkeypatch.setattr(OctaviaLoadBalancers, "_sign", sign)
+    for seed in range(60):
+        if (await outcome(seed, monkeypatch)).outcome is Outcome.FAILED:
+            return
+    raise AssertionError("no order was found in which a tag is lost")
