@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from ccm import __version__
 from ccm.cloud import registry
-from ccm.controllers import route_rules
+from ccm.controllers import pod_network_rules
 from ccm.controllers.node_lifecycle_rules import Safety
 
 from . import configuration, gates, migration
@@ -124,11 +124,11 @@ class Options:
             window=self.node_deletion_window,
         )
 
-    def pod_network(self) -> route_rules.PodNetwork:
+    def pod_network(self) -> pod_network_rules.PodNetwork:
         """Where pod CIDRs may lie. Raises ValueError."""
-        cluster = route_rules.parse_cluster_cidrs(self.cluster_cidr)
+        cluster = pod_network_rules.parse_cluster_cidrs(self.cluster_cidr)
         sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
-        return route_rules.PodNetwork(cluster, route_rules.parse_node_prefixes(cluster, *sizes))
+        return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))
 
     def migration(self) -> Migration | None:
         """None when no controllers are migrated."""

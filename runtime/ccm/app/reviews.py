@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter
 
-from ccm.engine.client import RateLimit
 from ccm.engine.clock import SYSTEM_CLOCK, Clock
+from ccm.engine.rate_limit import RateLimit
 
 T = TypeVar("T")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a provider needs to know: the contract and its errors. Providers import this and nothing else of `ccm`."""
 
+from .backends import Backends
 from .blocking import BlockingCalls
 from .contract import (
     Address,
@@ -8,7 +9,6 @@ from .contract import (
     AllocatesAddresses,
     Allocations,
     Backend,
-    Backends,
     CanonicalIds,
     Cloud,
     ComparesLoadBalancers,

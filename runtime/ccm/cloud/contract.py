@@ -14,14 +14,10 @@ What it expects: each method raises only `ccm.cloud.errors`, and `NotFound` only
 from __future__ import annotations
 
 import enum
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, Self, TypeVar, runtime_checkable
-
-T = TypeVar("T")
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 
 class AddressType(enum.StrEnum):
@@ -154,48 +150,6 @@ class Backend:
     def internal_ip(self) -> str | None:
         """The first InternalIP, None while the node has none."""
         return next((a.address for a in self.addresses if a.type is AddressType.INTERNAL_IP), None)
-
-
-class Backends(tuple[Backend, ...]):
-    """The nodes of a load balancer, by name. They never change, and all Services that have the same ones share this
-    object, so what is computed from thousands of nodes need not be computed for each of hundreds of Services.
-
-    The framework passes such an object wherever the contract has `backends`.
-    """
-
-    _made: dict[Hashable, Any]
-
-    def __new__(cls, backends: Iterable[Backend] = ()) -> Self:
-        self = super().__new__(cls, backends)
-        self._made = {}
-        return self
-
-    @classmethod
-    def of(cls, backends: Sequence[Backend]) -> Backends:
-        """These backends as such an object; itself if it is one."""
-        return backends if isinstance(backends, Backends) else cls(backends)
-
-    @property
-    def digest(self) -> str:
-        """A stable text of 64 characters over names, providerIDs and addresses, whatever the order of the nodes.
-        Labels are left out, as in comparisons of backends."""
-        return self.once("digest", _digest)
-
-    def once(self, key: Hashable, make: Callable[[Backends], T]) -> T:
-        """The result of `make(self)`, which is called once for each `key`. For texts and numbers over all backends:
-        the result is kept as long as the backends are in use."""
-        if key not in self._made:
-            self._made[key] = make(self)
-        found: T = self._made[key]
-        return found
-
-
-def _digest(backends: Backends) -> str:
-    rows = [
-        [each.node_name, each.provider_id, [[address.type.value, address.address] for address in each.addresses]]
-        for each in backends
-    ]
-    return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

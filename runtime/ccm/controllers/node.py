@@ -31,6 +31,7 @@ from ccm.engine.queue import Requeue, WorkQueue
 from . import node_rules as rules
 from .context import Context, log_failure
 from .event_budget import EventBudget
+from .stretches import STRETCH
 from .vouching import Vouching
 from .vouching_rules import Refused, judge
 
@@ -100,8 +101,6 @@ for _family, _values in (
 
 #: Writes of one Node that lose against other writers before it is put back into the queue.
 CONFLICT_RETRIES = 10
-#: Nodes compared at a stretch before other tasks get their turn.
-STRETCH = 250
 #: How long after a refresh that failed the next one comes, in seconds, if that is sooner than the period.
 REFRESH_RETRY = 30.0
 #: A period is lengthened by up to this share of itself, so that replicas and clusters do not ask in step.

@@ -26,6 +26,7 @@ from . import route_rules as rules
 from .context import Context
 from .event_budget import EventBudget
 from .node_lifecycle_rules import Safety
+from .pod_network_rules import PodNetwork
 from .route_removal import RouteRemoval
 from .stretches import STRETCH, in_stretches
 from .vouching import Vouching
@@ -47,7 +48,7 @@ class RouteOptions:
     Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours; `safety`: the routes of
     gone Nodes go at the rate at which Nodes are deleted."""
 
-    network: rules.PodNetwork
+    network: PodNetwork
     period: float = 60.0
     debounce: float = 0.2
     safety: Safety = field(default_factory=Safety)

@@ -8,100 +8,25 @@ as text (W21), and a doubled route is removed.
 from __future__ import annotations
 
 import enum
-import functools
-import ipaddress
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.cloud import Route
 from ccm.engine.objects import Node
 
+from .pod_network_rules import Network, PodNetwork, lies_in, parse
 from .stretches import Steps, at_once, in_order
 from .vouching_rules import Judge, Reason, Refused, Verdict, Vouched
-
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: The next comparison waits for `SPACING` times as long as the last one took, so that it takes a tenth of the time at
 #: most; at least for a second, and at most for the ten seconds after which upstream compares in any case.
 SPACING, SPACING_MIN, SPACING_MAX = 10.0, 1.0, 10.0
 
-#: The length of a Node's prefix when nothing else is said, by family, as kube-controller-manager has it.
-NODE_PREFIX: Mapping[int, int] = {4: 24, 6: 64}
-
-
-def parse_cluster_cidrs(text: str) -> list[Network]:
-    """`--cluster-cidr`: one CIDR, or one of each family with a comma between. Raises ValueError."""
-    if not text.strip():
-        raise ValueError(
-            "--cluster-cidr is empty, but routes are to be configured: give the pods' CIDR (the one that "
-            "kube-controller-manager has), or --configure-cloud-routes=false"
-        )
-    networks: list[Network] = []
-    for part in text.split(","):
-        try:
-            networks.append(ipaddress.ip_network(part.strip(), strict=False))  # as Go: host bits do not matter
-        except ValueError as error:
-            raise ValueError(f"--cluster-cidr: {error}") from None
-    if len(networks) > 2 or (len(networks) == 2 and networks[0].version == networks[1].version):
-        raise ValueError(f"--cluster-cidr={text}: at most one IPv4 and one IPv6 CIDR")
-    return networks
-
-
-def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:
-    """`--node-cidr-mask-size`, `-ipv4` and `-ipv6`, 0 for not given; the prefix length by family. Raises ValueError."""
-    dual_stack = len({network.version for network in cluster}) == 2
-    if size and dual_stack:
-        raise ValueError(
-            "--node-cidr-mask-size is for one family: with a --cluster-cidr of both, give --node-cidr-mask-size-ipv4 "
-            "and --node-cidr-mask-size-ipv6"
-        )
-    found: dict[int, int] = {}
-    for version, flag, own, longest in ((4, "ipv4", ipv4, 32), (6, "ipv6", ipv6, 128)):
-        for name, value in (("", size), (f"-{flag}", own)):
-            if not 0 <= value <= (128 if not name else longest):
-                raise ValueError(f"--node-cidr-mask-size{name} must be between 1 and {longest}, not {value}")
-        found[version] = own or size or NODE_PREFIX[version]
-    return found
-
-
-@dataclass(frozen=True)
-class PodNetwork:
-    """Where pod CIDRs may lie: within `cluster` (`--cluster-cidr`), and no wider than `node_prefix` (length by family).
-
-    A kubelet chooses the pod CIDRs of a Node that it creates. A route outside of the cluster CIDR would take somebody
-    else's traffic to its machine, and many clouds switch off their check of source addresses for what is routed.
-    """
-
-    cluster: Sequence[Network]
-    node_prefix: Mapping[int, int] = field(default_factory=lambda: NODE_PREFIX)
-
-    def problem(self, network: Network) -> str:
-        """Why no route to `network` may be created, "" when one may."""
-        if not any(_lies_in(network, cidr) for cidr in self.cluster):
-            inside = ", ".join(map(str, self.cluster))
-            return f"is not inside the cluster CIDR {inside} (--cluster-cidr)"
-        shortest = self.node_prefix[network.version]
-        if network.prefixlen < shortest:
-            return (
-                f"is wider than a Node's /{shortest}: where kube-controller-manager has another "
-                f"--node-cidr-mask-size-ipv{network.version}, give the same here"
-            )
-        return ""
-
-    def forbids(self, route: Route) -> str:
-        """As `problem`, for a route that is about to be created."""
-        network = _parse(route.destination)
-        return "is not a CIDR" if network is None else self.problem(network)
-
-
-def _lies_in(network: Network, cidr: Network) -> bool:
-    return network.version == cidr.version and network.subnet_of(cidr)  # type: ignore[arg-type]
-
 
 def is_responsible(destination: str, cluster: Sequence[Network]) -> bool:
     """Whether a route is the cluster's to change: its first or last address lies in a cluster CIDR (R1-R12)."""
-    network = _parse(destination)
+    network = parse(destination)
     return network is not None and any(network[0] in cidr or network[-1] in cidr for cidr in cluster)
 
 
@@ -151,11 +76,11 @@ class RoutePlan:
 
     def keep(self, routes: Iterable[Route]) -> None:
         """These unclaimed routes stay for now: whoever wants their CIDRs waits."""
-        kept = {_parse(route.destination): route for route in routes}
-        waiting = [(node, route) for node, route in self.create if _parse(route.destination) in kept]
+        kept = {parse(route.destination): route for route in routes}
+        waiting = [(node, route) for node, route in self.create if parse(route.destination) in kept]
         self.create = [each for each in self.create if each not in waiting]
         self.problems += [
-            (node, f"pod CIDR {route.destination} is still routed to {kept[_parse(route.destination)].provider_id}")
+            (node, f"pod CIDR {route.destination} is still routed to {kept[parse(route.destination)].provider_id}")
             for node, route in waiting
         ]
 
@@ -270,7 +195,7 @@ def _listed(routes: Iterable[Route], owner: str) -> Steps[list[tuple[Route, Netw
     own: list[tuple[Route, Network]] = []
     others: list[tuple[Route, Network]] = []
     for route in routes:
-        if (where := _parse(route.destination)) is not None:
+        if (where := parse(route.destination)) is not None:
             (others if _foreign(route, owner) else own).append((route, where))
         yield
     return own + others
@@ -285,7 +210,7 @@ def _claims_of(
         yield
         for text in node.spec.pod_cidrs:
             result.nodes[node.metadata.name] = node
-            where = _parse(text)
+            where = parse(text)
             if where is None:
                 result.problems.append((node, f"pod CIDR {text!r} is not a CIDR such as 10.244.1.0/24"))
                 continue
@@ -317,8 +242,8 @@ def _covered(
     for node, verdict in ours:
         yield
         for address in verdict.own if isinstance(verdict, Vouched) else ():
-            single = _parse(address)
-            if single is None or not any(_lies_in(single, cidr) for cidr in network.cluster):
+            single = parse(address)
+            if single is None or not any(lies_in(single, cidr) for cidr in network.cluster):
                 continue
             for version, length in lengths:
                 if version == single.version and (around := single.supernet(new_prefix=length)) in wanted:
@@ -373,7 +298,7 @@ def _grant(
         if other is None:
             claims.grant(network, claim)
             continue
-        same = _parse(other.text) == network
+        same = parse(other.text) == network
         how = "is also that" if same else f"overlaps {other.text}"
         its = other.node.metadata.name
         result.problems.append((claim.node, f"pod CIDR {claim.text} {how} of node {its}, which keeps the route"))
@@ -386,14 +311,6 @@ def _grant(
         if (holder := claims.granted.get(network) or kept.get(network)) is not None:
             found[network] = holder
     return found
-
-
-@functools.lru_cache(maxsize=65536)
-def _parse(text: str) -> Network | None:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        return None
 
 
 def _is_sure(route: Route, claimant: Node | None) -> bool:
@@ -410,7 +327,7 @@ def wants(node: Node | None, route: Route, *, elsewhere: bool = False) -> bool:
     """
     if node is None or (node.spec.provider_id in ("", route.provider_id)) is elsewhere:
         return False
-    return _parse(route.destination) in {_parse(text) for text in node.spec.pod_cidrs}
+    return parse(route.destination) in {parse(text) for text in node.spec.pod_cidrs}
 
 
 def _foreign(route: Route, owner: str) -> bool:

@@ -31,6 +31,7 @@ from . import vouching_rules as rules
 from .context import Context
 from .event_budget import EventBudget
 from .first_listing import missing_from_first_listing
+from .stretches import STRETCH
 from .vouching_rules import Reason, Refused, Verdict, Vouched
 
 log = logging.getLogger(__name__)
@@ -49,8 +50,6 @@ for _reason in Reason:
 #: contradicts the Node, which may be older than a change in the cloud.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
-#: Nodes judged at a stretch before other tasks get their turn.
-STRETCH = 250
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from .errors import (
     from_response,
 )
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
+from .rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
 
@@ -63,30 +64,6 @@ STRETCH = 2 * 1024 * 1024
 KEEP_ALIVE = 60.0
 
 _encode = msgspec.json.Encoder().encode
-
-
-class RateLimit:
-    """`qps` requests a second, `burst` at once; a qps of 0 or less means no limit (the server has its own fairness)."""
-
-    def __init__(self, qps: float = 0.0, burst: int = 0, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.qps, self.burst, self._clock = qps, max(1, burst), clock
-        self._tokens, self._filled = float(self.burst), clock.monotonic()
-
-    def reserve(self) -> float:
-        """Take a token, if need be from the future; seconds until the holder may go."""
-        if self.qps <= 0:
-            return 0.0
-        now = self._clock.monotonic()
-        self._tokens = min(float(self.burst), self._tokens + (now - self._filled) * self.qps) - 1
-        self._filled = now
-        return max(0.0, -self._tokens / self.qps)
-
-    def take(self) -> bool:
-        """Take a token if one is there now; whether it was."""
-        if self.qps > 0 and self._tokens + (self._clock.monotonic() - self._filled) * self.qps < 1:
-            return False
-        self.reserve()
-        return True
 
 
 class KubeClient:

@@ -11,9 +11,8 @@ the pause: the work goes on until the next renewal, `retry_period` later, finds 
 if the API server does not answer. What controllers write to the API server names a resourceVersion, so it is refused
 where a new leader wrote; what they write to the cloud in that time is not. client-go is no different.
 
-Durations and defaults are client-go's (`tools/leaderelection`); times of
-others are never compared with our clock: a Lease expires when its record has not changed for its duration, as measured
-here.
+Durations and defaults are client-go's (`tools/leaderelection`). Times of others are never compared with our clock: a
+Lease expires when its record has not changed for its duration, as measured here.
 """
 
 from __future__ import annotations

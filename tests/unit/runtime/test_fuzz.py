@@ -26,7 +26,7 @@ from ccm.app.options import Options, OptionsError, parse
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.contract import Address as CloudAddress
 from ccm.cloud.contract import AddressType, Instance
-from ccm.controllers import node_rules, route_rules, service_rules, vouching_rules
+from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
 from ccm.controllers.errors import RuleError
 from ccm.engine import auth
 from ccm.engine.client import split_lines
@@ -249,7 +249,7 @@ INSTANCE = Instance(
 )
 
 
-PODS = route_rules.PodNetwork(route_rules.parse_cluster_cidrs("10.244.0.0/16"))
+PODS = pod_network_rules.PodNetwork(pod_network_rules.parse_cluster_cidrs("10.244.0.0/16"))
 
 
 def vouched(node: Node) -> vouching_rules.Verdict | None:

@@ -23,7 +23,7 @@ from ccm.app import explain
 from ccm.app.logs import MESSAGE_LIMIT
 from ccm.cloud import Address, AddressType, CloudError, Instance
 from ccm.cloud.snapshot import Snapshot
-from ccm.controllers import cache_rules, node_rules, route_rules
+from ccm.controllers import cache_rules, node_rules, pod_network_rules, route_rules
 from ccm.controllers.errors import RuleError
 from ccm.controllers.node import age_seconds
 from ccm.engine.objects import UNREADABLE, Node, decoder
@@ -208,7 +208,7 @@ def test_nothing_is_written_but_what_the_cloud_vouches_for(documents: list[dict[
 
     run(work())
     cluster: Cluster = written[0]
-    networks = route_rules.parse_cluster_cidrs(CLUSTER_CIDR)
+    networks = pod_network_rules.parse_cluster_cidrs(CLUSTER_CIDR)
     own = {"healthy": "10.120.200.0/24", "late": "10.120.201.0/24"}
     for route in cluster.routes.routes.values():
         network = ipaddress.ip_network(route.destination)

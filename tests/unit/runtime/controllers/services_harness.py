@@ -36,8 +36,8 @@ from ccm.cloud import (
 from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
+from ccm.controllers.pod_network_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
 from ccm.controllers.route import RouteController, RouteOptions
-from ccm.controllers.route_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.service_rules import FINALIZER
 from ccm.controllers.vouching import Vouching

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Route
+from ccm.controllers import pod_network_rules
 from ccm.controllers import route_rules as rules
 from ccm.controllers.vouching_rules import Reason
 from ccm.engine.objects import Node
@@ -66,7 +67,7 @@ def test_is_responsible(destination, cluster, expected):
     ],
 )
 def test_parse_cluster_cidrs(text, expected):
-    assert rules.parse_cluster_cidrs(text) == networks(*expected)
+    assert pod_network_rules.parse_cluster_cidrs(text) == networks(*expected)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_parse_cluster_cidrs(text, expected):
 )
 def test_bad_cluster_cidrs(text, message):
     with pytest.raises(ValueError, match=message):
-        rules.parse_cluster_cidrs(text)
+        pod_network_rules.parse_cluster_cidrs(text)
 
 
 def node(name, *pod_cidrs, provider_id=None):
@@ -103,7 +104,7 @@ def owns(provider_id):
 judge = believing(owns)
 CLUSTER = networks("10.120.0.0/16", "a00:100::/32")
 #: Of all lengths, since what overlaps must differ in length.
-NETWORK = rules.PodNetwork(CLUSTER, {4: 16, 6: 32})
+NETWORK = pod_network_rules.PodNetwork(CLUSTER, {4: 16, 6: 32})
 A4, A6, B4, B6 = "10.120.0.0/24", "a00:100::/64", "10.120.1.0/24", "a00:100:0:1::/64"
 A, B = node("a", A4), node("b", B4)
 A_DUAL, B_DUAL = node("a", A4, A6), node("b", B4, B6)
@@ -237,7 +238,7 @@ def test_an_own_pod_cidr_hides_no_overlap_with_that_of_another_node(there):
     assert [who.metadata.name for who, _ in plan.contested] == ["b"]
 
 
-NARROW = rules.PodNetwork(CLUSTER)
+NARROW = pod_network_rules.PodNetwork(CLUSTER)
 
 
 @pytest.mark.threat("kubelet-routes-inside-cluster-cidr")
