@@ -94,7 +94,7 @@ SIDE_BY_SIDE ?= 3
 SOAK_SECONDS ?= 1800
 
 .PHONY: integration
-integration: setup binaries ## the runtime against a real etcd and kube-apiserver and the simulated cloud
+integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
 	@CHAOS_KILLS=$(CHAOS_KILLS) pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder tests/integration
 	@SOAK_SECONDS=120 pytest -q tests/soak
 
