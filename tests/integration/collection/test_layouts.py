@@ -220,7 +220,8 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
         assert running[name]["kubelet"].count("--cloud-provider=external") == 1, running[name]
     again = await cluster.play("/dev/stdin", given=json.dumps(plays))
     assert again.status == 0 and not {host for host, _ in edited(cluster.report)} & set(workers)
-    back = await cluster.play("/dev/stdin", given=json.dumps([*play("all", "detect"), *play("kube_node", "rollback")]))
+    way = [*play("all", "detect"), *play("kubeadm-cp", "rollback_plan"), *play("kube_node", "rollback")]
+    back = await cluster.play("/dev/stdin", given=json.dumps(way))
     assert back.status == 0, back.output[-6000:]
     assert {name: cluster.machines[name].files() for name in workers} == before
 
