@@ -376,17 +376,17 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
                         if path != _plan.KUBEADM_CONFIG and (host, path) not in given_up]
     unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
     return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
-            "lines": _last_words(plan, unrestored)}
+            "lines": _last_words(plan, waiting + unrestored)}
 
 
-def _last_words(plan: Dict[str, Any], unrestored: List[str]) -> List[str]:
+def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
     """Say what was restored how, and what a rollback cannot undo. Nothing is claimed of a file that somebody else wrote."""
     edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
-    lines = [] if edited or plan["kept"] or unrestored else ["Every file that the migration changed is as it was before."]
+    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed is as it was before."]
     if edited:
         lines.append("Somebody else wrote these files after the migration. Only what the migration had changed in them went back: "
                      + ", ".join(edited))
-    lines += ["Not put back: " + sentence for sentence in plan["kept"] + unrestored]
+    lines += ["Not put back: " + sentence for sentence in plan["kept"] + undone]
     lines.append("Nodes keep their providerID (Kubernetes does not let it be changed or removed), their addresses and their zone, region "
                  "and type labels; kubelets without a cloud ignore them.")
     if plan["held"] and not plan["paused"]:

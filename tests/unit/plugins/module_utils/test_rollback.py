@@ -76,7 +76,7 @@ def test_what_nobody_else_wrote_goes_back_byte_for_byte(control_plane: Any, clus
     rows = [(row["component"], row["flag"], row["now"], row["then"]) for row in plan["edits"]]
     assert ("kubelet", "--cloud-provider", "external", "aws") in rows
     assert any(line.startswith("why 1: bytes: nobody else wrote") for line in plan["table"])
-    assert judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"][0] == "Every file that the migration changed is as it was before."
+    assert plan["kept"] == [] and judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"][0] == "Every file that the migration changed is as it was before."
     assert back(host, cluster, "cp-1")["table"][0].startswith("Nothing to restore")
 
 
@@ -202,6 +202,7 @@ def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_f
     plan = make_rollback_plan({"w-1": host.facts()}, cluster, [])
     verdict = judge(plan, {"w-1": host.facts()}, ["w-1"])
     assert verdict["waiting"] == [f"w-1: {FLAGS_ENV} is not restored"]
+    assert not any(line.startswith("Every file") for line in verdict["lines"])
     assert judge(plan, {"w-1": host.facts()}, ["w-1"], foretold=True)["complete"]
     assert judge(plan, {"w-1": {"msg": "gone"}}, ["w-1"])["waiting"] == ["w-1: could not be looked at again: gone"]
     host.carry_out(plan["hosts"]["w-1"])
