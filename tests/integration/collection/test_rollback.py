@@ -82,7 +82,8 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
 
     # Left out, it keeps the controller; the other one is restored.
     part = await back(cluster, "--limit", "all:localhost:!w-2")
-    assert part.status != 0 and any("w-2: is left out by --limit" in message for message in part.failures), part.failures
+    assert part.status != 0
+    assert any("w-2: is left out by --limit" in message for message in part.failures), part.failures
     assert "The controller is still there." in part.failures[-1] and await there(kube)
     assert "Every file that the migration changed is as it was before" not in part.output
     assert files(cluster) == {"w-1": migrated["w-1"], "w-2": after["w-2"]}

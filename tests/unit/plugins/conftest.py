@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
 import importlib.util
 import pathlib
 import shutil
@@ -164,6 +165,10 @@ def tree_facts(fixture_text: Any) -> Any:
     return build
 
 
+class Killed(Exception):
+    """What SIGKILL is to a module."""
+
+
 class Machine:
     """A host of files with a journal: plans are carried out on it as ccm_component_config does, and others may write in between."""
 
@@ -190,20 +195,28 @@ class Machine:
         facts.update(more)
         return facts
 
-    def carry_out(self, steps: dict[str, Any]) -> None:
-        """Do what the steps of a plan say."""
-        self._runs += 1
-        for step in [*steps["control_plane"], *([steps["kubelet"]] if steps["kubelet"] else [])]:
-            for item in step["files"]:
-                self._write(step, item)
+    def carry_out(self, steps: dict[str, Any], killed: int = -1) -> None:
+        """Do what the steps of a plan say; the run is killed after so many writes of a journal or a file."""
+        self._runs, self._left = self._runs + 1, killed
+        with contextlib.suppress(Killed):
+            for step in [*steps["control_plane"], *([steps["kubelet"]] if steps["kubelet"] else [])]:
+                for item in step["files"]:
+                    self._write(step, item)
+
+    def _breathe(self) -> None:
+        if self._left == 0:
+            raise Killed
+        self._left -= 1
 
     def _write(self, step: dict[str, Any], item: dict[str, Any]) -> None:
+        self._breathe()
         journal, path = _journal.Journal(str(self.directory)), item["path"]
         now = None if self.texts.get(path) is None else (self.texts[path] or "").encode()
         assert _journal.digest(now) == item["sha256"], path
         if step.get("state") != "original":
             after = base64.b64decode(item["content"])
             journal.record(path, step["component"], f"run-{self._runs}", now, after, 0o600, (0, 0), step["flags_before"], step["service"])
+            self._breathe()
             self.texts[path] = after.decode()
             return
         if "content" in item:
@@ -211,6 +224,7 @@ class Machine:
         elif not item.get("keep"):
             original = journal.original(path)
             self.texts[path] = None if original is None else original.decode()
+        self._breathe()
         journal.forget(path)
 
 
