@@ -120,8 +120,7 @@ def _incomplete(facts: Dict[str, Any]) -> str:
             base64.b64decode(text)
         except ValueError:
             return "the content of {0!r} is no base64".format(path[:200])
-    absent = [path for path, entry in facts["journal"].items() if entry.get("baselines") and path not in facts["files"]
-              and not path.startswith("configmap:")]
+    absent = [path for path in facts["journal"] if path not in facts["files"] and not path.startswith("configmap:")]
     if absent:
         return "the file {0!r} of the journal is missing".format(absent[0][:200])
     return ""

@@ -47,7 +47,7 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     plan = _plan.empty()
     plan.update(files=[], unrestored=[], kept=[], forget=[], nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
     detected = _facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in detected.items() if not facts.get("node_name")}
+    unseen = {host: facts for host, facts in detected.items() if not _looked_at(facts)}
     detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
     _hosts(plan, detected, unseen, sorted(left_out), cluster)
     version = _versions.parse(cluster["version"]) or _versions.SUPPORTED[1]
@@ -62,6 +62,11 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     _plan.finish(plan)
     plan["report"]["files"], plan["report"]["unrestored"] = plan["files"], plan["unrestored"]
     return plan
+
+
+def _looked_at(facts: Dict[str, Any]) -> bool:
+    """Whether enough is known of a host. One whose kubelet does not run has no name of a Node, and matters only if it is to be restored."""
+    return bool(facts.get("node_name") or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 
 
 def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
@@ -134,19 +139,20 @@ def _restore(plan: Dict[str, Any], host: str, facts: Dict[str, Any], path: str, 
     found = facts["files"][path]
     now = decoded(found["content"]) if found["exists"] else None
     component = entry["component"]
+    unknown = entry.get("problem") or found["problem"] or ("" if entry.get("baselines") else "the journal does not say what it was")
     try:
-        if entry.get("problem") or found["problem"]:
-            raise _undo.CannotUndo(entry.get("problem") or found["problem"])
+        if unknown:
+            raise _undo.CannotUndo(unknown)
         kind = _kind(facts, path, entry)
         restored = restore(kind, path, entry["baselines"], now, found["sha256"], _version(facts, component, now, cluster_version))
     except _undo.CannotUndo as exc:
         reason = "{0}: {1} cannot be restored: {2}".format(host, path, exc)
         if not force:
             plan["problems"].append("{0}. Restore it by hand, or set ccm_install_rollback_force: then {1}".format(
-                reason, "it stays as it is" if entry.get("problem") or found["problem"] else
+                reason, "it stays as it is" if unknown else
                 "its original is put over it, and a copy of what is there now is kept"))
             return None
-        if entry.get("problem") or found["problem"]:
+        if unknown:
             plan["unrestored"].append({"host": host, "file": path, "reason": str(exc)})
             plan["warnings"].append(reason + ". It stays as it is")
             return None
@@ -270,7 +276,7 @@ def _rows(plan: Dict[str, Any], host: str, component: str, kind: Optional[_undo.
     """Add a row to the table for each flag that changes in a file, or one for the file."""
     if restored.mode == DONE:
         return
-    risk = _plan.RISKS["kubeadm-config" if component == "kubeadm-patches" else component]
+    risk = _plan.RISKS.get("kubeadm-config" if component == "kubeadm-patches" else component, "")
     rows = _changed(kind, restored)
     for flag, now, then in rows or [("(the file)", "as the migration left it", None if restored.after is None else "as it was before")]:
         _plan._edit(plan, host, component, restored.path, flag, now, then, WHY[restored.mode], risk)
@@ -303,7 +309,7 @@ def _check_accounted(plan: Dict[str, Any], host: str, facts: Dict[str, Any], for
                  for path in facts["service"]["config_files"]]
         external = _rancher.is_external(facts["service"]["name"], texts, facts["service"]["arguments"])
     else:
-        external = EXTERNAL in facts["kubelet"].get("flags", [])
+        external = EXTERNAL in facts["kubelet"].get("flags", []) + _flags(facts, "kubelet", {})
     if not external:
         return
     reason = "its kubelet has {0}, and the journal on this host does not know since when: the journal was lost, or the Node joined " \
@@ -324,7 +330,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any
              if host in detected and _plan.KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)
     current = cluster["kubeadm_config"]
-    whole = [entry for entry in known.values() if entry["baselines"]]
+    whole = [entry for entry in known.values() if entry.get("baselines")]
     if not known or not current["exists"]:
         return
     place = "ConfigMap kube-system/kubeadm-config"
@@ -367,7 +373,7 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
         facts = found.get(host)
         if facts is None:
             waiting.append("{0}: is left out by --limit".format(host))
-        elif not facts.get("node_name"):
+        elif not _looked_at(facts):
             waiting.append("{0}: could not be looked at again: {1}".format(host, facts.get("msg") or "it said nothing"))
         elif facts.get("journal_problem"):
             waiting.append("{0}: {1}".format(host, facts["journal_problem"]))

@@ -184,6 +184,41 @@ def test_an_unreadable_journal_is_a_problem(worker: Any, cluster_facts: Any) -> 
     assert plan["problems"] == ["w-1: cannot read it"] and plan["warnings"] == ["w-1: the kubelet does not run"]
 
 
+def test_a_host_whose_kubelet_does_not_run_stops_nothing_unless_it_is_to_be_restored(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    plan = make_rollback_plan({"w-1": host.facts(node_name="", problems=["the kubelet does not run"])}, cluster, [])
+    assert plan["go"] and plan["warnings"] == ["w-1: the kubelet does not run"]
+    migrate(host, cluster, "w-1")
+    dead = host.facts(node_name="", problems=["the kubelet does not run"])
+    assert "w-1: could not be looked at: the kubelet does not run" in make_rollback_plan({"w-1": dead}, cluster, [])["problems"][0]
+    # Without root nothing is known of a host, and that is no host that needs nothing.
+    blind = {**dead, "kubelet": {}, "files": {}, "journal": {}, "manifests": [], "problems": ["root is needed"]}
+    plan = make_rollback_plan({"w-1": blind}, cluster, [])
+    assert "root is needed" in plan["problems"][0] and not judge(plan, {"w-1": blind}, ["w-1"])["restored"]
+
+
+def test_a_dead_kubelet_with_a_lost_journal_is_judged_by_its_files(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    shutil.rmtree(host.directory)
+    cluster["runtime"].update(exists=True, managed=True)
+    facts = host.facts(node_name="")
+    facts["kubelet"]["flags"] = []
+    assert "w-1: its kubelet has --cloud-provider=external" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
+
+
+@pytest.mark.parametrize("entry", [{"component": "kubelet", "state": "written"}, {"component": "no such thing", "state": "", "baselines": []}])
+def test_a_journal_that_says_too_little_is_named(worker: Any, cluster_facts: Any, entry: dict[str, Any]) -> None:
+    """A hostile or an older host: nothing is forgotten that was not restored."""
+    facts = worker().facts(journal={FLAGS_ENV: entry})
+    cluster = at(cluster_facts, "v1.33.4", "w-1")
+    plan = make_rollback_plan({"w-1": facts}, cluster, [])
+    assert f"w-1: {FLAGS_ENV} cannot be restored: the journal does not say what it was" in plan["problems"][0]
+    assert make_rollback_plan({"w-1": facts}, cluster, [], force=True)["unrestored"][0]["file"] == FLAGS_ENV
+    facts["journal"] = {"/elsewhere": entry}
+    assert "the file '/elsewhere' of the journal is missing" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
+
+
 def test_a_host_that_is_left_out_keeps_the_controller(worker: Any, cluster_facts: Any) -> None:
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1", "w-2")
     migrate(host, at(cluster_facts, "v1.33.4", "w-1"), "w-1")
