@@ -127,6 +127,24 @@ def test_other_flags_in_the_same_line_stay(worker: Any, cluster_facts: Any) -> N
     assert host.texts[FLAGS_ENV] == '# ours\r\nKUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --node-labels=a=b"\n'
 
 
+def test_two_flags_come_back_into_a_line_that_somebody_else_wrote(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/x"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    migrate(host, cluster, "w-1")
+    assert host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'
+    host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n'
+    assert back(host, cluster, "w-1")["go"]
+    assert host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=aws --cloud-config=/x"\n'
+
+
+def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_facts: Any) -> None:
+    """Left as it is, the kubelet would wait for a controller that is about to go."""
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce --cloud-provider=external"\n'
+    plan = back(host, cluster, "w-1")
+    assert "--cloud-provider was aws, the migration made it external, and somebody else made it gce external" in plan["problems"][0]
+
+
 def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_facts: Any) -> None:
     """The process ran with another flag than its files gave: it is not waited for, since no restart brings it."""
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
