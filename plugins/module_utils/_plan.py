@@ -170,7 +170,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
         "component": component,
         "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
         "flags": wanted,
-        "flags_before": [render(flag.name, flag.value) for flag in parsed.flags] if changes else running or [],
+        "flags_before": [render(flag.name, flag.value) for flag in parsed.flags],
         "restart": False,
         "service": {},
     })
@@ -224,7 +224,8 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
             _edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None,
                   " ".join(wanted), "its files say so, but it was not restarted since", RISKS[component])
         steps["control_plane"].append({
-            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": running or [],
+            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted,
+            "flags_before": [render(flag.name, flag.value) for flag in _unit.flags(line)],
             "restart": not spans, "service": {"unit": unit["unit"]}})
 
 
@@ -278,7 +279,9 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     if not edit.changes and not restart:
         return
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
-    steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": kubelet["flags"],
+    # What the files say, and not the process: it is what comes back when they are put back.
+    before = [render(flag.name, flag.value) for flag in _unit.flags(sources.command_line())]
+    steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": before,
                         "restart": restart, "service": {}}
 
 

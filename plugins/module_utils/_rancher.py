@@ -58,7 +58,7 @@ class Item(NamedTuple):
     value: str
 
 
-class _File:
+class File:
     """One configuration file: what it says, and the edits to make in it."""
 
     def __init__(self, path: str, text: Optional[str]) -> None:
@@ -162,7 +162,7 @@ def command_line_values(arguments: List[str], key: str) -> List[str]:
 class _Configuration:
     def __init__(self, name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> None:
         self.name = name
-        self.files = [_File(path, text) for path, text in files]
+        self.files = [File(path, text) for path, text in files]
         self.arguments = arguments
         self.changes: List[KeyChange] = []
 
@@ -179,7 +179,7 @@ class _Configuration:
                 items = items + file.items(key + "+")
         return items
 
-    def file(self, path: str) -> _File:
+    def file(self, path: str) -> File:
         return next(file for file in self.files if file.path == path)
 
     def refuse_command_line(self, key: str) -> None:
@@ -232,6 +232,14 @@ class _Configuration:
         for (path, unused), removed in gone.items():
             self.file(path).remove(removed)
         return _target.flags_after(flags, changes)
+
+
+def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
+    """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
+    config = _Configuration(name, files, arguments)
+    values = [item.value.lstrip("-") for item in config.effective("kubelet-arg")]
+    named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
+    return "cloud-provider=" + EXTERNAL in values or EXTERNAL in named[-1:]
 
 
 def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:

@@ -329,7 +329,7 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
         spans.setdefault(path, []).append(Span(at, at, " " + flag))
         return path
     value = line.variables[variable]
-    removed = spans.get(value.path, [])
+    removed = [span for span in spans.get(value.path, []) if not span.text]
     left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
     text = (" " if left and not left[-1].char.isspace() else "") + flag
     if not value.quoted and not value.chars:

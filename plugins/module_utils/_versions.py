@@ -156,6 +156,15 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
     return ""
 
 
+def fatal(component: str, flag: str, value: str, version: Version) -> str:
+    """Return why a component of this release does not start with a flag of this value (an item of a list); '' when it does."""
+    name, unused, setting = value.strip().partition("=")
+    narrowed = {"cloud-provider": "" if value in ("", "external") else "in-tree",
+                "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, value.strip())
+    about = facts(component, flag) + facts(component, flag, narrowed) + (facts(component, flag, name) if flag == "feature-gates" else [])
+    return next((fact.reason for fact in about if fact.fatal_in is not None and version >= fact.fatal_in), "")
+
+
 def reason(component: str, flag: str, value: Optional[str] = None) -> str:
     for fact in facts(component, flag, value):
         return fact.reason

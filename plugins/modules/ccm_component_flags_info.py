@@ -142,11 +142,30 @@ files:
       mode: "0644"
       real_path: /etc/default/kubelet
 journal:
-  description: The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
+  description:
+    - The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
+    - C(baselines), the newest first, have what a file was and what it was made into, in base64. C(problem) says what of the journal
+      is missing or was altered.
   returned: always
   type: dict
   sample:
-    /etc/default/kubelet: {component: kubelet, service: {}, state: written}
+    /etc/default/kubelet:
+      component: kubelet
+      service: {}
+      state: written
+      problem: ""
+      baselines:
+        - existed: true
+          original: S1VCRUxFVF9FWFRSQV9BUkdTPQo=
+          sha256: 3b7a...
+          copied: true
+          written: S1VCRUxFVF9FWFRSQV9BUkdTPS0tY2xvdWQtcHJvdmlkZXI9ZXh0ZXJuYWwK
+          written_sha256: [91c2...]
+journal_problem:
+  description: Why the journal as a whole cannot be read, empty when it can or when there is none. It is among RV(problems), too.
+  returned: always
+  type: str
+  sample: ""
 admin_conf:
   description: A kubeconfig with all rights that the installer left on this host, empty without one.
   returned: always
@@ -423,22 +442,39 @@ def check_node_name(result):
 
 
 def detect_journal(result, directory):
+    """Report what the journal knows, and whether all that a rollback needs of it is there."""
     try:
         journal = _journal.Journal(directory)
     except _journal.JournalRefused as exc:
+        result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
         return
     for name, entry in sorted(journal.files.items()):
-        written = entry["written"][-1]["sha256"]
-        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"],
-                "written": written, "original_sha256": entry["original"]["sha256"]}
-        if name == KUBEADM_CONFIG:
-            content = journal.original(name) or b""
-            item.update(state="unknown", original=base64.b64encode(content).decode("ascii"))
-        else:
-            now = read_file(name)["sha256"]
-            item["state"] = "written" if now == written else "original" if now == entry["original"]["sha256"] else "altered"
+        secret = entry["component"] in SERVICES.values()
+        service = {key: value for key, value in (entry.get("service") or {}).items() if value}
+        item = {"component": entry["component"], "service": service, "state": "unknown", "problem": "", "baselines": []}
         result["journal"][name] = item
+        try:
+            item["baselines"] = [reported(baseline, secret) for baseline in journal.baselines(name)]
+        except _journal.JournalRefused as exc:
+            item["problem"] = str(exc)
+        if name != KUBEADM_CONFIG:
+            if name not in result["files"]:
+                result["files"][name] = read_file(name, secret)
+            now = result["files"][name]["sha256"]
+            records = _journal.ours(entry, now)
+            item["state"] = "altered" if records is None else "written" if records else "original"
+
+
+def reported(baseline, secret):
+    """Return a baseline of the journal as data: contents in base64, those of a I(secret) file with placeholders."""
+    def text(content):
+        if content is not None and secret:
+            content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        return base64.b64encode(content or b"").decode("ascii")
+
+    return {"existed": baseline.original is not None, "original": text(baseline.original), "sha256": baseline.sha256,
+            "copied": baseline.written is not None, "written": text(baseline.written), "written_sha256": baseline.written_sha256}
 
 
 def check_writable(result, directory):
@@ -468,7 +504,8 @@ def main():
         supports_check_mode=True,
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
-                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
+                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[],
+                  journal_problem="")
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
@@ -480,6 +517,7 @@ def main():
             detect_journal(result, directory)
         check_writable(result, directory)
     except _journal.JournalRefused as exc:
+        result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
     except _files.Untrusted as exc:
         result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
