@@ -19,7 +19,7 @@ import ssl
 import time
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _processes
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _flags, _processes
 
 PKI = "/etc/kubernetes/pki"
 
@@ -35,10 +35,9 @@ def option(argv: List[str], name: str, default: str = "") -> str:
     """Return the last value of an option of a process."""
     value = default
     for index, arg in enumerate(argv):
-        if arg == "--" + name and index + 1 < len(argv):
-            value = argv[index + 1]
-        elif arg.startswith("--" + name + "="):
-            value = arg.split("=", 1)[1]
+        found, given, text = _flags.split_flag(arg)
+        if found == name and (given or index + 1 < len(argv)):
+            value = text if given else argv[index + 1]
     return value
 
 

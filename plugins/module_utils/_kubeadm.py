@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, List, NamedTuple, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, split_flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
 
@@ -38,7 +38,7 @@ def _flags(section: Any) -> List[Flag]:
         pairs = [(item.get("name"), item.get("value")) for item in extra]
     else:
         raise BadClusterConfiguration("extraArgs is neither a mapping (v1beta3) nor a list of name and value (v1beta4)")
-    return [Flag(str(name), "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
+    return [Flag(split_flag("--" + str(name))[0], "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
 
 
 def edit(text: str, version: Tuple[int, int]) -> Tuple[str, List[SectionChange]]:
@@ -72,13 +72,14 @@ def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
         _add(document, expected, key, extra, change)
         return
     if isinstance(extra, dict):
-        path: Tuple = (key, "extraArgs", change.name)
+        name = list(extra)[change.flag.index]  # as it is written, with '-' or '_'
+        path: Tuple = (key, "extraArgs", name)
         if change.then is None:
             document.remove(path)
-            del expected[key]["extraArgs"][change.name]
+            del expected[key]["extraArgs"][name]
         else:
             document.replace(path, change.then)
-            expected[key]["extraArgs"][change.name] = change.then
+            expected[key]["extraArgs"][name] = change.then
         return
     entry = extra[change.flag.index]
     path = (key, "extraArgs", change.flag.index)

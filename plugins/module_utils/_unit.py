@@ -23,8 +23,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
     Word,
     apply_spans,
     render,
+    shell,
+    split_flag,
     split_words,
 )
+
+#: What a line of a unit or an environment file begins with that says nothing.
+COMMENTS = ("#", ";")
 
 #: Where distributions' packages put unit files: an edit there is lost at the next package upgrade.
 PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
@@ -68,16 +73,19 @@ class Occurrence(NamedTuple):
 # -- systemd's file formats ------------------------------------------------------------------------------------------
 
 
-def logical_lines(text: str) -> List[Tuple[int, int]]:
-    """Return (start, end) of each line, where a backslash before the line end joins it with the next."""
+def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
+    """Return (start, end) of each line, where a backslash before the line end joins it with the next.
+
+    C(comments): whether a comment may stand inside a continued line, as in units (systemd.syntax), but not in environment files.
+    """
     lines = []
     start = position = 0
     while position < len(text):
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
-        body = text[start:end].rstrip("\r")
-        comment = text[start:end].lstrip()[:1] in ("#", ";")
-        if body.endswith("\\") and not comment and end < len(text):
+        first = text[start:end].lstrip()[:1] in COMMENTS
+        inside = comments and position > start and text[position:end].lstrip()[:1] in COMMENTS
+        if not first and end < len(text) and (inside or text[position:end].rstrip("\r").endswith("\\")):
             position = end + 1
             continue
         lines.append((start, end))
@@ -155,7 +163,7 @@ def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
     environment_files: List[str] = []
     for path, text in files:
         section = ""
-        for start, end in logical_lines(text):
+        for start, end in logical_lines(text, comments=True):
             line = text[start:end].strip()
             if line.startswith("["):
                 section = line.strip("[]")
@@ -185,11 +193,19 @@ def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
         if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
             skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
             chars.append(Char(position, position + skip, " "))
-            position += skip
+            position = _after_comments(text, position + skip, end)
             continue
         chars.append(Char(position, position + 1, text[position]))
         position += 1
     return chars
+
+
+def _after_comments(text: str, position: int, end: int) -> int:
+    """Return where a continued line goes on behind the comments that stand between its parts."""
+    while text[position:end].lstrip(" \t")[:1] in COMMENTS:
+        following = text.find("\n", position, end)
+        position = end if following < 0 else following + 1
+    return position
 
 
 def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
@@ -246,16 +262,15 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List
     while index < len(line.arguments):
         argument = line.arguments[index]
         width = 1
-        if argument.value.startswith("--"):
-            name, equals, value = argument.value[2:].partition("=")
-            if name in wanted:
-                parts: Tuple[Argument, ...] = (argument,)
-                if not equals and name in BOOLEAN_FLAGS:
-                    value = "true"
-                elif not equals and index + 1 < len(line.arguments):
-                    following = line.arguments[index + 1]
-                    parts, value, width = (argument, following), following.value, 2
-                found.append(Occurrence(name, value, parts))
+        name, given, value = split_flag(argument.value)
+        if name in wanted:
+            parts: Tuple[Argument, ...] = (argument,)
+            if not given and name in BOOLEAN_FLAGS:
+                value = "true"
+            elif not given and index + 1 < len(line.arguments):
+                following = line.arguments[index + 1]
+                parts, value, width = (argument, following), following.value, 2
+            found.append(Occurrence(name, value, parts))
         index += width
     return found
 
@@ -291,6 +306,16 @@ class Sources(NamedTuple):
 def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
     """Return the managed flags among the arguments, numbered as C(occurrences) lists them."""
     return [Flag(item.name, item.value, index, 1) for index, item in enumerate(occurrences(line, names))]
+
+
+def refuse_unreadable(line: CommandLine) -> None:
+    """Raise UnitRefused for a command line of which no argument can be changed."""
+    if not line.unit.exec_words:
+        raise UnitRefused("its unit has no ExecStart")
+    wrapper = shell(word.value for word in line.unit.exec_words)
+    if wrapper:
+        raise UnitRefused("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: write the program and "
+                          "its arguments into ExecStart".format(line.unit.exec_path, wrapper))
 
 
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:

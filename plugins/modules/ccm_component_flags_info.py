@@ -89,6 +89,7 @@ kubelet:
     pid: 812
     flags: ["--cloud-provider=external"]
     needs_reload: false
+    started: 1795337102.25
     static_pod_path: /etc/kubernetes/manifests
     config_files: [/var/lib/kubelet/config.yaml]
 service:
@@ -117,7 +118,19 @@ components:
   returned: always
   type: dict
   sample:
-    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: ""}
+    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: "", started: 1795337105.5}
+unrecognised:
+  description: >-
+    Processes of root's that bear the name of a control-plane component and that neither a unit nor a static Pod's container of that name
+    starts, with their managed flags.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - component: kube-controller-manager
+      pid: 811
+      flags: [--cloud-provider=aws]
+      place: is in the control group /system.slice/kcm.service, of no unit that runs it
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always
@@ -141,6 +154,7 @@ files:
       sha256: 3b7a...
       mode: "0644"
       real_path: /etc/default/kubelet
+      changed: 1795337000.0
 journal:
   description: The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
   returned: always
@@ -199,7 +213,7 @@ def read_file(path, secret=False):
 
     The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
     """
-    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": ""}
+    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0}
     try:
         result["real_path"] = _files.resolve(path)
         content = _files.read(path)
@@ -212,7 +226,7 @@ def read_file(path, secret=False):
     sha256 = _journal.digest(content)
     if secret:
         content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256,
+    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256, changed=info.st_ctime,
                   mode="{0:04o}".format(info.st_mode & 0o7777))
     return result
 
@@ -260,7 +274,12 @@ def detect(result, patches_directory):
     else:
         identified.append(detect_service(result, candidates[0], units[candidates[0]]))
     identified += detect_control_plane(result)
-    result["notices"] += _processes.impostors(identified, result["kubelet"]["pod_logs"])
+    logs = result["kubelet"]["pod_logs"]
+    strays = [] if result["service"] else _processes.unrecognised(identified, COMPONENTS, logs)
+    result["unrecognised"] = [
+        {"component": seen.program, "pid": seen.process.pid, "place": _processes.whereabouts(seen, logs),
+         "flags": [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(seen.process.argv)]} for seen in strays]
+    result["notices"] += _processes.impostors(identified + [seen.process for seen in strays], logs)
     check_node_name(result)
     for path in manifests_in(result, patches_directory):
         result["patches"].append(path)
@@ -310,7 +329,7 @@ def detect_kubelet(result, unit):
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
     kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
-    kubelet["pid"] = running.pid
+    kubelet.update(pid=running.pid, started=_processes.started_at(running))
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
     result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
@@ -395,7 +414,8 @@ def detect_control_plane(result):
         main = _processes.of_unit(name, name) if name in result["units"] else None
         for process in processes + ([main] if main else []):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
-            result["components"][name] = {"pid": process.pid, "flags": flags, "version": ""}
+            result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
+                                          "started": _processes.started_at(process)}
         if main:
             identified.append(main)
             result["components"][name]["version"] = version_of(result, name, name, main)
@@ -468,7 +488,7 @@ def main():
         supports_check_mode=True,
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
-                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
+                  components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
