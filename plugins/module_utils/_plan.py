@@ -14,7 +14,7 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _drift, _facts, _inventory, _kubeadm, _kubelet, _manifest, _new_nodes, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
+    _baseline, _drift, _facts, _inventory, _kubeadm, _kubelet, _manifest, _new_nodes, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render, shell
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -59,8 +59,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return finish(plan)
     again = _reregister.agents(detected, cluster)
-    there = {node["name"] for node in cluster["nodes"]}
-    away = [host for host, name in again.items() if reregister and name not in there]
+    nodes = {node["name"]: node for node in cluster["nodes"]}
+    away = [host for host, name in again.items() if reregister and name not in nodes]
     detected = _inventory.with_versions(detected, cluster)
     _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out), away)
     for host, facts in detected.items():
@@ -84,6 +84,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
+    for host, facts in detected.items():
+        _baseline.check(plan, host, facts, nodes)
     _inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _plan_serving(plan, detected, cluster)
@@ -361,7 +363,7 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         files = [{"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
                  for path, text in sorted(edit.texts.items())]
         steps["kubelet"] = {"component": name, "files": files, "flags": [], "flags_before": [], "restart": restart,
-                            "service": {"unit": service["unit"], "data_directory": service["data_directory"]}}
+                            "service": {key: service[key] for key in ("unit", "data_directory", "port") if key in service}}
 
 
 def _drift_of_unit(host: str, component: str, process: Optional[Dict[str, Any]], facts: Dict[str, Any], unit: Dict[str, Any],

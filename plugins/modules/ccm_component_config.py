@@ -55,6 +55,9 @@ options:
       data_directory:
         description: Where k3s or RKE2 keeps its data, certificates of its API server among them.
         type: path
+      port:
+        description: The port of the API server of k3s or RKE2 on this host, V(6443) when it is not given.
+        type: int
   state:
     description: V(present) writes O(files); V(original) restores every file of the component that the journal knows.
     type: str
@@ -222,6 +225,7 @@ class Component:
     def use(self, service):
         self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
         self.data_directory = service.get("data_directory") or ""
+        self.port = service.get("port") or _host.RANCHER_PORT
         kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
         self.logs = _host.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
@@ -310,7 +314,7 @@ class Component:
         if self.name == "kubelet":
             return _host.kubelet_health(_host.kubelet_settings(process.argv))
         if self.name in WHOLE:
-            return _host.rancher_health(self.unit, self.data_directory)
+            return _host.rancher_health(self.unit, self.data_directory, self.port)
         return _host.component_health(self.name, process.argv)
 
     def log(self, since):
@@ -423,7 +427,8 @@ def main():
             component=dict(type="str", required=True, choices=[
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
-            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))),
+            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
+                                                              port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "original"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),

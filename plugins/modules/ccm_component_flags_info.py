@@ -19,6 +19,8 @@ description:
     a component, such as a program in some Pod, is listed in RV(notices), and nothing of it is believed, opened or run.
   - Files are opened only by paths that root alone decides about. A link that somebody else made, a FIFO, a device and a file of more
     than 1 MiB are problems.
+  - It asks each component what the gate of M(outoftree.ccm.ccm_component_config) asks after a change. RV(kubelet), RV(service) and
+    RV(components) have the answer as C(health), empty when the component is healthy.
   - The filter P(outoftree.ccm.migration_plan#filter) turns the result of all hosts into a plan.
 version_added: 0.1.0
 author:
@@ -90,6 +92,7 @@ kubelet:
     flags: ["--cloud-provider=external"]
     needs_reload: false
     started: 1795337102.25
+    health: ""
     static_pod_path: /etc/kubernetes/manifests
     config_files: [/var/lib/kubelet/config.yaml]
 service:
@@ -103,6 +106,8 @@ service:
     arguments: [--disable=traefik]
     config_files: [/etc/rancher/k3s/config.yaml]
     data_directory: /var/lib/rancher/k3s
+    port: 6443
+    health: ""
     stale: false
 units:
   description: Control-plane components that systemd runs, with their unit files and environment files.
@@ -118,7 +123,7 @@ components:
   returned: always
   type: dict
   sample:
-    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: "", started: 1795337105.5}
+    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: "", started: 1795337105.5, health: ""}
 unrecognised:
   description: >-
     Processes of root's that bear the name of a control-plane component and that neither a unit nor a static Pod's container of that name
@@ -329,7 +334,8 @@ def detect_kubelet(result, unit):
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
     kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
-    kubelet.update(pid=running.pid, started=_processes.started_at(running))
+    kubelet.update(pid=running.pid, started=_processes.started_at(running),
+                   health=_host.baseline(lambda: _host.kubelet_health(_host.kubelet_settings(argv))))
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
     result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
@@ -361,12 +367,13 @@ def detect_service(result, name, unit):
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
     data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
+    port = _host.option(arguments, "https-listen-port") or scalar(texts, "https-listen-port")
     changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
     result["layout"] = kind
     result["service"] = {
         "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
         "arguments": _secrets.public_arguments(arguments),
-        "config_files": config_files, "data_directory": data,
+        "config_files": config_files, "data_directory": data, "port": int(port) if port.isdigit() else _host.RANCHER_PORT,
         "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
@@ -376,6 +383,7 @@ def detect_service(result, name, unit):
         result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
         return None
     result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
+    result["service"]["health"] = _host.baseline(lambda: _host.rancher_health(name, data, result["service"]["port"]))
     return running
 
 
@@ -416,6 +424,10 @@ def detect_control_plane(result):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
             result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
                                           "started": _processes.started_at(process)}
+        # The newest process is the component: two run while the kubelet replaces one by the other.
+        for process in ([main] if main else processes[-1:]):
+            argv = process.argv
+            result["components"][name]["health"] = _host.baseline(lambda name=name, argv=argv: _host.component_health(name, argv))
         if main:
             identified.append(main)
             result["components"][name]["version"] = version_of(result, name, name, main)

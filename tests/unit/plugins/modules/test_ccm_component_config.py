@@ -160,7 +160,7 @@ class Service:
         monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(subject, "POLL", 0.01)
         monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
 
