@@ -66,6 +66,16 @@ def edit(text: str, version: Tuple[int, int]) -> Tuple[str, List[SectionChange]]
     return (document.render(expected) if done else text), done
 
 
+def scheduler_gates(text: str) -> List[Tuple[str, int]]:
+    """Return each --feature-gates of kube-scheduler and its line. Raises NotYaml, BadClusterConfiguration, EditRefused."""
+    document = YamlText(text)
+    section = document.data.get("scheduler")
+    extra = (section or {}).get("extraArgs") if isinstance(section, dict) else None
+    keys = list(extra) if isinstance(extra, dict) else range(len(extra or []))
+    return [(flag.value, document.line(("scheduler", "extraArgs", keys[flag.index])))
+            for flag in _flags({"extraArgs": extra}) if flag.name == "feature-gates"]
+
+
 def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
     extra = document.get((key, "extraArgs"))
     if change.flag is None:

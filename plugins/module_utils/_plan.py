@@ -14,7 +14,8 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _baseline, _drift, _facts, _inventory, _kubeadm, _kubelet, _manifest, _new_nodes, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
+    _baseline, _drift, _facts, _gates, _inventory, _kubeadm, _kubelet, _manifest, _new_nodes, _patches, _rancher, _reregister, _serving,
+    _takeover, _unit, _versions)
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render, shell
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
@@ -76,6 +77,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         if host in control_plane:
             plan_control_plane(plan, steps, host, facts, version)
             _plan_patches(plan, steps, host, facts, version)
+            _gates.check_scheduler(plan, host, facts, version)
         else:
             for component in COMPONENTS:
                 plan["problems"] += _drift.undefined(host, facts, component, version, control_plane_changes,
@@ -114,7 +116,7 @@ def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str,
 
 
 def _encode(text: str) -> str:
-    return base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
 
 
 # -- control plane ----------------------------------------------------------------------------------------------------
@@ -129,7 +131,7 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
         try:
             text = _manifest.decoded(facts["files"][path])
             name = _manifest.component_name(load(text))
-        except (NotYaml, UnicodeDecodeError) as exc:
+        except NotYaml as exc:
             plan["problems"].append("{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
                                     "file there)".format(host, path, exc))
             continue
@@ -212,7 +214,11 @@ def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: 
 def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
                unit: Dict[str, Any], cluster_version: Tuple[int, int], target: Target) -> None:
     """Plan a component that systemd runs, with its flags in the unit or in environment files."""
-    sources = _sources(facts, unit)
+    try:
+        sources = _unit.sources(facts["files"], unit)
+    except UnitRefused as exc:
+        plan["problems"].append("{0}: {1}: {2}".format(host, component, exc))
+        return
     line = sources.command_line()
     process = facts["components"].get(component)
     running = process["flags"] if process else None
@@ -270,7 +276,7 @@ def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         try:
             before = _manifest.decoded(facts["files"][path])
             after, changes = _patches.edit(path, before, version)
-        except (_patches.PatchRefused, EditRefused, UnicodeDecodeError) as exc:
+        except (_patches.PatchRefused, EditRefused, NotYaml) as exc:
             plan["problems"].append("{0}: the kubeadm patch {1} cannot be edited: {2}".format(host, path, exc))
             continue
         for change in changes:
@@ -290,8 +296,8 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
                   cluster_version: Tuple[int, int]) -> None:
     kubelet = facts["kubelet"]
     version = _versions.parse(kubelet["version"]) or cluster_version
-    sources = _sources(facts, kubelet)
     try:
+        sources = _unit.sources(facts["files"], kubelet)
         edit = _kubelet.plan(sources, version)
         written = [render(flag.name, flag.value) for flag in _unit.flags(sources.command_line())]
     except UnitRefused as exc:
@@ -301,7 +307,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     if problem:
         plan["problems"].append(problem)
         return
-    _warn_of_gates(plan, host, facts, version)
+    _gates.check_kubelet(plan, host, facts, version)
     for item in kubelet["unread_files"]:
         plan["warnings"].append("{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(
             host, item["path"], item["flag"]))
@@ -321,23 +327,6 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
                         "restart": restart, "service": {}}
 
 
-def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
-    """Feature gates in the KubeletConfiguration are the kubelet's too, but that file belongs to the installer."""
-    for path in facts["kubelet"]["config_files"]:
-        try:
-            data = load(_manifest.decoded(facts["files"][path]))
-        except (NotYaml, UnicodeDecodeError) as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(
-                host, path, exc))
-            continue
-        gates = data.get("featureGates") if isinstance(data, dict) else None
-        items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
-        for item, fact in _versions.dead_gates("kubelet", items, version):
-            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
-                                    "kube-system/kubelet-config where there is one, before the next upgrade".format(
-                                        host, path, item, _versions.why("kubelet", "feature-gates", version, fact.value)))
-
-
 def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
                   cluster_version: Tuple[int, int]) -> None:
     """Plan a host of k3s or RKE2: its configuration files, and one restart of its service."""
@@ -345,10 +334,9 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     name = service["name"]
     version = _versions.parse(facts["kubelet"]["version"]) or cluster_version
     try:
-        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None)
-                 for path in service["config_files"]]
+        texts = [(path, _rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
         edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
-    except (_rancher.RancherRefused, UnicodeDecodeError) as exc:
+    except _rancher.RancherRefused as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
         return
     for change in edit.changes:
@@ -375,13 +363,6 @@ def _drift_of_unit(host: str, component: str, process: Optional[Dict[str, Any]],
     return _drift.unexplained(host, component, process, written, paths)
 
 
-def _sources(facts: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
-    """Return what makes a unit's command line, from what was detected of it."""
-    paths = unit["unit_files"] + unit["environment_files"]
-    texts = {path: _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
-    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
-
-
 def _unit_files(facts: Dict[str, Any], edited: Sources, paths: Iterable[str]) -> List[Dict[str, str]]:
     return [{"path": path, "content": _encode(edited.texts[path] or ""), "sha256": facts["files"][path]["sha256"]}
             for path in sorted(paths)]
@@ -396,6 +377,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
         return
     try:
         after, changes = _kubeadm.edit(current["content"], version)
+        _gates.check_scheduler_of_kubeadm(plan, current["content"], version)
     except (NotYaml, _kubeadm.BadClusterConfiguration, EditRefused) as exc:
         plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Mend it "
                                 "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))

@@ -11,8 +11,9 @@ last one counts. That is why the files cannot be judged one at a time. It knows 
 
 from __future__ import annotations
 
+import base64
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
     BOOLEAN_FLAGS,
@@ -68,6 +69,20 @@ class Occurrence(NamedTuple):
     @property
     def path(self) -> str:
         return self.parts[0].path
+
+
+def decoded(path: str, content: bytes) -> str:
+    """Return the text of a unit or an environment file. Raises UnitRefused with the line.
+
+    systemd leaves comments out, whatever bytes they have: those that are not UTF-8 stay what they are (C(surrogateescape)).
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.split("\n"), 1):
+        strange = re.search("[\udc80-\udcff]", line)
+        if strange and not line.lstrip().startswith(COMMENTS):
+            raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, and systemd takes no such value: write the line in UTF-8".format(
+                path, number, ord(strange.group(0)) & 0xFF))
+    return text
 
 
 # -- systemd's file formats ------------------------------------------------------------------------------------------
@@ -301,6 +316,13 @@ class Sources(NamedTuple):
         texts = dict(self.texts)
         texts.update({path: apply_spans(self.texts.get(path) or "", edits) for path, edits in spans.items()})
         return self._replace(texts=texts)
+
+
+def sources(files: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
+    """Return what makes a unit's command line, from files as detection reports them. Raises UnitRefused."""
+    texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
+             for path in unit["unit_files"] + unit["environment_files"]}
+    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
 
 
 def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:

@@ -459,8 +459,12 @@ def main():
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="cannot write {0}: {1}; nothing else was changed on this host".format(
-            exc.filename or module.params["state_directory"], exc.strerror))
+        place = exc.filename or module.params["state_directory"]
+        after = "nothing else was changed on this host"
+        # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
+        if module.params["state"] == "original" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
+            after = "the files are restored, and only the journal still names them: fix that, then run again"
+        module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
 
 def record_cluster(module, journal):

@@ -456,10 +456,15 @@ def check_node_name(result):
 
 def detect_journal(result, directory):
     try:
-        journal = _journal.Journal(directory)
+        read_journal(result, _journal.Journal(directory))
     except _journal.JournalRefused as exc:
         result["problems"].append(str(exc))
-        return
+    except (AttributeError, IndexError, KeyError, TypeError):
+        result["problems"].append("{0} is JSON, but not in the form of a journal. It says how to undo the migration: put a good copy of it in "
+                                  "its place, or move it away".format(os.path.join(directory, "journal.json")))
+
+
+def read_journal(result, journal):
     for name, entry in sorted(journal.files.items()):
         written = entry["written"][-1]["sha256"]
         item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
 import pathlib
@@ -348,3 +349,17 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
     result = host.present(monkeypatch)
     assert result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
+
+
+def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that nothing else was changed, after file and process were the old ones again."""
+    host.present(monkeypatch)
+
+    def full(journal: Any, name: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_journal.Journal, "forget", full)
+    told = host.run(monkeypatch, state="original")
+    assert told["failed"] and host.manifest.read_bytes() == BEFORE
+    assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
+    assert "nothing else was changed" not in told["msg"]
