@@ -85,6 +85,11 @@ def decoded(path: str, content: bytes) -> str:
     return text
 
 
+def is_unit_file(path: str) -> bool:
+    """Whether a path is a service unit or a drop-in of one, wherever systemd finds it; environment files are none."""
+    return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
+
+
 # -- systemd's file formats ------------------------------------------------------------------------------------------
 
 

@@ -270,9 +270,13 @@ class Component:
         """Make a service start with new files; static Pods are restarted by the kubelet itself."""
         if not self.unit:
             return
-        # Without files it makes up for a run that was killed after it had written them, which may have been units.
-        if not paths or any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
-            _commands.run(["systemctl", "daemon-reload"])
+        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
+        # still have an older unit than the one that the plan was made from.
+        if not paths or any(map(_unit.is_unit_file, paths)) or \
+                _commands.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
+            done = _commands.run(["systemctl", "daemon-reload"])
+            if done.returncode != 0:
+                raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
         self.restarted_at = _host.timestamp()
         done = _commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:

@@ -90,7 +90,6 @@ kubelet:
     version: v1.36.3
     pid: 812
     flags: ["--cloud-provider=external"]
-    needs_reload: false
     started: 1795337102.25
     health: ""
     static_pod_path: /etc/kubernetes/manifests
@@ -202,7 +201,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import (
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
               "/etc/kubernetes/kubelet.env")
-PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths", "NeedDaemonReload"]
+PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths"]
 
 #: Units that run a kubelet of their own, and what they are part of.
 SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent": "rke2"}
@@ -266,7 +265,7 @@ def detect(result, patches_directory):
     active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
     candidates = active or sorted(units)
     result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
-                             needs_reload=False, **_host.kubelet_settings([]))
+                             **_host.kubelet_settings([]))
     if len(candidates) > 1:
         result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
             " and ".join(name + ".service" for name in candidates)))
@@ -313,7 +312,7 @@ def detect_kubelet(result, unit):
     running = _processes.of_unit("kubelet", "kubelet")
     argv = running.argv if running else []
     kubelet = result["kubelet"]
-    kubelet.update(needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
+    kubelet.update(_host.kubelet_settings(argv))
     kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
     names = [os.path.basename(path) for path in kubelet["environment_files"]]
     result["layout"] = ("kubeadm" if "kubeadm-flags.env" in names else
