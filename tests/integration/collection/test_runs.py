@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from .ansible import PROGRAM, REPOSITORY, Run
+from .test_ccm_run_lease import others
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, edited
 
 __all__ = ["cluster"]
@@ -96,6 +97,21 @@ async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(c
     again = await run(cluster, LOOK + CHANGE + workers)
     assert again.status == 0, again.output[-3000:]
     assert {state for host, state in states(cluster).items() if host != "kubeadm-cp"} == {"nothing to do", "changed"}
+
+
+async def test_a_second_run_is_refused_before_its_first_change(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    before = cluster.machines["kubeadm-cp"].files()
+    cluster.apiserver.kubectl("create", "-n", "kube-system", "-f", "-", input=json.dumps(others(machine="another")))
+    begin = plays("site", "Refuse a controller that could not run", "Change the control planes, one after the other")
+    try:
+        told = await run(cluster, LOOK + begin)
+    finally:
+        cluster.apiserver.kubectl("delete", "-n", "kube-system", "lease", "outoftree-ccm-run")
+    assert told.status != 0 and "Traceback" not in told.output
+    (message,) = told.failures
+    assert message.startswith("Nothing was changed: another run changes this cluster, bob@laptop, since 20")
+    assert cluster.machines["kubeadm-cp"].files() == before
 
 
 async def test_a_worker_that_may_fail_does_not_keep_the_others_from_being_done(cluster: Cluster):
