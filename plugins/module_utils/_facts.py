@@ -30,14 +30,15 @@ SHAPE: Dict[str, Any] = {
     "notices?": _TEXTS, "journal_problem?": str,
     "kubelet": {
         "unit_files?": _TEXTS, "environment_files?": _TEXTS, "config_files?": _TEXTS, "flags?": _TEXTS, "version?": str, "pid?": int,
-        "static_pod_path?": str, "unread_files?": [{"path": str, "flag": str}],
+        "static_pod_path?": str, "started?": float, "health?": str, "unread_files?": [{"path": str, "flag": str}],
         "serving?": {"bootstrap": bool, "names": _TEXTS, "not_after": str, "problem": str},
     },
     "service": {"name?": str, "unit?": str, "server?": bool, "arguments?": _TEXTS, "config_files?": _TEXTS, "data_directory?": str,
-                "stale?": bool},
+                "stale?": bool, "port?": int, "health?": str},
     "units": {"*": {"unit": str, "unit_files": _TEXTS, "environment_files": _TEXTS}},
-    "components": {"*": {"pid": int, "flags": _TEXTS, "version": str}},
-    "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str}},
+    "components": {"*": {"pid": int, "flags": _TEXTS, "version": str, "started?": float, "health?": str}},
+    "unrecognised?": [{"component": str, "pid": int, "flags": _TEXTS, "place": str}],
+    "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str, "changed?": float}},
     "journal": {"*": {"component": str, "state": str, "service?": dict, "problem?": str, "baselines?": [
         {"existed": bool, "original": str, "sha256": str, "copied": bool, "written": str, "written_sha256": _TEXTS}]}},
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, Flag
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, Flag, split_flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, Target, control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent, quoted
 
@@ -38,7 +38,7 @@ def _flags(section: Any) -> List[Flag]:
         pairs = [(item.get("name"), item.get("value")) for item in extra]
     else:
         raise BadClusterConfiguration("extraArgs is neither a mapping (v1beta3) nor a list of name and value (v1beta4)")
-    return [Flag(str(name), "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
+    return [Flag(split_flag("--" + str(name))[0], "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
 
 
 def _document(text: str) -> YamlText:
@@ -94,16 +94,27 @@ def edit(text: str, version: Tuple[int, int], target: Target = control_plane_cha
     return (document.render(expected) if done else text), done
 
 
+def scheduler_gates(text: str) -> List[Tuple[str, int]]:
+    """Return each --feature-gates of kube-scheduler and its line. Raises NotYaml, BadClusterConfiguration, EditRefused."""
+    document = YamlText(text)
+    section = document.data.get("scheduler")
+    extra = (section or {}).get("extraArgs") if isinstance(section, dict) else None
+    keys = list(extra) if isinstance(extra, dict) else range(len(extra or []))
+    return [(flag.value, document.line(("scheduler", "extraArgs", keys[flag.index])))
+            for flag in _flags({"extraArgs": extra}) if flag.name == "feature-gates"]
+
+
 def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
     extra = document.get((key, "extraArgs"))
     if isinstance(extra, dict):
-        path: Tuple = (key, "extraArgs", change.name)
+        name = list(extra)[change.flag.index]  # as it is written, with '-' or '_'
+        path: Tuple = (key, "extraArgs", name)
         if change.then is None:
             document.remove(path)
-            del expected[key]["extraArgs"][change.name]
+            del expected[key]["extraArgs"][name]
         else:
             document.replace(path, change.then)
-            expected[key]["extraArgs"][change.name] = change.then
+            expected[key]["extraArgs"][name] = change.then
         return
     entry = extra[change.flag.index]
     path = (key, "extraArgs", change.flag.index)

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, Target, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, YamlText, independent
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
 SHARED_MOUNTS = frozenset((
@@ -59,8 +59,12 @@ def image_of(data: Any) -> Tuple[str, str]:
 
 
 def decoded(entry: Any) -> str:
-    """Return the text of a file as detection reports it."""
-    return base64.b64decode(entry["content"]).decode("utf-8")
+    """Return the text of a YAML file as detection reports it. Raises NotYaml with the line."""
+    content = base64.b64decode(entry["content"])
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise NotYaml("line {0}: the byte 0x{1:x} is not UTF-8".format(content.count(b"\n", 0, exc.start) + 1, content[exc.start])) from exc
 
 
 def _container(document: YamlText, component: str) -> Tuple:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _target
+from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest, _target
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import EXTERNAL, Change
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
@@ -83,7 +83,16 @@ class File:
     def has(self, key: str) -> bool:
         return key in (self.data or {})
 
+    def refuse_merged(self, key: str) -> None:
+        """Raise RancherRefused when a merge key (C(<<)) brings the key in, so that the file has no place to edit."""
+        try:
+            if self.document is not None and self.has(key):
+                self.document.line((key,))
+        except EditRefused as exc:
+            raise RancherRefused("{0}: {1}".format(self.path, exc)) from exc
+
     def set(self, item: Item, value: str) -> None:
+        self.refuse_merged(item.key)
         path = (item.key,) if item.index is None else (item.key, item.index)
         self.document.raw(path, value) if value == "true" else self.document.replace(path, value)
         real: Any = True if value == "true" else value
@@ -94,6 +103,7 @@ class File:
 
     def remove(self, items: List[Item]) -> None:
         for item in items:
+            self.refuse_merged(item.key)
             self.document.remove((item.key,) if item.index is None else (item.key, item.index))
         gone = {item.index for item in items}
         key = items[0].key
@@ -104,6 +114,7 @@ class File:
 
     def add_item(self, key: str, value: str) -> None:
         """Add to the list of a key, which may hold a single value or be missing so far."""
+        self.refuse_merged(key)
         if not self.has(key):
             self.new += ["{0}:".format(key), "- {0}".format(value)]
             self.expected[key] = [value]
@@ -141,6 +152,14 @@ class File:
             if pruned(load(text)) != pruned(self.expected):
                 raise RancherRefused("{0} does not end in a way that a key can be added to it".format(self.path))
         return text
+
+
+def decoded(path: str, entry: Dict[str, Any]) -> Optional[str]:
+    """Return the text of a configuration file as detection reports it, None without one. Raises RancherRefused."""
+    try:
+        return _manifest.decoded(entry) if entry["exists"] else None
+    except NotYaml as exc:
+        raise RancherRefused("{0}: {1}".format(path, exc)) from exc
 
 
 def _show(value: Any) -> str:

@@ -65,7 +65,7 @@ _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("InTreePluginvSphereUnregister", None, (1, 31), _UNREGISTER),
 )
 
-GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kubelet")
+GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 
 def _gate_facts() -> Tuple[Fact, ...]:

@@ -107,6 +107,9 @@ class YamlText:
         for step in path:
             if isinstance(node, yaml.MappingNode):
                 index = next((i for i, (key, unused) in enumerate(node.value) if key.value == step), None)
+                if index is None and any(key.value == "<<" for key, unused in node.value):
+                    raise EditRefused("line {0}: '{1}' comes from a merge key (<<): write it out there".format(
+                        node.start_mark.line + 1, step))
                 if index is None:
                     raise KeyError(step)
                 chain.append((node, index))

@@ -55,6 +55,9 @@ options:
       data_directory:
         description: Where k3s or RKE2 keeps its data, certificates of its API server among them.
         type: path
+      port:
+        description: The port of the API server of k3s or RKE2 on this host, V(6443) when it is not given.
+        type: int
   state:
     description:
       - V(present) writes O(files).
@@ -232,6 +235,7 @@ class Component:
     def use(self, service):
         self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
         self.data_directory = service.get("data_directory") or ""
+        self.port = service.get("port") or _host.RANCHER_PORT
         kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
         self.logs = _host.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
@@ -276,9 +280,13 @@ class Component:
         """Make a service start with new files; static Pods are restarted by the kubelet itself."""
         if not self.unit:
             return
-        # Without files it makes up for a run that was killed after it had written them, which may have been units.
-        if not paths or any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
-            _commands.run(["systemctl", "daemon-reload"])
+        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
+        # still have an older unit than the one that the plan was made from.
+        if not paths or any(map(_unit.is_unit_file, paths)) or \
+                _commands.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
+            done = _commands.run(["systemctl", "daemon-reload"])
+            if done.returncode != 0:
+                raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
         self.restarted_at = _host.timestamp()
         done = _commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:
@@ -320,7 +328,7 @@ class Component:
         if self.name == "kubelet":
             return _host.kubelet_health(_host.kubelet_settings(process.argv))
         if self.name in WHOLE:
-            return _host.rancher_health(self.unit, self.data_directory)
+            return _host.rancher_health(self.unit, self.data_directory, self.port)
         return _host.component_health(self.name, process.argv)
 
     def log(self, since):
@@ -460,7 +468,8 @@ def main():
             component=dict(type="str", required=True, choices=[
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
-            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))),
+            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
+                                                              port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "original"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
@@ -492,8 +501,12 @@ def main():
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="cannot write {0}: {1}; nothing else was changed on this host".format(
-            exc.filename or module.params["state_directory"], exc.strerror))
+        place = exc.filename or module.params["state_directory"]
+        after = "nothing else was changed on this host"
+        # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
+        if module.params["state"] == "original" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
+            after = "the files are restored, and only the journal still names them: fix that, then run again"
+        module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
 
 def record_cluster(module, journal):

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from .ansible import PROGRAM, REPOSITORY, Run
+from .test_ccm_run_lease import others
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, edited
 
 __all__ = ["cluster"]
@@ -96,6 +97,52 @@ async def test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once(c
     again = await run(cluster, LOOK + CHANGE + workers)
     assert again.status == 0, again.output[-3000:]
     assert {state for host, state in states(cluster).items() if host != "kubeadm-cp"} == {"nothing to do", "changed"}
+
+
+async def test_a_second_run_is_refused_before_its_first_change(cluster: Cluster):
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    before = cluster.machines["kubeadm-cp"].files()
+    cluster.apiserver.kubectl("create", "-n", "kube-system", "-f", "-", input=json.dumps(others(machine="another")))
+    begin = plays("site", "Refuse a controller that could not run", "Change the control planes, one after the other")
+    try:
+        told = await run(cluster, LOOK + begin)
+    finally:
+        cluster.apiserver.kubectl("delete", "-n", "kube-system", "lease", "outoftree-ccm-run")
+    assert told.status != 0 and "Traceback" not in told.output
+    (message,) = told.failures
+    assert message.startswith("Nothing was changed: another run changes this cluster, bob@laptop, since 20")
+    assert cluster.machines["kubeadm-cp"].files() == before
+
+
+@pytest.mark.timeout(600)
+async def test_a_worker_that_may_fail_does_not_keep_the_others_from_being_done(cluster: Cluster):
+    """Its Node is not adopted, every controller would be started, and the summary says how it is finished."""
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    for name in ("w-1", "w-2", "w-3"):
+        cluster.add(name, WORKER)
+    cluster.machines["w-2"].refuse("restart")
+    adopt = plays("site", "Adopt the Nodes and start every controller", "Verify and sum up")
+    find = next(
+        task for task in adopt[0]["tasks"][0]["block"] if task["name"].startswith("Find the workers that failed")
+    )
+    nodes = "{{ (__ccm_install_plan.nodes.keys() | difference(__ccm_install_tally.failed)) | sort | join(' ') }}"
+    adopt[0]["tasks"] = [find, {"name": "Nodes", "ansible.builtin.debug": {"msg": nodes}}]
+    adopt[1]["tasks"] = adopt[1]["tasks"][0]["always"]
+    told = await run(cluster, LOOK + CHANGE + adopt, ccm_install_worker_serial=2, ccm_install_max_failed_workers="34%")
+    assert told.status == 0, told.output[-3000:]
+    assert states(cluster) == {"kubeadm-cp": "not begun", "w-1": "changed", "w-2": "failed", "w-3": "changed"}
+    assert told.named["Nodes"]["msg"] == "kubeadm-cp w-1 w-3"
+    data = json.loads((cluster.folder / "summary.json").read_text())
+    assert data["failed"] == ["w-2"] and data["node_only"] is False
+    # One more than may: the run stops there, as it does without the variable.
+    cluster.machines["w-2"].refuse("restart")
+    for name in ("w-4", "w-5"):
+        cluster.add(name, WORKER)
+    cluster.machines["w-4"].refuse("restart")
+    again = await run(cluster, LOOK + CHANGE + adopt, ccm_install_worker_serial=1, ccm_install_max_failed_workers=1)
+    assert again.status != 0 and "The run was stopped" in again.failures[-1]
+    assert "2 workers failed (w-2, w-4), and ccm_install_max_failed_workers (1) allows 1 of 5" in again.output
+    assert states(cluster)["w-5"] == "not begun"
 
 
 @pytest.mark.parametrize("book", ["preflight", "verify", "rollback", "leader_migration"])

@@ -78,7 +78,7 @@ def host_facts(fixture_text: Any) -> Any:
             "components": {k: {"pid": 1, "flags": v, "version": ""} for k, v in (components or {}).items()},
             "kubelet": {
                 "unit_files": list(paths)[:2], "environment_files": environment, "config_files": [], "unread_files": [], "version": "v1.36.3",
-                "pid": 7, "flags": running or [], "needs_reload": False, "static_pod_path": "/etc/kubernetes/manifests",
+                "pid": 7, "flags": running or [], "static_pod_path": "/etc/kubernetes/manifests",
             },
             "manifests": [path for path in files if path.startswith("/etc/kubernetes/manifests/")],
             "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
@@ -156,7 +156,7 @@ def tree_facts(fixture_text: Any) -> Any:
             "components": {unit: {"pid": 1, "flags": flags, "version": version} for unit, flags in running.items()
                            if unit.startswith("kube-")},
             "kubelet": {**kubelet, "config_files": [path for path in texts if path == "/var/lib/kubelet/config.yaml"],
-                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []), "needs_reload": False,
+                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []),
                         "static_pod_path": "/etc/kubernetes/manifests"},
             "manifests": [path for path in texts if path.startswith("/etc/kubernetes/manifests/")],
             "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
 import pathlib
+import subprocess
 from typing import Any
 
 import pytest
@@ -160,7 +162,7 @@ class Service:
         monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(subject, "POLL", 0.01)
         monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
 
@@ -403,3 +405,50 @@ def test_without_a_plan_the_flags_are_those_from_before_the_first_run(
 
 def test_without_a_content_nothing_can_be_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "'content' is missing" in host.run(monkeypatch, files=[{"path": str(host.manifest), "sha256": digest(BEFORE)}])["msg"]
+
+
+def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that nothing else was changed, after file and process were the old ones again."""
+    host.present(monkeypatch)
+
+    def full(journal: Any, name: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_journal.Journal, "forget", full)
+    told = host.run(monkeypatch, state="original")
+    assert told["failed"] and host.manifest.read_bytes() == BEFORE
+    assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
+    assert "nothing else was changed" not in told["msg"]
+
+
+@pytest.mark.parametrize(("path", "needed", "reloaded"), [
+    ("usr/local/lib/systemd/system/kubelet.service", "no", True), ("etc/systemd/system/kubelet.service.d/20-cloud.conf", "no", True),
+    ("opt/units/kubelet.service", "no", True), ("etc/default/kubelet", "no", False),
+    ("etc/default/kubelet", "yes", True),  # somebody changed the unit before, and systemd has the old one
+])
+def test_systemd_reads_units_again_before_a_restart(
+        path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that it starts the component with the arguments it knew, and the change is put back."""
+    host = Service(tmp_path, monkeypatch, "kubelet")
+    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(_commands, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(BEFORE)
+    item = {"path": str(file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}
+    host.run(monkeypatch, flags=[], flags_before=[], files=[item])
+    assert (["systemctl", "daemon-reload"] in host.commands) is reloaded
+    assert ["systemctl", "restart", "kubelet"] in host.commands
+
+
+def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Service(tmp_path, monkeypatch, "kubelet")
+    real = _commands.run
+
+    def refused(argv: list[str], timeout: float = 60) -> Any:
+        done = real(argv, timeout)
+        return subprocess.CompletedProcess(argv, 1, "", "Access denied") if argv[1:] == ["daemon-reload"] else done
+
+    monkeypatch.setattr(_commands, "run", refused)
+    told = host.run(monkeypatch, flags=[], flags_before=[], restart=True)
+    assert told["failed"] and "'systemctl daemon-reload' failed: Access denied" in told["msg"]
