@@ -497,6 +497,8 @@ def read_journal(result, journal):
             item["baselines"] = [reported(baseline, secret) for baseline in journal.baselines(name)]
         except _journal.JournalRefused as exc:
             item["problem"] = str(exc)
+            if name == KUBEADM_CONFIG:
+                result["problems"].append(str(exc))
         if name != KUBEADM_CONFIG:
             if name not in result["files"]:
                 result["files"][name] = read_file(name, secret)
