@@ -91,11 +91,11 @@ class RouteRemoval:
         """What becomes of a route. Raises ApiError and CloudError."""
         route, claimant = removal.route, removal.claimant
         holder = removal.holder or self._former.get(route.provider_id)
-        live = await self._read(holder.metadata.name, holder.metadata.uid) if holder is not None else None
+        live = await self._read(holder.metadata.name) if holder is not None else None
         if rules.wants(live, route):
             return rules.Fate.STAY
         if claimant is not None:
-            live = await self._read(claimant.metadata.name, claimant.metadata.uid)
+            live = await self._read(claimant.metadata.name)
             return rules.Fate.GO if rules.wants(live, route, elsewhere=True) else rules.Fate.STAY
         if holder is None:
             return await self._ask_cloud(route)
@@ -114,13 +114,12 @@ class RouteRemoval:
             return rules.Fate.STAY
         return rules.Fate.STAY if rules.wants(await self._read(instance.name), route) else rules.Fate.UNKNOWN
 
-    async def _read(self, name: str, uid: str = "") -> Node | None:
-        """The Node of this name as it is now, None when it is gone, or has another UID. Raises ApiError."""
+    async def _read(self, name: str) -> Node | None:
+        """The Node of this name as it is now, which may be a new one; None when there is none. Raises ApiError."""
         try:
-            live = await self._context.client.get(f"{NODES}/{quote(name, safe='')}", Node)
+            return await self._context.client.get(f"{NODES}/{quote(name, safe='')}", Node)
         except NotFoundError:
             return None
-        return live if uid in ("", live.metadata.uid) else None
 
     async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
         """Of the routes to living instances without a known Node, those to delete: few or none. Raises ApiError."""

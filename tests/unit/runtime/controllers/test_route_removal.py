@@ -196,3 +196,15 @@ async def test_a_node_that_lost_its_provider_id_keeps_its_route():
         c.api.change("nodes", "n0", {"spec": {"providerID": None}})
         await asyncio.sleep(GRACE)
         assert c.routes.count("delete") == 0
+
+
+@in_virtual_time
+async def test_a_node_that_was_created_again_keeps_its_route():
+    """A read finds the new one before the watch tells of it."""
+    async with Cluster() as c:
+        await routed(c)
+        again = c.api.objects["nodes"]["n0"]
+        c.api.remove("nodes", "n0")
+        c.api.objects["nodes"]["n0"] = {**again, "metadata": {**again["metadata"], "uid": "another"}}
+        await asyncio.sleep(GRACE)
+        assert c.routes.count("delete") == 0
