@@ -149,7 +149,8 @@ def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_fa
     """The process ran with another flag than its files gave: it is not waited for, since no restart brings it."""
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
     facts = host.facts()
-    facts["kubelet"]["flags"] = ["--cloud-provider="]
+    facts["kubelet"].update(flags=["--cloud-provider="], started=100.0)
+    facts["files"][FLAGS_ENV]["changed"] = 100.5  # so that the difference is explained
     forward = make_plan({"w-1": facts}, cluster, [])["hosts"]["w-1"]
     assert forward["kubelet"]["flags_before"] == []
     host.carry_out(forward)
