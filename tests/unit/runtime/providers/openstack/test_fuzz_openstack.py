@@ -12,7 +12,6 @@ import contextlib
 import ipaddress
 import json
 import string
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -39,11 +38,9 @@ from ccm.providers.openstack.annotations import PREFIX, TABLE
 from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
 from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
 
+from ... import loop_watch
 from ...fuzzing import bounded
 from .octavia_in_memory import FakeOpenStack, the
-
-#: What one decision may take of the processor, in seconds, at the best of three tries.
-LIMIT = 0.05
 
 NASTY = st.sampled_from(
     [
@@ -143,15 +140,8 @@ def attacking(said: dict[str, str] | None = None, namespace: str = "evil", **mor
 
 def quick(decide: Callable[[], Any]) -> Any:
     """What it decides, None where it raises the contract's error; in little time."""
-    found, least = None, float("inf")
-    for _ in range(3):
-        began = time.thread_time()
-        with contextlib.suppress(CloudError):
-            found = decide()
-        least = min(least, time.thread_time() - began)
-        if least < LIMIT:
-            return found
-    raise AssertionError(f"{least:.3f} s")
+    found = loop_watch.quick(decide, CloudError)
+    return None if isinstance(found, CloudError) else found
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
