@@ -102,7 +102,7 @@ def test_a_provider_that_reports_stopped_machines_gone_is_caught(monkeypatch):
 
 
 def test_what_does_not_matter_is_left_out(monkeypatch):
-    monkeypatch.setattr(WorkQueue, "retry", lambda self, key: 0.0)
+    monkeypatch.setattr(WorkQueue, "retry", lambda self, key, priority: 0.0)
     trial = Trial.parse("services@0; api LIST nodes#1=error; cloud load_balancers.create#3=error")
     short, outcome = shrink(trial, {"not-converged"})
     assert short.faults == (Fault("cloud load_balancers.create#3", "error"),)

@@ -14,8 +14,11 @@ RUNTIME = ROOT / "runtime" / "ccm"
 _MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes", "_secrets"}
 #: Modules that only other modules use, or that have a test of another name.
 _TESTED_BY = {
+    "_gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "_inventory": ("test_inventories.py", "test_plan.py"),
+    "_new_nodes": ("test_plan.py", "test_layouts.py"),
     "_report": ("test_plan.py",),
+    "_undo": ("test_rollback.py", "test_forward_and_back.py"),
     "node_rules": ("test_nodes.py",),
 }
 
