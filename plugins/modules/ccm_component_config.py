@@ -317,7 +317,7 @@ class Component:
             if starts >= CRASHES:
                 raise Failed("it ends again and again ({0})".format(lacks))
             time.sleep(POLL)
-        raise Failed("after {0} s: {1}".format(self.timeout, lacks))
+        raise Failed("after {0} s: {1}".format(self.timeout, lacks or "it was seen healthy once, and there was no time to look again"))
 
     def _flags(self, process):
         if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see

@@ -177,18 +177,21 @@ class _Claims:
     def __init__(self, lengths: Collection[tuple[int, int]]) -> None:
         """`lengths`: IP version and prefix length of all claims."""
         self._lengths = lengths
-        self._covering: dict[Network, _Claim] = {}
+        #: Granted claims inside a network, of two Nodes at most: one of them is another Node than any that asks.
+        self._inside: dict[Network, tuple[_Claim, ...]] = {}
         self.granted: dict[Network, _Claim] = {}
 
     def other(self, network: Network, node: Node) -> _Claim | None:
         """A claim of another Node that overlaps."""
-        found = [self._covering.get(network), *(self.granted.get(wider) for wider in self._wider(network))]
+        found = [*self._inside.get(network, ()), *(self.granted.get(wider) for wider in self._wider(network))]
         return next((claim for claim in found if claim and claim.node.metadata.name != node.metadata.name), None)
 
     def grant(self, network: Network, claim: _Claim) -> None:
         self.granted.setdefault(network, claim)
         for wider in self._wider(network):
-            self._covering.setdefault(wider, claim)
+            inside = self._inside.get(wider, ())
+            if len(inside) < 2 and all(each.node is not claim.node for each in inside):
+                self._inside[wider] = (*inside, claim)
 
     def _wider(self, network: Network) -> list[Network]:
         """The network itself and those around it, as far as anybody has such a prefix length."""
