@@ -53,10 +53,13 @@ CERTIFICATES = (
 )
 KEYS = tuple(f"var/lib/rancher/{name}/server/tls/client-admin.key" for name in ("k3s", "rke2"))
 COMPONENT = """
-import http.server, ssl, threading, time
+import http.server, pathlib, ssl, sys, threading, time
+def ill():
+    needed = pathlib.Path(f"needed-by-{NAME}.txt")
+    return needed.exists() and not any(needed.read_text() in word for word in sys.argv)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b"ok")
+        self.send_response(500 if ill() else 200); self.end_headers(); self.wfile.write(b"ok")
     def log_message(self, *arguments): pass
 http.server.ThreadingHTTPServer.allow_reuse_address = True
 for port, encrypted in PORTS:
@@ -152,6 +155,10 @@ class Machine:
         """Let systemctl fail at some verbs, until it is called again."""
         (self.folder / "refused.json").write_text(json.dumps(verbs))
 
+    def needs(self, component: str, flag: str) -> None:
+        """Let a component be ill that is started without this flag."""
+        (self.folder / f"needed-by-{component}.txt").write_text(flag)
+
     def text(self, path: str) -> str:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
 
@@ -223,7 +230,7 @@ def start(folder: Path, unit: str, argv: list[str]) -> None:
     """Start a component under its own name; unit and process id are noted for systemctl."""
     # Python looks for its library beside argv[0] when that is a path.
     name = Path(argv[0]).name
-    python = [name, "-c", f"PORTS = {PORTS.get(name, [])}{COMPONENT}", *argv[1:]]
+    python = [name, "-c", f"NAME = {name!r}; PORTS = {PORTS.get(name, [])}{COMPONENT}", *argv[1:]]
     process = subprocess.Popen(
         python,
         executable=sys.executable,

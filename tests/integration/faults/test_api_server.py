@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,8 @@ LEASE = {
 }
 #: So long that only a real loss ends the process, also where a test takes the API server away.
 PATIENT = {"leader_elect_lease_duration": "60s", "leader_elect_renew_deadline": "50s"}
+#: What a list lacks goes after seconds.
+IMPATIENT = (str(Path(__file__).with_name("impatient_ccm.py")),)
 
 
 @pytest.fixture
@@ -42,7 +45,7 @@ async def proxy(apiserver: ApiServer) -> AsyncIterator[FaultProxy]:
 async def test_restarts_under_churn(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, witness: Witness, start_ccm: StartCcm
 ):
-    ccm = start_ccm(**FAST, **PATIENT)
+    ccm = start_ccm(program=IMPATIENT, **FAST, **PATIENT)
     await ccm.leading()
     churn = Churn(kube, cloud, witness, seed=2, nodes=10, services=5)
     await churn.begin()
@@ -121,7 +124,7 @@ async def test_all_is_right_in_the_end_although_it_is(
     start_ccm: StartCcm,
 ):  # fmt: skip
     through = apiserver.kubeconfig(f"through-{kind}", server=proxy.url)
-    ccm = start_ccm(kubeconfig=through, **FAST, **PATIENT)
+    ccm = start_ccm(program=IMPATIENT, kubeconfig=through, **FAST, **PATIENT)
     await ccm.leading()
     fault: Any = {"slow": slow, "throttled": Throttled(), "answers-lost": Flaky(proxy)}[kind]
     proxy.fault = fault

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,12 @@ async def start_ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_pat
     started: list[Ccm] = []
 
     def start(
-        *, conf: str | None = None, kubeconfig: Path | None = None, without: tuple[str, ...] = (), **flags: Any
+        *,
+        conf: str | None = None,
+        kubeconfig: Path | None = None,
+        without: tuple[str, ...] = (),
+        program: Sequence[str] = ("-m", "ccm.cli"),
+        **flags: Any,
     ) -> Ccm:
         number, port = len(started), free_port()
         config = tmp_path / f"cloud-{number}.conf"
@@ -81,7 +86,7 @@ async def start_ccm(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_pat
             "secure-port": port,
         } | {name.replace("_", "-"): value for name, value in flags.items()}
         arguments = [f"--{name}={value}" for name, value in values.items() if name not in without]
-        process = Ccm(arguments, tmp_path / f"ccm-{number}.log", port)
+        process = Ccm(arguments, tmp_path / f"ccm-{number}.log", port, program)
         started.append(process)
         return process
 

@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,13 +42,13 @@ async def eventually(check: Callable[[], Awaitable[T]], seconds: float = 20.0, w
 
 
 class Ccm:
-    """A `ccm` process."""
+    """A `ccm` process; `program`: what Python runs."""
 
-    def __init__(self, arguments: list[str], log: Path, port: int) -> None:
+    def __init__(self, arguments: list[str], log: Path, port: int, program: Sequence[str] = ("-m", "ccm.cli")) -> None:
         self.log, self.port, self.arguments = log, port, arguments
         with log.open("w") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "ccm.cli", *arguments], stdout=output, stderr=subprocess.STDOUT
+                [sys.executable, *program, *arguments], stdout=output, stderr=subprocess.STDOUT
             )
 
     @property
