@@ -33,6 +33,18 @@ options:
     description: Seconds since the run began.
     type: float
     default: 0.0
+  max_failed:
+    description: How many of O(hosts) may fail, as a number or as a share such as V(10%).
+    type: raw
+    default: 0
+  node_only:
+    description: Whether the cloud-controller-manager was left with its node controller alone.
+    type: bool
+    default: false
+  services:
+    description: The number of Services of type LoadBalancer.
+    type: int
+    default: 0
 """
 
 EXAMPLES = r"""
@@ -45,7 +57,8 @@ RETURN = r"""
 _value:
   description:
     - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host, RV(_value.lines) is the
-      same as lines of text, RV(_value.ok) says whether no host failed, and RV(_value.seconds) how long the run took.
+      same as lines of text with what to do next, RV(_value.ok) says whether no host failed, RV(_value.failed) has the names of those
+      that did, RV(_value.allowed) how many may, RV(_value.stop) whether more did, and RV(_value.seconds) how long the run took.
   type: dict
 """
 
@@ -53,14 +66,20 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils import _summary
 
 
-def run_summary(facts, hosts, plan, seconds=0.0):
+def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, services=0):
+    try:
+        tolerated = _summary.allowed(max_failed, len(list(hosts)))
+    except ValueError as exc:
+        raise AnsibleFilterError(str(exc)) from exc
     try:
         entries = _summary.summarise({host: facts[host] for host in hosts}, plan)
     except (KeyError, TypeError) as exc:
         raise AnsibleFilterError("run_summary needs hostvars, names of hosts in it, and a plan: {0}".format(exc)) from exc
-    bad = ("failed", "unreachable", "restored", "half done")
-    return {"hosts": entries, "lines": _summary.table(entries, float(seconds)), "seconds": round(float(seconds), 1),
-            "ok": not any(entry["state"] in bad for entry in entries)}
+    lines = _summary.table(entries, float(seconds)) + _summary.retry(entries)
+    meaning = _summary.node_only(plan, int(services)) if node_only else []
+    failed = _summary.failed(entries)
+    return {"hosts": entries, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
+            "allowed": tolerated, "stop": len(failed) > tolerated}
 
 
 class FilterModule:

@@ -27,18 +27,20 @@ _TEXTS = [str]
 #: Types by key; a list holds its item's, a dictionary with the key '*' holds its values'. '?' ends a key that may be missing.
 SHAPE: Dict[str, Any] = {
     "node_name": str, "layout": str, "admin_conf": str, "api_server": str, "manifests": _TEXTS, "patches": _TEXTS, "problems": _TEXTS,
-    "notices?": _TEXTS,
+    "notices?": _TEXTS, "journal_problem?": str,
     "kubelet": {
         "unit_files?": _TEXTS, "environment_files?": _TEXTS, "config_files?": _TEXTS, "flags?": _TEXTS, "version?": str, "pid?": int,
-        "static_pod_path?": str, "unread_files?": [{"path": str, "flag": str}],
+        "static_pod_path?": str, "started?": float, "health?": str, "unread_files?": [{"path": str, "flag": str}],
         "serving?": {"bootstrap": bool, "names": _TEXTS, "not_after": str, "problem": str},
     },
     "service": {"name?": str, "unit?": str, "server?": bool, "arguments?": _TEXTS, "config_files?": _TEXTS, "data_directory?": str,
-                "stale?": bool},
+                "stale?": bool, "port?": int, "health?": str},
     "units": {"*": {"unit": str, "unit_files": _TEXTS, "environment_files": _TEXTS}},
-    "components": {"*": {"pid": int, "flags": _TEXTS, "version": str}},
-    "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str}},
-    "journal": {"*": {"component": str, "state": str}},
+    "components": {"*": {"pid": int, "flags": _TEXTS, "version": str, "started?": float, "health?": str}},
+    "unrecognised?": [{"component": str, "pid": int, "flags": _TEXTS, "place": str}],
+    "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str, "changed?": float}},
+    "journal": {"*": {"component": str, "state": str, "service?": dict, "problem?": str, "baselines?": [
+        {"existed": bool, "original": str, "sha256": str, "copied": bool, "written": str, "written_sha256": _TEXTS}]}},
 }
 #: What a part has as a whole once it has anything.
 WHOLE = {
@@ -111,11 +113,17 @@ def _incomplete(facts: Dict[str, Any]) -> str:
     absent = [path for path in paths if path not in facts["files"]]
     if absent:
         return "the file {0!r} is missing".format(absent[0][:200])
-    for path, entry in facts["files"].items():
+    texts = [(path, entry["content"]) for path, entry in facts["files"].items()]
+    texts += [(path, baseline[key]) for path, entry in facts["journal"].items() for baseline in entry.get("baselines", [])
+              for key in ("original", "written")]
+    for path, text in texts:
         try:
-            base64.b64decode(entry["content"])
+            base64.b64decode(text)
         except ValueError:
             return "the content of {0!r} is no base64".format(path[:200])
+    absent = [path for path in facts["journal"] if path not in facts["files"] and not path.startswith("configmap:")]
+    if absent:
+        return "the file {0!r} of the journal is missing".format(absent[0][:200])
     return ""
 
 

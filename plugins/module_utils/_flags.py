@@ -27,6 +27,9 @@ MANAGED_FLAGS = (
 #: Those that take no argument of their own: C(--flag) alone means true.
 BOOLEAN_FLAGS = ("enable-leader-migration",)
 
+#: Programs that take a command as text. A flag in that text cannot be found or changed by words.
+SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+
 
 class Flag(NamedTuple):
     """One occurrence of a flag in an argument list: C(width) is 2 when the value is an argument of its own."""
@@ -37,6 +40,36 @@ class Flag(NamedTuple):
     width: int
 
 
+def split_flag(argument: str) -> Tuple[str, bool, str]:
+    """Return (name, whether a value follows '=', value) of an argument; the name is '' when it is no flag.
+
+    Kubernetes' components take '_' in a flag's name for '-' (component-base, WordSepNormalizeFunc).
+    """
+    if not argument.startswith("--"):
+        return "", False, ""
+    name, equals, value = argument[2:].partition("=")
+    return name.replace("_", "-"), bool(equals), value
+
+
+def shell(argv: Iterable[str]) -> str:
+    """Return the shell and its option when a command is C(sh -c TEXT), '' for every other command.
+
+    C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with C(env) and assignments.
+    """
+    words = list(argv)
+    words[:1] = [word.lstrip("-@+!:") for word in words[:1]]
+    while words and (words[0].rpartition("/")[2] in ("env", "busybox") or "=" in words[0]):
+        words.pop(0)
+    if not words or words[0].rpartition("/")[2] not in SHELLS:
+        return ""
+    for word in words[1:]:
+        if not word.startswith("-") or word.startswith("--"):
+            return ""
+        if "c" in word:
+            return "{0} {1}".format(words[0], word)
+    return ""
+
+
 def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
     """Return every occurrence of the named flags in order; the last one of a name is the one that counts."""
     wanted = set(names)
@@ -44,17 +77,15 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
     found: List[Flag] = []
     index = 0
     while index < len(args):
-        arg = args[index]
+        name, given, value = split_flag(args[index])
         width = 1
-        if arg.startswith("--"):
-            name, equals, value = arg[2:].partition("=")
-            if name in wanted:
-                if not equals and name in BOOLEAN_FLAGS:
-                    value = "true"
-                elif not equals:
-                    value = args[index + 1] if index + 1 < len(args) else ""
-                    width = 2
-                found.append(Flag(name, value, index, width))
+        if name in wanted:
+            if not given and name in BOOLEAN_FLAGS:
+                value = "true"
+            elif not given:
+                value = args[index + 1] if index + 1 < len(args) else ""
+                width = 2
+            found.append(Flag(name, value, index, width))
         index += width
     return found
 

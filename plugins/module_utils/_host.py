@@ -17,11 +17,25 @@ import re
 import socket
 import ssl
 import time
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _processes
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _flags, _processes
 
 PKI = "/etc/kubernetes/pki"
+
+#: What the gates need of a kubelet's settings: their values without a setting, their keys in KubeletConfiguration, and their flags.
+KUBELET_DEFAULTS = {"static_pod_path": "/etc/kubernetes/manifests", "healthz_port": "10248", "healthz_address": "127.0.0.1",
+                    "pod_logs": _processes.POD_LOGS, "port": "10250", "address": ""}
+KUBELET_KEYS = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",
+                "podLogsDir": "pod_logs", "port": "port", "address": "address"}
+KUBELET_FLAGS = {"pod-manifest-path": "static_pod_path", "healthz-port": "healthz_port", "healthz-bind-address": "healthz_address",
+                 "port": "port", "address": "address"}
+
+#: How often a probe is asked before a component counts as ill before its change, and the seconds between.
+BASELINE_ATTEMPTS, BASELINE_PAUSE = 5, 1
+
+#: The API server's port of k3s and RKE2, when nothing else is said.
+RANCHER_PORT = 6443
 
 #: Components with their default secure port and health path.
 ENDPOINTS: Dict[str, Tuple[int, str]] = {
@@ -35,30 +49,34 @@ def option(argv: List[str], name: str, default: str = "") -> str:
     """Return the last value of an option of a process."""
     value = default
     for index, arg in enumerate(argv):
-        if arg == "--" + name and index + 1 < len(argv):
-            value = argv[index + 1]
-        elif arg.startswith("--" + name + "="):
-            value = arg.split("=", 1)[1]
+        found, given, text = _flags.split_flag(arg)
+        if found == name and (given or index + 1 < len(argv)):
+            value = text if given else argv[index + 1]
     return value
 
 
 def kubelet_settings(argv: List[str]) -> Dict[str, str]:
-    """Return the few scalars we need of the KubeletConfiguration that a running kubelet reads (no YAML library here)."""
-    path = option(argv, "config", "/var/lib/kubelet/config.yaml")
-    settings = {"static_pod_path": option(argv, "pod-manifest-path"), "healthz_port": option(argv, "healthz-port"),
-                "healthz_address": option(argv, "healthz-bind-address"), "pod_logs": ""}
-    names = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",
-             "podLogsDir": "pod_logs"}
-    for line in (_files.read_text(path) or "").splitlines():
-        match = re.match(r"[\"']?(\w+)[\"']?:\s*[\"']?([^\s\"'#]+)", line)
-        if match and match.group(1) in names:
-            key = names[match.group(1)]
-            settings[key] = settings[key] or match.group(2)
-    settings["static_pod_path"] = settings["static_pod_path"].rstrip("/") or "/etc/kubernetes/manifests"
-    settings["healthz_port"] = settings["healthz_port"] or "10248"
-    settings["healthz_address"] = settings["healthz_address"] or "127.0.0.1"
-    settings["pod_logs"] = settings["pod_logs"].rstrip("/") or _processes.POD_LOGS
+    """Return the few scalars we need of the KubeletConfiguration that a running kubelet reads (no YAML library here).
+
+    Flags count more than drop-ins (C(--config-dir)), the last of these more than the ones before, and all more than C(--config).
+    """
+    settings = dict(KUBELET_DEFAULTS)
+    for path in [option(argv, "config", "/var/lib/kubelet/config.yaml"), *_drop_ins(option(argv, "config-dir"))]:
+        for line in (_files.read_text(path) or "").splitlines():
+            match = re.match(r"[\"']?(\w+)[\"']?:\s*[\"']?([^\s\"'#]+)", line)
+            if match and match.group(1) in KUBELET_KEYS:
+                settings[KUBELET_KEYS[match.group(1)]] = match.group(2)
+    settings.update({key: option(argv, flag) for flag, key in KUBELET_FLAGS.items() if option(argv, flag)})
+    for key in ("static_pod_path", "pod_logs"):
+        settings[key] = settings[key].rstrip("/") or KUBELET_DEFAULTS[key]
     return settings
+
+
+def _drop_ins(folder: str) -> List[str]:
+    try:
+        return _files.listing(folder, "*.conf") if folder else []
+    except OSError:
+        return []
 
 
 def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
@@ -147,11 +165,31 @@ def _trusting(authority: str) -> ssl.SSLContext:
     content = _files.read(authority)
     if content is None:
         raise ValueError("there is no {0}".format(authority))
-    return ssl.create_default_context(cadata=content.decode("utf-8", "replace"))
+    context = ssl.create_default_context(cadata=content.decode("utf-8", "replace"))
+    # Python 3.13 made it the default: it wants key identifiers, which authorities of kubeadm up to 1.18 do not have.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def baseline(probe: Callable[[], str]) -> str:
+    """Return what a probe says of a component that nobody has changed yet; one failure in between says nothing."""
+    ill = probe()
+    for unused in range(BASELINE_ATTEMPTS - 1):
+        if not ill:
+            break
+        time.sleep(BASELINE_PAUSE)
+        ill = probe()
+    return ill
 
 
 def kubelet_health(settings: Dict[str, str]) -> str:
-    """Return '' when the kubelet's /healthz answers 200, else what it said instead."""
+    """Return '' when the kubelet's /healthz answers 200, else what it said instead.
+
+    C(healthzPort: 0) turns that endpoint off. The kubelet's API serves the same to whom it knows, and refuses others (401, 403), which
+    only a kubelet that serves does.
+    """
+    if settings["healthz_port"] == "0":
+        return _kubelet_api_health(settings)
     try:
         connection = http.client.HTTPConnection(*_endpoint(settings["healthz_address"], settings["healthz_port"]), timeout=3)
     except ValueError as exc:
@@ -167,34 +205,47 @@ def kubelet_health(settings: Dict[str, str]) -> str:
     return "" if response.status == 200 else "its /healthz says {0}: {1}".format(response.status, body)
 
 
+def _kubelet_api_health(settings: Dict[str, str]) -> str:
+    port = settings["port"]
+    try:
+        # Its certificate may be self-signed; nothing secret is sent.
+        status, body = _https(_endpoint(settings["address"], port), "/healthz", ssl._create_unverified_context())
+    except (OSError, ValueError, http.client.HTTPException) as exc:
+        return "its /healthz on port {0}: {1}".format(port, exc)
+    return "" if status in (200, 401, 403) else "its /healthz on port {0} says {1}: {2}".format(port, status, body.strip()[-300:])
+
+
 def component_health(component: str, argv: List[str]) -> str:
     """Return '' when the instance on this host serves its health path, else what it said instead.
 
-    kube-apiserver's certificate is checked against the cluster's CA under the name every kubeadm certificate has. The
-    others serve self-signed certificates made at each start: there is nothing to check them against, and nothing secret
-    is sent.
+    kube-apiserver has to serve the certificate in its own file. Where that cannot be read, its certificate is checked against the
+    cluster's CA under the name every kubeadm certificate has. The others serve self-signed certificates made at each start: there
+    is nothing to check them against, and nothing secret is sent.
     """
     number, path = ENDPOINTS[component]
     port = option(argv, "secure-port", str(number))
     try:
         where = _endpoint(option(argv, "bind-address", ""), port)
         context = ssl._create_unverified_context()
+        serving = ""
         if component == "kube-apiserver":
-            context = _trusting(option(argv, "client-ca-file", PKI + "/ca.crt"))
-        status, body = _https(where, path, context)
+            serving = option(argv, "tls-cert-file")
+            if not _first_certificate(serving):
+                context, serving = _trusting(option(argv, "client-ca-file", PKI + "/ca.crt")), ""
+        status, body = _https(where, path, context, serving)
         if status in (401, 403) and component == "kube-apiserver":
             certificate = option(argv, "kubelet-client-certificate", PKI + "/apiserver-kubelet-client.crt")
             key = option(argv, "kubelet-client-key", PKI + "/apiserver-kubelet-client.key")
             context.load_cert_chain(_files.resolve(certificate), _files.resolve(key))
-            status, body = _https(where, path, context)
+            status, body = _https(where, path, context, serving)
     except (OSError, ValueError, http.client.HTTPException) as exc:
         return "{0} on port {1}: {2}".format(path, port, exc)
     return "" if status == 200 else "{0} on port {1} says {2}: {3}".format(path, port, status, body.strip()[-300:])
 
 
-def rancher_health(unit: str, data_directory: str) -> str:
+def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> str:
     """Return '' when the kubelet of k3s or RKE2 on this host is healthy, and on a server its API server is ready."""
-    ill = kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": "10248"})
+    ill = kubelet_health(KUBELET_DEFAULTS)
     if ill or unit.replace(".service", "").endswith("-agent"):
         return ill
     tls = os.path.join(data_directory, "server", "tls")
@@ -202,18 +253,32 @@ def rancher_health(unit: str, data_directory: str) -> str:
         context = _trusting(os.path.join(tls, "server-ca.crt"))
         certificate, key = (_files.resolve(os.path.join(tls, "client-admin" + end)) for end in (".crt", ".key"))
         context.load_cert_chain(certificate, key)
-        status, body = _https(("127.0.0.1", 6443), "/readyz", context)
+        status, body = _https(_endpoint("", str(port)), "/readyz", context)
     except (OSError, ValueError, http.client.HTTPException) as exc:
-        return "/readyz on port 6443: {0}".format(exc)
-    return "" if status == 200 else "/readyz on port 6443 says {0}: {1}".format(status, body.strip()[-300:])
+        return "/readyz on port {0}: {1}".format(port, exc)
+    return "" if status == 200 else "/readyz on port {0} says {1}: {2}".format(port, status, body.strip()[-300:])
 
 
-def _https(where: Tuple[str, int], path: str, context: ssl.SSLContext) -> Tuple[int, str]:
+def _first_certificate(path: str) -> bytes:
+    """Return the first certificate of a file in DER, b'' when there is none that root alone decides about."""
+    text = _files.read_text(path) if path else None
+    match = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text or "", re.DOTALL)
+    try:
+        return ssl.PEM_cert_to_DER_cert(match.group(0)) if match else b""
+    except ValueError:
+        return b""
+
+
+def _https(where: Tuple[str, int], path: str, context: ssl.SSLContext, serving: str = "") -> Tuple[int, str]:
+    """Return the status and the body of a GET; with C(serving) only from whoever has the certificate in that file."""
     raw = socket.create_connection(where, timeout=5)
     try:
         connection = http.client.HTTPSConnection(where[0], where[1], timeout=5, context=context)
-        connection.sock = context.wrap_socket(raw, server_hostname="kubernetes")
+        # With a name it might answer with a certificate for that name (--tls-sni-cert-key).
+        connection.sock = context.wrap_socket(raw, server_hostname=None if serving else "kubernetes")
         try:
+            if serving and connection.sock.getpeercert(True) != _first_certificate(serving):
+                raise ValueError("it serves another certificate than {0} has".format(serving))
             connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.read(4000).decode("utf-8", "replace")

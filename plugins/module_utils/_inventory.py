@@ -59,9 +59,22 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
     if left_out:
         plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
             len(left_out), ", ".join(sorted(left_out))))
+    _check_left_out(plan, detected, cluster, [host for host in control_plane if host in left_out])
     _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *left_out})
     _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *left_out})
     _check_versions(plan, detected, cluster, control_plane)
+
+
+def _check_left_out(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], left_out: List[str]) -> None:
+    """Refuse to start the external controller beside control planes that may run the same loops in kube-controller-manager."""
+    version = _versions.parse(cluster["version"])
+    flags = [flag for facts in detected.values() for flag in facts["components"].get("kube-controller-manager", {}).get("flags", [])]
+    if left_out and version is not None and version < _versions.IN_TREE_GONE and any(
+            flag.startswith("--cloud-provider=") and not flag.endswith("=") for flag in flags):
+        plan["problems"].append(
+            "--limit leaves out the control plane(s) {0}. Up to 1.30 kube-controller-manager there may run the cloud loops of an in-tree "
+            "provider, and two controllers would change the same load balancers and routes. Run without --limit, or with the whole group "
+            "kube_control_plane in it".format(", ".join(sorted(left_out))))
 
 
 def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
@@ -157,7 +170,7 @@ def component_versions(facts: Dict[str, Any]) -> Dict[str, Any]:
     for path in facts["manifests"]:
         try:
             name, image = _manifest.image_of(load(_manifest.decoded(facts["files"][path])))
-        except (NotYaml, UnicodeDecodeError):
+        except NotYaml:
             continue
         version = _versions.parse(image.split("@", 1)[0].rsplit(":", 1)[-1])
         if name and version is not None:

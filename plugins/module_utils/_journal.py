@@ -2,10 +2,15 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The journal on each host: what every file was before the first change, and what we made of it.
+"""The journal on each host: what every file was before we changed it, and what we made of it.
 
 It is the rollback's only source: the original bytes, owner and mode are kept beside it, and a file that was not there
 is noted as such. The record is written *before* the file, so a run that is killed in between can be undone too.
+
+What we wrote in a row is one baseline: an original, and the contents that we gave the file after it. When somebody else
+(C(kubeadm upgrade), an operator) wrote the file before our next change, a new baseline begins with what they wrote, and the
+earlier ones stay: their bytes are out of date, but the flags that we changed then are still ours to undo.
+
 Stdlib-only, it runs on managed nodes (Python 3.8). Its folder is root's alone; the callers give its canonical path.
 """
 
@@ -18,7 +23,7 @@ import hashlib
 import json
 import os
 import time
-from typing import Any, Dict, Iterator, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _files
 
@@ -68,6 +73,29 @@ def digest(content: Optional[bytes]) -> str:
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
+class Baseline(NamedTuple):
+    """What a file was (C(None): it did not exist), and what we last made of it (C(None): no copy was kept).
+
+    C(sha256) is the original's, '' without one; C(written_sha256) are those of all that we made of it.
+    """
+
+    original: Optional[bytes]
+    sha256: str
+    written: Optional[bytes]
+    written_sha256: List[str]
+
+
+def ours(baseline: Dict[str, Any], sha256: str) -> Optional[List[Dict[str, Any]]]:
+    """Return the records that made a file what it is now, [] when it is the original; None when somebody else wrote it since.
+
+    A run that was killed between its record and its write leaves a record that is not among them.
+    """
+    if sha256 == baseline["original"]["sha256"]:
+        return []
+    written = baseline["written"]
+    return next((written[:index + 1] for index in reversed(range(len(written))) if written[index]["sha256"] == sha256), None)
+
+
 class Journal:
     """The journal file and its folder; I(directory) is created with the first record."""
 
@@ -89,45 +117,59 @@ class Journal:
         self.files = data["files"]
 
     def original(self, name: str) -> Optional[bytes]:
-        """Return the original content of a recorded file; None when it did not exist."""
-        entry = self.files[name]["original"]
-        if not entry["exists"]:
-            return None
-        content = _files.read(os.path.join(self.directory, entry["copy"]), LIMIT)
-        if digest(content) != entry["sha256"]:
-            raise JournalRefused("the backup {0} of {1} was altered: restore {1} by hand"
-                                 .format(os.path.join(self.directory, entry["copy"]), name))
-        return content
+        """Return what a recorded file was before our last changes in a row; None when it did not exist. Raises JournalRefused."""
+        return self._original(name, self.files[name])
+
+    def baselines(self, name: str) -> List[Baseline]:
+        """Return the baselines of a recorded file, the newest first. Raises JournalRefused for a copy that is missing or altered."""
+        entry = self.files[name]
+        found = []
+        for baseline in [entry] + entry.get("earlier", [])[::-1]:
+            last = baseline["written"][-1] if baseline["written"] else {}
+            found.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
+                                  self._kept(name, last["copy"], last["sha256"]) if last.get("copy") else None,
+                                  [written["sha256"] for written in baseline["written"]]))
+        return found
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
                mode: int, owner: "tuple[int, int]", flags_before: Any, service: Any = None) -> str:
         """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
-        backup = ""
-        if before is not None:
-            backup = self._copy(os.path.join("backups", run), name, before)
+        backup = self.keep(run, name, before)
         entry = self.files.get(name)
-        if entry is None:
+        written = None if entry is None else ours(entry, digest(before))
+        if entry is None or written is None:
+            earlier = [] if entry is None else entry.get("earlier", []) + [{key: entry[key] for key in ("original", "written")}]
             copy = "" if before is None else os.path.relpath(self._copy("originals", name, before), self.directory)
             entry = self.files[name] = {
                 "component": component,
                 "service": service or {},
                 "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
                              "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
-                "written": [],
+                "earlier": earlier,
             }
-        entry["written"].append({"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup})
+            written = []
+        copy = os.path.relpath(self._copy("written", name, after), self.directory)
+        entry["written"] = written + [{"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup,
+                                       "copy": copy}]
         self._save()
         return backup
+
+    def keep(self, run: str, name: str, content: Optional[bytes]) -> str:
+        """Back a content up under a run; return the backup's path, '' for a file that does not exist."""
+        return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:
         """Take back the last record of a file that has its content from before it again (I(now)), all of it if it is the first.
 
         Otherwise the rollback would take the file for changed by someone else.
         """
-        written = self.files[name]["written"]
+        entry = self.files[name]
+        written = entry["written"]
         if written and written[-1]["sha256_before"] == digest(now):
             written.pop()
-            if not written:
+            if not written and entry.get("earlier"):
+                entry.update(entry["earlier"].pop())
+            elif not written:
                 del self.files[name]
             self._save()
 
@@ -140,6 +182,19 @@ class Journal:
         """Remove what a run that was killed while it wrote here has left half-written."""
         for path in glob.glob(os.path.join(glob.escape(self.directory), "**", "*" + UNFINISHED), recursive=True):
             os.unlink(path)
+
+    def _original(self, name: str, baseline: Dict[str, Any]) -> Optional[bytes]:
+        original = baseline["original"]
+        return self._kept(name, original["copy"], original["sha256"]) if original["exists"] else None
+
+    def _kept(self, name: str, copy: str, sha256: str) -> bytes:
+        path = os.path.join(self.directory, copy)
+        content = _files.read(path, LIMIT)
+        if content is None:
+            raise JournalRefused("the copy {0} of {1} is missing: restore {1} by hand".format(path, name))
+        if digest(content) != sha256:
+            raise JournalRefused("the copy {0} of {1} was altered: restore {1} by hand".format(path, name))
+        return content
 
     def _copy(self, folder: str, name: str, content: bytes) -> str:
         target = os.path.join(self.directory, folder, name.strip("/").replace("/", "__"))

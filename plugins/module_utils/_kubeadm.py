@@ -10,11 +10,11 @@ only (it needs PyYAML). Pure: text in, text out.
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
-from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, Flag, split_flag
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, Target, control_plane_changes
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent, quoted
 
 #: Sections of ClusterConfiguration and the component each one configures.
 SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-controller-manager"))
@@ -38,47 +38,83 @@ def _flags(section: Any) -> List[Flag]:
         pairs = [(item.get("name"), item.get("value")) for item in extra]
     else:
         raise BadClusterConfiguration("extraArgs is neither a mapping (v1beta3) nor a list of name and value (v1beta4)")
-    return [Flag(str(name), "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
+    return [Flag(split_flag("--" + str(name))[0], "" if value is None else str(value), i, 1) for i, (name, value) in enumerate(pairs)]
 
 
-def edit(text: str, version: Tuple[int, int]) -> Tuple[str, List[SectionChange]]:
-    """Return ClusterConfiguration as it should be, and what changes. Raises NotYaml, BadClusterConfiguration, EditRefused."""
+def _document(text: str) -> YamlText:
     document = YamlText(text)
     if not isinstance(document.data, dict) or document.data.get("kind") != "ClusterConfiguration":
         raise BadClusterConfiguration("its kind is not ClusterConfiguration")
+    for key, unused in SECTIONS:
+        if document.data.get(key) is not None and not isinstance(document.data[key], dict):
+            raise BadClusterConfiguration("{0} is not a mapping".format(key))
+    return document
+
+
+def managed_flags(text: str) -> Dict[str, List[Flag]]:
+    """Return the managed flags among extraArgs by component. Raises NotYaml and BadClusterConfiguration."""
+    document = _document(text)
+    return {component: [flag for flag in _flags(document.data.get(key)) if flag.name in MANAGED_FLAGS] for key, component in SECTIONS}
+
+
+def lost_volumes(before: str, after: str) -> Dict[str, List[Dict[str, Any]]]:
+    """Return the extraVolumes by component that an edit took away. Raises NotYaml and BadClusterConfiguration."""
+    old, new = _document(before), _document(after)
+    return {component: [item for item in old.get((key, "extraVolumes")) or [] if item not in (new.get((key, "extraVolumes")) or [])]
+            for key, component in SECTIONS}
+
+
+def edit(text: str, version: Tuple[int, int], target: Target = control_plane_changes,
+         back: Optional[Dict[str, List[Dict[str, Any]]]] = None) -> Tuple[str, List[SectionChange]]:
+    """Return ClusterConfiguration as it should be, and what changes. Raises NotYaml, BadClusterConfiguration, EditRefused.
+
+    A cloud config that a change puts back brings its extraVolumes C(back), by component.
+    """
+    document = _document(text)
     expected = independent(document.data)
     done: List[SectionChange] = []
     for key, component in SECTIONS:
-        section = document.data.get(key)
-        if section is not None and not isinstance(section, dict):
-            raise BadClusterConfiguration("{0} is not a mapping".format(key))
-        flags = _flags(section)
-        changes = control_plane_changes(component, flags, version)
+        changes = target(component, _flags(document.data.get(key)), version)
         removed_paths = set()
+        renamed = _rename(document, expected, key, changes)
         for change in changes:
-            _apply(document, expected, key, change)
+            if change.flag is not None and change not in renamed:
+                _apply(document, expected, key, change)
             done.append(SectionChange(component, change))
-            if change.name == "cloud-config" and change.now:
+            if change.name == "cloud-config" and change.now and change.then is None:
                 removed_paths.add(change.now)
+        block = _add(document, expected, key, [change for change in changes if change.flag is None and change not in renamed])
         _drop_volumes(document, expected, key, removed_paths)
+        if any(change.name == "cloud-config" and change.then for change in changes):
+            block += _add_volumes(document, expected, key, (back or {}).get(component, []))
+        if block:
+            document.set_block(key, block)
         if key in expected and expected[key] and expected[key].get("extraArgs") in ({}, []):
             del expected[key]["extraArgs"]
     return (document.render(expected) if done else text), done
 
 
+def scheduler_gates(text: str) -> List[Tuple[str, int]]:
+    """Return each --feature-gates of kube-scheduler and its line. Raises NotYaml, BadClusterConfiguration, EditRefused."""
+    document = YamlText(text)
+    section = document.data.get("scheduler")
+    extra = (section or {}).get("extraArgs") if isinstance(section, dict) else None
+    keys = list(extra) if isinstance(extra, dict) else range(len(extra or []))
+    return [(flag.value, document.line(("scheduler", "extraArgs", keys[flag.index])))
+            for flag in _flags({"extraArgs": extra}) if flag.name == "feature-gates"]
+
+
 def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
     extra = document.get((key, "extraArgs"))
-    if change.flag is None:
-        _add(document, expected, key, extra, change)
-        return
     if isinstance(extra, dict):
-        path: Tuple = (key, "extraArgs", change.name)
+        name = list(extra)[change.flag.index]  # as it is written, with '-' or '_'
+        path: Tuple = (key, "extraArgs", name)
         if change.then is None:
             document.remove(path)
-            del expected[key]["extraArgs"][change.name]
+            del expected[key]["extraArgs"][name]
         else:
             document.replace(path, change.then)
-            expected[key]["extraArgs"][change.name] = change.then
+            expected[key]["extraArgs"][name] = change.then
         return
     entry = extra[change.flag.index]
     path = (key, "extraArgs", change.flag.index)
@@ -91,21 +127,46 @@ def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
         expected[key]["extraArgs"][at]["value"] = change.then
 
 
-def _add(document: YamlText, expected: Any, key: str, extra: Any, change: Change) -> None:
+def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) -> List[Change]:
+    """Give the entry of a flag that goes to one that is new, where a list would be left without an entry to add it to."""
+    extra = document.get((key, "extraArgs"))
+    gone = [change for change in changes if change.flag is not None and change.then is None]
+    new = [change for change in changes if change.flag is None]
+    if not isinstance(extra, list) or not new or len(gone) < len(extra):
+        return []
+    index = gone[0].flag.index if gone[0].flag else 0
+    for name, value in (("name", new[0].name), ("value", new[0].then or "")):
+        document.replace((key, "extraArgs", index, name), value)
+        expected[key]["extraArgs"][index][name] = value
+    return [gone[0], new[0]]
+
+
+def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> str:
+    """Add flags that are new to extraArgs, in the form that the document has or that its version wants.
+
+    Returns the lines of an extraArgs that the section has not had so far, '' where it had some.
+    """
+    if not changes:
+        return ""
+    extra = document.get((key, "extraArgs"))
     listed = isinstance(extra, list) or str(document.data.get("apiVersion", "")).endswith("/v1beta4")
     section = expected.get(key) or {}
     expected[key] = section
+    new: Any = [{"name": change.name, "value": change.then} for change in changes] if listed \
+        else {change.name: change.then for change in changes}
+    if not extra:
+        section["extraArgs"] = new
+        lines = ["  - name: {0}\n    value: {1}\n" if listed else "    {0}: {1}\n"] * len(changes)
+        return "  extraArgs:\n" + "".join(line.format(change.name, quoted(change.then or "")) for line, change in zip(lines, changes))
     if listed:
-        if extra:
-            raise BadClusterConfiguration("cannot add {0} to a v1beta4 list".format(change.name))
-        section["extraArgs"] = [{"name": change.name, "value": change.then}]
-        document.set_block(key, "  extraArgs:\n  - name: {0}\n    value: {1}\n".format(change.name, change.then))
-    elif extra:
-        section["extraArgs"][change.name] = change.then
-        document.add_key((key, "extraArgs"), change.name, change.then or "")
+        for item in new:
+            document.append((key, "extraArgs"), item)
+        section["extraArgs"] += new
     else:
-        section["extraArgs"] = {change.name: change.then}
-        document.set_block(key, "  extraArgs:\n    {0}: {1}\n".format(change.name, change.then))
+        for name, value in new.items():
+            document.add_key((key, "extraArgs"), name, value)
+        section["extraArgs"].update(new)
+    return ""
 
 
 def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> None:
@@ -114,3 +175,21 @@ def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> No
         if isinstance(volume, dict) and str(volume.get("mountPath", "")).rstrip("/") in paths:
             document.remove((key, "extraVolumes", index))
             expected[key]["extraVolumes"].remove(volume)
+
+
+def _add_volumes(document: YamlText, expected: Any, key: str, volumes: List[Dict[str, Any]]) -> str:
+    """Add extraVolumes that are missing; a path that somebody else uses by now stays as it is. Returns lines as _add does."""
+    there = document.get((key, "extraVolumes")) or []
+    new = [volume for volume in volumes if volume.get("mountPath") not in [item.get("mountPath") for item in there]]
+    if not new:
+        return ""
+    section = expected.get(key) or {}
+    expected[key] = section
+    section["extraVolumes"] = there + new
+    if there:
+        for volume in new:
+            document.append((key, "extraVolumes"), volume)
+        return ""
+    return "  extraVolumes:\n" + "".join("  - " + "\n    ".join(
+        "{0}: {1}".format(name, str(value).lower() if isinstance(value, bool) else quoted(str(value))) for name, value in volume.items()) + "\n"
+        for volume in new)

@@ -54,8 +54,7 @@ def describe(found: List[Occurrence]) -> str:
 def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
     """Return the edits that leave exactly C(--cloud-provider=external), in the file that upgrades keep. Raises UnitRefused."""
     line = sources.command_line()
-    if not line.unit.exec_words:
-        raise UnitRefused("its unit has no ExecStart")
+    _unit.refuse_unreadable(line)
     found = occurrences(line)
     edit = Edit({}, [], [])
     _plan_provider(edit, line, found, sources)

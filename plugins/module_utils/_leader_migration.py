@@ -15,7 +15,7 @@ import base64
 from typing import Any, Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _facts, _inventory, _plan, _versions
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
     hands_over, in_tree_provider, is_external, leader_migration_changes)
 
@@ -61,7 +61,7 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
             plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
                                     "site.yml".format(host, facts["service"]["name"]))
             continue
-        flags = _running(facts)
+        flags = find_flags(facts["components"].get(COMPONENT, {}).get("flags") or [])
         if not hands_over(flags) and is_external(flags):
             plan["warnings"].append("{0}: {1} is external already, there is nothing to hand over".format(host, COMPONENT))
             continue
@@ -74,12 +74,6 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
                 text = configuration(lease)
                 step["files"].insert(0, {"path": CONFIG, "content": base64.b64encode(text.encode()).decode(), "sha256": ""})
     return _plan.finish(plan)
-
-
-def _running(facts: Dict[str, Any]) -> List[Flag]:
-    """Return the flags that the running process shows."""
-    told = [text[2:].partition("=") for text in facts["components"].get(COMPONENT, {}).get("flags") or []]
-    return [Flag(name, value, index, 1) for index, (name, unused, value) in enumerate(told)]
 
 
 def refusal(version: str) -> str:

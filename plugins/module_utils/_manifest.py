@@ -14,7 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, Target, control_plane_changes
-from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import YamlText, independent
+from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
 SHARED_MOUNTS = frozenset((
@@ -59,8 +59,12 @@ def image_of(data: Any) -> Tuple[str, str]:
 
 
 def decoded(entry: Any) -> str:
-    """Return the text of a file as detection reports it."""
-    return base64.b64decode(entry["content"]).decode("utf-8")
+    """Return the text of a YAML file as detection reports it. Raises NotYaml with the line."""
+    content = base64.b64decode(entry["content"])
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise NotYaml("line {0}: the byte 0x{1:x} is not UTF-8".format(content.count(b"\n", 0, exc.start) + 1, content[exc.start])) from exc
 
 
 def _container(document: YamlText, component: str) -> Tuple:
@@ -94,11 +98,28 @@ def read(text: str, component: str) -> Component:
     return Component(component, argv, find_flags(argv), str(document.get(container + ("image",), "")))
 
 
-def edit(text: str, component: str, version: Tuple[int, int],
-         target: Target = control_plane_changes) -> Tuple[str, List[Change], List[str]]:
+class Mounts(NamedTuple):
+    """Volume mounts of a component's container, and volumes of its Pod, as a manifest has them."""
+
+    mounts: List[Dict[str, Any]]
+    volumes: List[Dict[str, Any]]
+
+
+def lost_mounts(before: str, after: str, component: str) -> Mounts:
+    """Return the mounts and volumes that an edit of a manifest took away. Raises NotYaml and BadManifest."""
+    def listed(text: str) -> Mounts:
+        document = YamlText(text)
+        return Mounts(document.get(_container(document, component) + ("volumeMounts",)) or [], document.get(("spec", "volumes")) or [])
+
+    old, new = listed(before), listed(after)
+    return Mounts([item for item in old.mounts if item not in new.mounts], [item for item in old.volumes if item not in new.volumes])
+
+
+def edit(text: str, component: str, version: Tuple[int, int], target: Target = control_plane_changes,
+         back: Mounts = Mounts([], [])) -> Tuple[str, List[Change], List[str]]:
     """Return the manifest as it should be, the flags that change, and notes on what goes with them.
 
-    Raises NotYaml, BadManifest or EditRefused.
+    A cloud config that a change puts back brings its mounts and volumes C(back). Raises NotYaml, BadManifest or EditRefused.
     """
     document = YamlText(text)
     container = _container(document, component)
@@ -134,6 +155,8 @@ def edit(text: str, component: str, version: Tuple[int, int],
             document.append(container + (last_key,), argument)
         target[last_key] += added
     notes = _remove_mounts(document, expected, container, changes, [v for v in new_argv.values() if v is not None])
+    if any(change.name == "cloud-config" and change.then for change in changes):
+        _add_mounts(document, expected, container, back)
     return document.render(expected), changes, notes
 
 
@@ -166,6 +189,18 @@ def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes:
                         expected["spec"]["volumes"].remove(volume)
                         notes.append("volume {0}".format(name))
     return notes
+
+
+def _add_mounts(document: YamlText, expected: Any, container: Tuple, back: Mounts) -> None:
+    """Add mounts and volumes that are missing; a path or name that somebody else uses by now stays as it is."""
+    for path, items, key in ((container + ("volumeMounts",), back.mounts, "mountPath"), (("spec", "volumes"), back.volumes, "name")):
+        there = [item.get(key) for item in document.get(path) or []]
+        for item in items:
+            if item.get(key) not in there:
+                if not there:
+                    raise EditRefused("there is no list {0} any more to put {1} back into".format(path[-1], item.get("name")))
+                document.append(path, item)
+                _at(expected, path).append(item)
 
 
 def _mounted(data: Any, volume: Any) -> bool:

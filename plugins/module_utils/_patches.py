@@ -15,7 +15,7 @@ import re
 from typing import Any, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import MANAGED_FLAGS, find_flags, render, split_flag
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change, control_plane_changes
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import NotYaml, YamlText, independent
 
@@ -43,7 +43,7 @@ def parse_name(path: str) -> Optional[Name]:
 def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
     """Return the patch without the flags that the manifests lose, and the changes. Raises PatchRefused or EditRefused."""
     name = parse_name(path)
-    if name is None or not any(flag in text for flag in MANAGED_FLAGS):
+    if name is None or not any(flag in text.replace("_", "-") for flag in MANAGED_FLAGS):
         return text, []
     try:
         document = YamlText(text)
@@ -80,7 +80,7 @@ def _edit_operations(document: YamlText, text: str, component: str, version: Tup
         expected.append(independent(operation))
         if not changes:
             continue
-        if isinstance(value, list) or not value.startswith("--" + changes[0].name + "="):
+        if isinstance(value, list) or split_flag(value)[:2] != (changes[0].name, True):
             raise PatchRefused("line {0} sets --{1} among others: edit it by hand".format(document.line((index,)), changes[0].name))
         if changes[0].then is not None:
             new = render(changes[0].name, changes[0].then)

@@ -14,8 +14,9 @@ import base64
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _facts, _inventory, _kubeadm, _kubelet, _manifest, _patches, _rancher, _reregister, _serving, _takeover, _unit, _versions)
-from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render
+    _baseline, _drift, _facts, _gates, _inventory, _kubeadm, _kubelet, _manifest, _new_nodes, _patches, _rancher, _reregister, _serving,
+    _takeover, _unit, _versions)
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import render, shell
 from ansible_collections.outoftree.ccm.plugins.module_utils._report import report, table
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import (
     Target, control_plane_changes, flags_after, hands_over, in_tree_provider)
@@ -39,6 +40,10 @@ RISKS = {
 }
 
 
+_SHELL = ("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: edit them by hand, or write the program and "
+          "its arguments there")
+
+
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True, left_out: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
@@ -55,8 +60,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             .format(cluster["version"], *map(_versions.show, _versions.SUPPORTED)))
         return finish(plan)
     again = _reregister.agents(detected, cluster)
-    there = {node["name"] for node in cluster["nodes"]}
-    away = [host for host, name in again.items() if reregister and name not in there]
+    nodes = {node["name"]: node for node in cluster["nodes"]}
+    away = [host for host, name in again.items() if reregister and name not in nodes]
     detected = _inventory.with_versions(detected, cluster)
     _inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out), away)
     for host, facts in detected.items():
@@ -72,14 +77,21 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         if host in control_plane:
             plan_control_plane(plan, steps, host, facts, version)
             _plan_patches(plan, steps, host, facts, version)
+            _gates.check_scheduler(plan, host, facts, version)
+        else:
+            for component in COMPONENTS:
+                plan["problems"] += _drift.undefined(host, facts, component, version, control_plane_changes,
+                                                     "The host is not in the group kube_control_plane: add it")
         if facts["kubelet"].get("unit_files"):
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
+    for host, facts in detected.items():
+        _baseline.check(plan, host, facts, nodes)
     _inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _plan_serving(plan, detected, cluster)
-    plan["new_nodes"] = new_nodes({facts["layout"] for facts in detected.values()}, cluster)
+    plan["new_nodes"] = _new_nodes.instructions({facts["layout"] for facts in detected.values()}, cluster)
     return finish(plan)
 
 
@@ -104,7 +116,7 @@ def _edit(plan: Dict[str, Any], host: str, component: str, file: str, flag: str,
 
 
 def _encode(text: str) -> str:
-    return base64.b64encode(text.encode("utf-8")).decode("ascii")
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
 
 
 # -- control plane ----------------------------------------------------------------------------------------------------
@@ -119,7 +131,7 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
         try:
             text = _manifest.decoded(facts["files"][path])
             name = _manifest.component_name(load(text))
-        except (NotYaml, UnicodeDecodeError) as exc:
+        except NotYaml as exc:
             plan["problems"].append("{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
                                     "file there)".format(host, path, exc))
             continue
@@ -137,6 +149,11 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
             _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version, target)
         elif unit:
             _plan_unit(plan, steps, host, facts, component, unit, cluster_version, target)
+        else:
+            plan["problems"] += _drift.undefined(
+                host, facts, component, cluster_version, target,
+                "Neither a manifest in {0} with a container of that name nor a unit {1}.service starts it, so there is no file to edit: "
+                "edit by hand what starts it, and restart it".format(facts["kubelet"]["static_pod_path"], component))
 
 
 def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
@@ -146,12 +163,24 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     try:
         parsed = _manifest.read(before, component)
         version = _versions.parse(parsed.image.split("@", 1)[0].rsplit(":", 1)[-1]) or cluster_version
+        if shell(parsed.argv):
+            plan["problems"] += _drift.undefined(host, facts, component, version, target, _SHELL.format(path, shell(parsed.argv)))
+            return
         after, changes, notes = _manifest.edit(before, component, version, target)
     except (_manifest.BadManifest, EditRefused) as exc:
         plan["problems"].append("{0}: cannot edit {1}: {2}. Edit it by hand, then run again".format(host, path, exc))
         return
+    written = [render(flag.name, flag.value) for flag in parsed.flags]
     wanted = [render(name, value) for name, value in flags_after(parsed.flags, changes)]
-    running = facts["components"].get(component, {}).get("flags")
+    process = facts["components"].get(component)
+    # The kubelet takes a manifest up by itself: only a run of ours that was ended before its gate explains a difference.
+    ours = facts["journal"].get(path, {}).get("state") == "written"
+    if process and not (ours and _drift.changed_since(process, [entry])):
+        problem = _drift.unexplained(host, component, process, written, [path])
+        if problem:
+            plan["problems"].append(problem)
+            return
+    running = process["flags"] if process else None
     if target is control_plane_changes:
         _warn_of_two_owners(plan, host, component, parsed.flags, version)
     for change in changes:
@@ -160,8 +189,6 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     if not changes and running == wanted:
         return
     if not changes:
-        # A run that was ended between writing the file and its gate leaves a component that is just starting.
-        ours = facts["journal"].get(path, {}).get("state") == "written"
         if running is None and not ours:
             plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, path))
             return
@@ -170,7 +197,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
         "component": component,
         "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
         "flags": wanted,
-        "flags_before": [render(flag.name, flag.value) for flag in parsed.flags] if changes else running or [],
+        "flags_before": written,
         "restart": False,
         "service": {},
     })
@@ -187,17 +214,30 @@ def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: 
 def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
                unit: Dict[str, Any], cluster_version: Tuple[int, int], target: Target) -> None:
     """Plan a component that systemd runs, with its flags in the unit or in environment files."""
-    sources = _sources(facts, unit)
+    try:
+        sources = _unit.sources(facts["files"], unit)
+    except UnitRefused as exc:
+        plan["problems"].append("{0}: {1}: {2}".format(host, component, exc))
+        return
     line = sources.command_line()
-    running = facts["components"].get(component, {}).get("flags")
+    process = facts["components"].get(component)
+    running = process["flags"] if process else None
     version = _versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
     found = _unit.occurrences(line)
+    written = [render(flag.name, flag.value) for flag in _unit.flags(line)]
+    if shell(word.value for word in line.unit.exec_words):
+        plan["problems"] += _drift.undefined(host, facts, component, version, target, _SHELL.format(
+            line.unit.exec_path, shell(word.value for word in line.unit.exec_words)))
+        return
+    problem = _drift_of_unit(host, component, process, facts, unit, written)
+    if problem:
+        plan["problems"].append(problem)
+        return
     spans: Dict[str, Any] = {}
     if target is control_plane_changes:
         _warn_of_two_owners(plan, host, component, _unit.flags(line), version)
     try:
-        if not line.unit.exec_words:
-            raise UnitRefused("its unit has no ExecStart")
+        _unit.refuse_unreadable(line)
         for change in target(component, _unit.flags(line), version):
             if change.flag is None:
                 path = _unit.append(spans, line, _unit.last_variable(line), render(change.name, change.then or ""))
@@ -224,7 +264,7 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
             _edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None,
                   " ".join(wanted), "its files say so, but it was not restarted since", RISKS[component])
         steps["control_plane"].append({
-            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": running or [],
+            "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": written,
             "restart": not spans, "service": {"unit": unit["unit"]}})
 
 
@@ -236,7 +276,7 @@ def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         try:
             before = _manifest.decoded(facts["files"][path])
             after, changes = _patches.edit(path, before, version)
-        except (_patches.PatchRefused, EditRefused, UnicodeDecodeError) as exc:
+        except (_patches.PatchRefused, EditRefused, NotYaml) as exc:
             plan["problems"].append("{0}: the kubeadm patch {1} cannot be edited: {2}".format(host, path, exc))
             continue
         for change in changes:
@@ -256,13 +296,18 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
                   cluster_version: Tuple[int, int]) -> None:
     kubelet = facts["kubelet"]
     version = _versions.parse(kubelet["version"]) or cluster_version
-    sources = _sources(facts, kubelet)
     try:
+        sources = _unit.sources(facts["files"], kubelet)
         edit = _kubelet.plan(sources, version)
+        written = [render(flag.name, flag.value) for flag in _unit.flags(sources.command_line())]
     except UnitRefused as exc:
         plan["problems"].append("{0}: the kubelet's flags cannot be changed: {1}".format(host, exc))
         return
-    _warn_of_gates(plan, host, facts, version)
+    problem = _drift_of_unit(host, "kubelet", kubelet if kubelet["pid"] else None, facts, kubelet, written)
+    if problem:
+        plan["problems"].append(problem)
+        return
+    _gates.check_kubelet(plan, host, facts, version)
     for item in kubelet["unread_files"]:
         plan["warnings"].append("{0}: {1} sets {2}, but the kubelet's unit does not read that file".format(
             host, item["path"], item["flag"]))
@@ -278,25 +323,8 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     if not edit.changes and not restart:
         return
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
-    steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": kubelet["flags"],
+    steps["kubelet"] = {"component": "kubelet", "files": files, "flags": wanted, "flags_before": written,
                         "restart": restart, "service": {}}
-
-
-def _warn_of_gates(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
-    """Feature gates in the KubeletConfiguration are the kubelet's too, but that file belongs to the installer."""
-    for path in facts["kubelet"]["config_files"]:
-        try:
-            data = load(_manifest.decoded(facts["files"][path]))
-        except (NotYaml, UnicodeDecodeError) as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: mend it first".format(
-                host, path, exc))
-            continue
-        gates = data.get("featureGates") if isinstance(data, dict) else None
-        items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
-        for item, fact in _versions.dead_gates("kubelet", items, version):
-            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
-                                    "kube-system/kubelet-config where there is one, before the next upgrade".format(
-                                        host, path, item, _versions.why("kubelet", "feature-gates", version, fact.value)))
 
 
 def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
@@ -306,10 +334,9 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     name = service["name"]
     version = _versions.parse(facts["kubelet"]["version"]) or cluster_version
     try:
-        texts = [(path, _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None)
-                 for path in service["config_files"]]
+        texts = [(path, _rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
         edit = _rancher.plan(name, service["server"], texts, service["arguments"], version)
-    except (_rancher.RancherRefused, UnicodeDecodeError) as exc:
+    except _rancher.RancherRefused as exc:
         plan["problems"].append("{0}: the configuration of {1} cannot be changed: {2}".format(host, name, exc))
         return
     for change in edit.changes:
@@ -324,14 +351,16 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
         files = [{"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
                  for path, text in sorted(edit.texts.items())]
         steps["kubelet"] = {"component": name, "files": files, "flags": [], "flags_before": [], "restart": restart,
-                            "service": {"unit": service["unit"], "data_directory": service["data_directory"]}}
+                            "service": {key: service[key] for key in ("unit", "data_directory", "port") if key in service}}
 
 
-def _sources(facts: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
-    """Return what makes a unit's command line, from what was detected of it."""
-    paths = unit["unit_files"] + unit["environment_files"]
-    texts = {path: _manifest.decoded(facts["files"][path]) if facts["files"][path]["exists"] else None for path in paths}
-    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
+def _drift_of_unit(host: str, component: str, process: Optional[Dict[str, Any]], facts: Dict[str, Any], unit: Dict[str, Any],
+                   written: List[str]) -> str:
+    """Return the problem of a unit's process whose flags come from none of its files; one that was not restarted is none."""
+    paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
+    if process is None or _drift.changed_since(process, [facts["files"][path] for path in paths]):
+        return ""
+    return _drift.unexplained(host, component, process, written, paths)
 
 
 def _unit_files(facts: Dict[str, Any], edited: Sources, paths: Iterable[str]) -> List[Dict[str, str]]:
@@ -348,6 +377,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
         return
     try:
         after, changes = _kubeadm.edit(current["content"], version)
+        _gates.check_scheduler_of_kubeadm(plan, current["content"], version)
     except (NotYaml, _kubeadm.BadClusterConfiguration, EditRefused) as exc:
         plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Mend it "
                                 "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))
@@ -392,26 +422,3 @@ def _plan_serving(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], clu
     notes, warnings = _serving.foretell(detected, cluster["serving"])
     plan["notes"] += notes
     plan["warnings"] += warnings
-
-
-# -- nodes to come ----------------------------------------------------------------------------------------------------
-
-
-def new_nodes(layouts: Iterable[str], cluster: Dict[str, Any]) -> List[str]:
-    """Return what whoever adds a node later has to write: no installer hands the flag to new nodes by itself."""
-    lines: List[str] = []
-    if "kubeadm" in layouts:
-        version = _versions.parse(cluster["version"]) or _versions.SUPPORTED[1]
-        kind, extra = ("v1beta4", "    - name: cloud-provider\n      value: external") if version >= (1, 31) else \
-            ("v1beta3", "    cloud-provider: external")
-        lines += ["kubeadm join --config FILE, with in FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
-                  "nodeRegistration:", "  kubeletExtraArgs:"] + extra.split("\n")
-    if "kubespray" in layouts:
-        lines += ["kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
-    if "systemd" in layouts:
-        lines += ["units of one's own: the kubelet with --cloud-provider=external"]
-    for name in ("k3s", "rke2"):
-        if name in layouts:
-            lines += ["/etc/rancher/{0}/config.yaml of a new agent:".format(name), "kubelet-arg:", "- cloud-provider=external",
-                      "and of a new server the same files as on the servers there are"]
-    return lines

@@ -243,29 +243,57 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
 # -- what looks like a component and is none -----------------------------------------------------------------------------
 
 
-def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> List[str]:
-    """Return, as sentences, which processes bear a component's name without being this host's component."""
+def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], logs: str = POD_LOGS) -> List[Seen]:
+    """Return processes of these names that root started on this host and that are not identified.
+
+    They are in a static Pod whose container has another name, or in a system service whose unit has another name. Processes of other
+    Pods, of users' sessions and of containers that are hosts themselves (kind) are none of this host's components.
+    """
+    static = {os.path.basename(path).split("_")[2] for path in pod_folders(logs)}
+    init, wanted = look(1), set(names)
+    found = []
+    for seen in _strangers(identified):
+        parts = seen.group.split("/")
+        service = not seen.pod and "user.slice" not in parts and any(part.endswith(".service") for part in parts)
+        here = init is not None and seen.namespaces[0] == init.namespaces[0] != ""
+        if seen.program in wanted and (service and here or bool(_STATIC.fullmatch(seen.pod)) and seen.pod in static):
+            found.append(seen)
+    return found
+
+
+def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
+    """Return the processes that are none of the identified ones, and no helpers of theirs."""
     known = [look(process.pid) for process in identified if process is not None]
     identities = {seen.process.identity for seen in known if seen is not None}
     groups = {seen.group for seen in known if seen is not None and not seen.pod}
     pods = {seen.pod for seen in known if seen is not None and seen.pod}
     found = []
     for seen in everything():
-        name = next((name for name in COMPONENTS if name == seen.program or name[:15] == seen.name), "")
         # A component's own helpers, and another process of the same static Pod, are where root put them.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
-        if name and not own and seen.process.identity not in identities:
+        if not own and seen.process.identity not in identities:
+            found.append(seen)
+    return found
+
+
+def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> List[str]:
+    """Return, as sentences, which processes bear a component's name without being this host's component."""
+    found = []
+    for seen in _strangers(identified):
+        name = next((name for name in COMPONENTS if name == seen.program or name[:15] == seen.name), "")
+        if name:
             found.append((seen, name))
     # A Pod may start as many processes as it likes: only those that are named are looked up.
     folders = pod_folders(logs) if found else []
-    sentences = ["process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, _whereabouts(seen, folders))
+    sentences = ["process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, whereabouts(seen, folders))
                  for seen, name in found[:NAMED]]
     if len(found) > NAMED:
         sentences.append("{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED))
     return sentences
 
 
-def _whereabouts(seen: Seen, folders: List[str]) -> str:
+def whereabouts(seen: Seen, folders: List[str]) -> str:
+    """Return, as the end of a sentence, where a process is. C(folders): the pod_folders()."""
     if not seen.pod:
         return "is in the control group {0}, of no unit that runs it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
     for path in folders:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _target
+from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest, _target
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import Flag, find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._target import EXTERNAL, Change
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
@@ -58,7 +58,7 @@ class Item(NamedTuple):
     value: str
 
 
-class _File:
+class File:
     """One configuration file: what it says, and the edits to make in it."""
 
     def __init__(self, path: str, text: Optional[str]) -> None:
@@ -83,7 +83,16 @@ class _File:
     def has(self, key: str) -> bool:
         return key in (self.data or {})
 
+    def refuse_merged(self, key: str) -> None:
+        """Raise RancherRefused when a merge key (C(<<)) brings the key in, so that the file has no place to edit."""
+        try:
+            if self.document is not None and self.has(key):
+                self.document.line((key,))
+        except EditRefused as exc:
+            raise RancherRefused("{0}: {1}".format(self.path, exc)) from exc
+
     def set(self, item: Item, value: str) -> None:
+        self.refuse_merged(item.key)
         path = (item.key,) if item.index is None else (item.key, item.index)
         self.document.raw(path, value) if value == "true" else self.document.replace(path, value)
         real: Any = True if value == "true" else value
@@ -94,6 +103,7 @@ class _File:
 
     def remove(self, items: List[Item]) -> None:
         for item in items:
+            self.refuse_merged(item.key)
             self.document.remove((item.key,) if item.index is None else (item.key, item.index))
         gone = {item.index for item in items}
         key = items[0].key
@@ -104,6 +114,7 @@ class _File:
 
     def add_item(self, key: str, value: str) -> None:
         """Add to the list of a key, which may hold a single value or be missing so far."""
+        self.refuse_merged(key)
         if not self.has(key):
             self.new += ["{0}:".format(key), "- {0}".format(value)]
             self.expected[key] = [value]
@@ -143,6 +154,14 @@ class _File:
         return text
 
 
+def decoded(path: str, entry: Dict[str, Any]) -> Optional[str]:
+    """Return the text of a configuration file as detection reports it, None without one. Raises RancherRefused."""
+    try:
+        return _manifest.decoded(entry) if entry["exists"] else None
+    except NotYaml as exc:
+        raise RancherRefused("{0}: {1}".format(path, exc)) from exc
+
+
 def _show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -162,7 +181,7 @@ def command_line_values(arguments: List[str], key: str) -> List[str]:
 class _Configuration:
     def __init__(self, name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> None:
         self.name = name
-        self.files = [_File(path, text) for path, text in files]
+        self.files = [File(path, text) for path, text in files]
         self.arguments = arguments
         self.changes: List[KeyChange] = []
 
@@ -179,7 +198,7 @@ class _Configuration:
                 items = items + file.items(key + "+")
         return items
 
-    def file(self, path: str) -> _File:
+    def file(self, path: str) -> File:
         return next(file for file in self.files if file.path == path)
 
     def refuse_command_line(self, key: str) -> None:
@@ -232,6 +251,14 @@ class _Configuration:
         for (path, unused), removed in gone.items():
             self.file(path).remove(removed)
         return _target.flags_after(flags, changes)
+
+
+def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
+    """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
+    config = _Configuration(name, files, arguments)
+    values = [item.value.lstrip("-") for item in config.effective("kubelet-arg")]
+    named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
+    return "cloud-provider=" + EXTERNAL in values or EXTERNAL in named[-1:]
 
 
 def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:

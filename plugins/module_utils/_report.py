@@ -43,7 +43,7 @@ def table(plan: Dict[str, Any]) -> List[str]:
         lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
         lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
     else:
-        lines.append("Nothing to change: every file and every Node is as it should be.")
+        lines.append(plan.get("nothing") or "Nothing to change: every file and every Node is as it should be.")
     lines += ["NOTE: " + text for text in plan["notes"]]
     lines += ["WARNING: " + text for text in plan["warnings"]]
     lines += ["PROBLEM: " + text for text in plan["problems"]]

@@ -6,11 +6,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Dict, Iterator, List, Mapping
 
 #: Where the roles keep what happened on a host, in the order of the run.
 CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
 WAITS = ("__ccm_install_ready",)
+
+#: How a host ends whose change is not done; its Node is not adopted.
+BAD = ("failed", "unreachable", "restored", "half done")
 
 #: More rows than this, and hosts of which there is nothing to say share one line.
 MANY = 12
@@ -58,6 +62,45 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
             entry["state"] = "changed" if done else "nothing to do"
         entries.append(entry)
     return entries
+
+
+def allowed(limit: Any, workers: int) -> int:
+    """Return how many of the workers may fail: C(limit) is a number or a share such as V(10%). Raises ValueError."""
+    match = re.fullmatch(r"\s*(\d+)\s*(%?)\s*", "" if isinstance(limit, bool) else str(limit))
+    if match is None or match.group(2) and int(match.group(1)) > 100:
+        raise ValueError("ccm_install_max_failed_workers is {0!r}: set a number of workers, such as 3, or a share, such as '10%'".format(limit))
+    return workers * int(match.group(1)) // 100 if match.group(2) else int(match.group(1))
+
+
+def failed(entries: List[Dict[str, Any]]) -> List[str]:
+    """Return the hosts whose change failed."""
+    return [entry["host"] for entry in entries if entry["state"] in BAD]
+
+
+def retry(entries: List[Dict[str, Any]]) -> List[str]:
+    """Return, as lines, how to finish the hosts that failed; nothing where the run ended before others, and is run again as a whole."""
+    names = failed(entries)
+    if not names or any(entry["state"] in ("not begun", "half done") for entry in entries):
+        return []
+    return ["Failed: {0}. Their Nodes are not adopted: they are no backends of load balancers, and get no routes, until that is done. Fix "
+            "the reason, then run site.yml again with --limit 'localhost:kube_control_plane:{1}'".format(", ".join(names), ":".join(names))]
+
+
+def node_only(plan: Dict[str, Any], services: int) -> List[str]:
+    """Return, as lines, what it means for this cluster that the controller was left with its node controller alone.
+
+    C(services) is the number of Services of type LoadBalancer.
+    """
+    lines = ["The cloud-controller-manager runs its node controller alone: the loops service, route and node-lifecycle do not run. Fix "
+             "what failed and run site.yml again: it starts them."]
+    owners = ["{kind} {namespace}/{name} is paused".format(**other) for other in plan.get("takeover", [])]
+    owners += sorted({"kube-controller-manager, where it was changed, does not run the loops of the in-tree {0} any more".format(edit["now"])
+                      for edit in plan.get("edits", []) if edit["component"] == "kube-controller-manager"
+                      and edit["flag"] == "--cloud-provider" and edit["now"] not in (None, "", "external")})
+    if not owners:
+        return lines + ["Nobody ran these loops before, as far as can be seen: what was served by then is served."]
+    return lines + ["{0}. So until then nobody changes the load balancers of {1} Service(s), nobody makes routes for new Nodes, and nobody "
+                    "deletes Nodes whose machines are gone. What was there stays and serves.".format(" and ".join(owners), services)]
 
 
 def _words(result: Mapping[str, Any]) -> str:

@@ -11,8 +11,9 @@ last one counts. That is why the files cannot be judged one at a time. It knows 
 
 from __future__ import annotations
 
+import base64
 import re
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
     BOOLEAN_FLAGS,
@@ -23,8 +24,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils._flags import (
     Word,
     apply_spans,
     render,
+    shell,
+    split_flag,
     split_words,
 )
+
+#: What a line of a unit or an environment file begins with that says nothing.
+COMMENTS = ("#", ";")
 
 #: Where distributions' packages put unit files: an edit there is lost at the next package upgrade.
 PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
@@ -65,19 +71,41 @@ class Occurrence(NamedTuple):
         return self.parts[0].path
 
 
+def decoded(path: str, content: bytes) -> str:
+    """Return the text of a unit or an environment file. Raises UnitRefused with the line.
+
+    systemd leaves comments out, whatever bytes they have: those that are not UTF-8 stay what they are (C(surrogateescape)).
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.split("\n"), 1):
+        strange = re.search("[\udc80-\udcff]", line)
+        if strange and not line.lstrip().startswith(COMMENTS):
+            raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, and systemd takes no such value: write the line in UTF-8".format(
+                path, number, ord(strange.group(0)) & 0xFF))
+    return text
+
+
+def is_unit_file(path: str) -> bool:
+    """Whether a path is a service unit or a drop-in of one, wherever systemd finds it; environment files are none."""
+    return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
+
+
 # -- systemd's file formats ------------------------------------------------------------------------------------------
 
 
-def logical_lines(text: str) -> List[Tuple[int, int]]:
-    """Return (start, end) of each line, where a backslash before the line end joins it with the next."""
+def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
+    """Return (start, end) of each line, where a backslash before the line end joins it with the next.
+
+    C(comments): whether a comment may stand inside a continued line, as in units (systemd.syntax), but not in environment files.
+    """
     lines = []
     start = position = 0
     while position < len(text):
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
-        body = text[start:end].rstrip("\r")
-        comment = text[start:end].lstrip()[:1] in ("#", ";")
-        if body.endswith("\\") and not comment and end < len(text):
+        first = text[start:end].lstrip()[:1] in COMMENTS
+        inside = comments and position > start and text[position:end].lstrip()[:1] in COMMENTS
+        if not first and end < len(text) and (inside or text[position:end].rstrip("\r").endswith("\\")):
             position = end + 1
             continue
         lines.append((start, end))
@@ -155,7 +183,7 @@ def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
     environment_files: List[str] = []
     for path, text in files:
         section = ""
-        for start, end in logical_lines(text):
+        for start, end in logical_lines(text, comments=True):
             line = text[start:end].strip()
             if line.startswith("["):
                 section = line.strip("[]")
@@ -185,11 +213,19 @@ def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
         if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
             skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
             chars.append(Char(position, position + skip, " "))
-            position += skip
+            position = _after_comments(text, position + skip, end)
             continue
         chars.append(Char(position, position + 1, text[position]))
         position += 1
     return chars
+
+
+def _after_comments(text: str, position: int, end: int) -> int:
+    """Return where a continued line goes on behind the comments that stand between its parts."""
+    while text[position:end].lstrip(" \t")[:1] in COMMENTS:
+        following = text.find("\n", position, end)
+        position = end if following < 0 else following + 1
+    return position
 
 
 def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
@@ -246,16 +282,15 @@ def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List
     while index < len(line.arguments):
         argument = line.arguments[index]
         width = 1
-        if argument.value.startswith("--"):
-            name, equals, value = argument.value[2:].partition("=")
-            if name in wanted:
-                parts: Tuple[Argument, ...] = (argument,)
-                if not equals and name in BOOLEAN_FLAGS:
-                    value = "true"
-                elif not equals and index + 1 < len(line.arguments):
-                    following = line.arguments[index + 1]
-                    parts, value, width = (argument, following), following.value, 2
-                found.append(Occurrence(name, value, parts))
+        name, given, value = split_flag(argument.value)
+        if name in wanted:
+            parts: Tuple[Argument, ...] = (argument,)
+            if not given and name in BOOLEAN_FLAGS:
+                value = "true"
+            elif not given and index + 1 < len(line.arguments):
+                following = line.arguments[index + 1]
+                parts, value, width = (argument, following), following.value, 2
+            found.append(Occurrence(name, value, parts))
         index += width
     return found
 
@@ -288,9 +323,26 @@ class Sources(NamedTuple):
         return self._replace(texts=texts)
 
 
+def sources(files: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
+    """Return what makes a unit's command line, from files as detection reports them. Raises UnitRefused."""
+    texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
+             for path in unit["unit_files"] + unit["environment_files"]}
+    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
+
+
 def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
     """Return the managed flags among the arguments, numbered as C(occurrences) lists them."""
     return [Flag(item.name, item.value, index, 1) for index, item in enumerate(occurrences(line, names))]
+
+
+def refuse_unreadable(line: CommandLine) -> None:
+    """Raise UnitRefused for a command line of which no argument can be changed."""
+    if not line.unit.exec_words:
+        raise UnitRefused("its unit has no ExecStart")
+    wrapper = shell(word.value for word in line.unit.exec_words)
+    if wrapper:
+        raise UnitRefused("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: write the program and "
+                          "its arguments into ExecStart".format(line.unit.exec_path, wrapper))
 
 
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
@@ -329,7 +381,7 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
         spans.setdefault(path, []).append(Span(at, at, " " + flag))
         return path
     value = line.variables[variable]
-    removed = spans.get(value.path, [])
+    removed = [span for span in spans.get(value.path, []) if not span.text]
     left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
     text = (" " if left and not left[-1].char.isspace() else "") + flag
     if not value.quoted and not value.chars:

@@ -65,7 +65,7 @@ _GATES: Tuple[Tuple[str, Optional[Version], Version, str], ...] = (
     ("InTreePluginvSphereUnregister", None, (1, 31), _UNREGISTER),
 )
 
-GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kubelet")
+GATED_COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 
 
 def _gate_facts() -> Tuple[Fact, ...]:
@@ -154,6 +154,15 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
         following = ", the next release," if fact.fatal_in == (version[0], version[1] + 1) else ""
         return "{0} does not start with it from {1}{2} on".format(component, show(fact.fatal_in), following)
     return ""
+
+
+def fatal(component: str, flag: str, value: str, version: Version) -> str:
+    """Return why a component of this release does not start with a flag of this value (an item of a list); '' when it does."""
+    name, unused, setting = value.strip().partition("=")
+    narrowed = {"cloud-provider": "" if value in ("", "external") else "in-tree",
+                "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, value.strip())
+    about = facts(component, flag) + facts(component, flag, narrowed) + (facts(component, flag, name) if flag == "feature-gates" else [])
+    return next((fact.reason for fact in about if fact.fatal_in is not None and version >= fact.fatal_in), "")
 
 
 def reason(component: str, flag: str, value: Optional[str] = None) -> str:

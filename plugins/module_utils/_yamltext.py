@@ -23,6 +23,10 @@ except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on
     yaml = None
 
 
+#: Words that YAML takes for something else than text unless they are quoted.
+WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
 class NotYaml(ValueError):
     """The text is not one YAML document."""
 
@@ -75,7 +79,7 @@ class YamlText:
         self._removed: Dict[int, set] = {}
         self._replaced: Dict[Tuple, str] = {}
         self._raw: Dict[Tuple, str] = {}
-        self._inserts: List[Tuple[Tuple, str]] = []
+        self._inserts: List[Tuple[Tuple, Any]] = []
         self._blocks: List[Tuple[str, str]] = []
         self._keys: List[Tuple[Tuple, str, str]] = []
         self._newline = "\r\n" if "\r\n" in text else "\n"
@@ -103,6 +107,9 @@ class YamlText:
         for step in path:
             if isinstance(node, yaml.MappingNode):
                 index = next((i for i, (key, unused) in enumerate(node.value) if key.value == step), None)
+                if index is None and any(key.value == "<<" for key, unused in node.value):
+                    raise EditRefused("line {0}: '{1}' comes from a merge key (<<): write it out there".format(
+                        node.start_mark.line + 1, step))
                 if index is None:
                     raise KeyError(step)
                 chain.append((node, index))
@@ -146,8 +153,8 @@ class YamlText:
         self._removed.get(id(parent), set()).discard(position)
         self._replaced[path] = value
 
-    def append(self, path: Tuple, value: str) -> None:
-        """Append a string to a list that is not empty."""
+    def append(self, path: Tuple, value: Any) -> None:
+        """Append a string, or a mapping, to a list that is not empty."""
         self._inserts.append((path, value))
 
     def add_key(self, path: Tuple, key: str, value: str) -> None:
@@ -249,21 +256,32 @@ class YamlText:
             raise EditRefused("line {0}: the value takes more than one line".format(node.start_mark.line + 1))
         return Span(start, end, text)
 
-    def _insertion(self, path: Tuple, value: str) -> Span:
+    def _insertion(self, path: Tuple, value: Any) -> Span:
         node = self._chain(path)[-1][0]
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            raise EditRefused("line {0}: there is no list with an item to add another one to".format(node.start_mark.line + 1))
         last = node.value[-1]
         end = self._last(last)
         if node.flow_style:
-            return Span(end, end, ", " + _scalar(value, last.style))
+            return Span(end, end, ", " + self._item(value, last, None))
         line = self.text.rfind("\n", 0, last.start_mark.index) + 1
         lead = self.text[line:last.start_mark.index]
         if lead.strip() != "-":
             raise EditRefused("line {0}: the entry shares its line with another".format(last.start_mark.line + 1))
         after = self.text.find("\n", end)
-        entry = lead + _scalar(value, last.style)
+        entry = lead + self._item(value, last, len(lead))
         if after < 0:
             return Span(len(self.text), len(self.text), self._newline + entry)
         return Span(after + 1, after + 1, entry + self._newline)
+
+    def _item(self, value: Any, last: Any, indent: Optional[int]) -> str:
+        """Return an item of a list as the last one is written: a scalar in its quotes, a mapping in lines of their own (or, C(None), in one)."""
+        if isinstance(value, str):
+            return _scalar(value, getattr(last, "style", None))
+        if indent is None:
+            return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10 ** 6).strip()
+        lines = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=10 ** 6).splitlines()
+        return (self._newline + " " * indent).join(lines)
 
     def _key(self, path: Tuple, key: str, value: str) -> Span:
         node = self._chain(path)[-1][0]
@@ -300,9 +318,14 @@ class YamlText:
 def _scalar(value: str, style: Optional[str]) -> str:
     if style == "'":
         return "'{0}'".format(value.replace("'", "''"))
-    plain = style is None and value and not any(mark in value for mark in (": ", " #", "\n", ",", "[", "]", "{", "}"))
+    plain = style is None and value and value.lower() not in WORDS and not any(mark in value for mark in (": ", " #", "\n", ",", "[", "]", "{", "}"))
     if plain and (value.startswith("--") or value[0].isalpha()):
         return value
     if style is None and value.startswith("--") and ": " not in value and " #" not in value and "\n" not in value:
         return value
     return '"{0}"'.format(value.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def quoted(value: str) -> str:
+    """Return a string as YAML of one line, in quotes where it needs them."""
+    return _scalar(value, None)

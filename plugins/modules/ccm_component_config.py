@@ -55,8 +55,15 @@ options:
       data_directory:
         description: Where k3s or RKE2 keeps its data, certificates of its API server among them.
         type: path
+      port:
+        description: The port of the API server of k3s or RKE2 on this host, V(6443) when it is not given.
+        type: int
   state:
-    description: V(present) writes O(files); V(original) restores every file of the component that the journal knows.
+    description:
+      - V(present) writes O(files).
+      - V(original) restores every file of the component that the journal knows, as O(files) says (the plan of
+        P(outoftree.ccm.rollback_plan#filter)). Those that O(files) does not name get their original bytes, if nobody else has
+        written them since. A copy of what is overwritten or removed is kept like every other backup.
     type: str
     default: present
     choices: [present, original]
@@ -72,11 +79,15 @@ options:
         required: true
       content:
         description:
-          - The new content in base64, so that every byte is kept.
+          - The new content in base64, so that every byte is kept. Required with O(state=present).
+          - With O(state=original) only for files that somebody else has written since; the others are restored from the journal.
           - For V(k3s) and V(rke2) with the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of secrets;
             the values are taken from the file as it is.
         type: str
-        required: true
+      keep:
+        description: With O(state=original), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
+        type: bool
+        default: false
       sha256:
         description: SHA-256 of the content that the plan was made from, empty for a file that does not exist.
         type: str
@@ -85,7 +96,9 @@ options:
         description: The content that the plan was made from in base64. Only for O(component=kubeadm-config).
         type: str
   flags:
-    description: The managed flags that the new process must show, in order.
+    description:
+      - The managed flags that the new process must show, in order. They are those that the new, or restored, files give it.
+      - With O(state=original) and without O(files), they default to those that the journal has noted before its first run.
     type: list
     elements: str
     default: []
@@ -111,7 +124,7 @@ options:
     type: int
     default: 180
   force:
-    description: With O(state=original), restore files that someone else has changed since, too.
+    description: With O(state=original), put the original over files that someone else has changed since and that O(files) does not name.
     type: bool
     default: false
 seealso:
@@ -222,6 +235,7 @@ class Component:
     def use(self, service):
         self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
         self.data_directory = service.get("data_directory") or ""
+        self.port = service.get("port") or _host.RANCHER_PORT
         kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
         self.logs = _host.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
@@ -266,9 +280,13 @@ class Component:
         """Make a service start with new files; static Pods are restarted by the kubelet itself."""
         if not self.unit:
             return
-        # Without files it makes up for a run that was killed after it had written them, which may have been units.
-        if not paths or any(path.startswith(("/etc/systemd/", "/run/systemd/")) for path in paths):
-            _commands.run(["systemctl", "daemon-reload"])
+        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
+        # still have an older unit than the one that the plan was made from.
+        if not paths or any(map(_unit.is_unit_file, paths)) or \
+                _commands.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
+            done = _commands.run(["systemctl", "daemon-reload"])
+            if done.returncode != 0:
+                raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
         self.restarted_at = _host.timestamp()
         done = _commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
         if done.returncode != 0:
@@ -299,7 +317,7 @@ class Component:
             if starts >= CRASHES:
                 raise Failed("it ends again and again ({0})".format(lacks))
             time.sleep(POLL)
-        raise Failed("after {0} s: {1}".format(self.timeout, lacks))
+        raise Failed("after {0} s: {1}".format(self.timeout, lacks or "it was seen healthy once, and there was no time to look again"))
 
     def _flags(self, process):
         if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see
@@ -310,7 +328,7 @@ class Component:
         if self.name == "kubelet":
             return _host.kubelet_health(_host.kubelet_settings(process.argv))
         if self.name in WHOLE:
-            return _host.rancher_health(self.unit, self.data_directory)
+            return _host.rancher_health(self.unit, self.data_directory, self.port)
         return _host.component_health(self.name, process.argv)
 
     def log(self, since):
@@ -323,15 +341,15 @@ def planned(module, journal):
     """Return [(path, before, after, mode, owner)] of the files that are not yet as planned; refuse what changed since."""
     work = []
     for item in module.params["files"]:
-        path, after = item["path"], base64.b64decode(item["content"])
+        path = item["path"]
+        if item["content"] is None:
+            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: original)".format(path))
         before = read(path)
-        if module.params["component"] in WHOLE:
-            after = _secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8")
+        after = revealed(module.params["component"], item["content"], before)
         if before == after:
             continue
         if _journal.digest(before) != item["sha256"]:
-            module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run "
-                             "again to plan with its new content".format(path, module.params["component"]))
+            refuse(module, path)
         info = os.stat(_files.resolve(path)) if before is not None else None
         mode = info.st_mode & 0o7777 if info else 0o644
         work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
@@ -339,28 +357,55 @@ def planned(module, journal):
 
 
 def originals(module, journal, component):
-    """Return the same for what the journal knows of the component, and the names already back in their first state."""
-    work, settled, flags = [], [], None
+    """Return the same for what the journal knows of the component, and the names of files that need no write any more.
+
+    The plan says what becomes of each file: its original bytes, or a content where somebody else has written it since.
+    """
+    work, settled = [], []
+    chosen = {item["path"]: item for item in module.params["files"]}
     for name, entry in sorted(journal.files.items()):
         if entry["component"] != module.params["component"]:
             continue
-        flags = entry["original"]["flags"] if flags is None else flags
         component.use(entry.get("service") or {})
         if module.params["component"] == "kubeadm-config":
             settled.append(name)
             continue
-        before, after = read(name), journal.original(name)
+        item, before, original = chosen.get(name), read(name), entry["original"]
+        if item is not None and _journal.digest(before) != item["sha256"]:
+            refuse(module, name)
+        if item is not None and item["content"] is not None:
+            info = os.stat(_files.resolve(name))
+            after = revealed(component.name, item["content"], before)
+            mode, owner = info.st_mode & 0o7777, (info.st_uid, info.st_gid)
+        else:
+            after = before if item is not None and item["keep"] else journal.original(name)
+            mode, owner = original["mode"], (original["uid"], original["gid"])
         if before == after:
             settled.append(name)
             continue
-        known = {written["sha256"] for written in entry["written"]}
-        if _journal.digest(before) not in known and not module.params["force"]:
+        if item is None and _journal.ours(entry, _journal.digest(before)) is None and not module.params["force"]:
             module.fail_json(msg="{0} was changed by someone else after the migration, so it was not restored. Its original is "
-                             "{1}: merge it by hand, or set 'force' (variable ccm_install_rollback_force) to put the original "
-                             "back".format(name, os.path.join(journal.directory, entry["original"]["copy"])))
-        original = entry["original"]
-        work.append((name, before, after, original["mode"], (original["uid"], original["gid"])))
-    return work, settled, flags or []
+                             "{1}: merge it by hand, or set 'force' to put the original back".format(
+                                 name, os.path.join(journal.directory, original["copy"])))
+        work.append((name, before, after, mode, owner))
+    return work, settled
+
+
+def noted_flags(journal, name):
+    """Return the flags that a component had before the first run that the journal knows, for want of a plan."""
+    entries = [entry for entry in journal.files.values() if entry["component"] == name]
+    return min(entries, key=lambda entry: entry["written"][0]["run"])["original"]["flags"] if entries else []
+
+
+def revealed(name, content, before):
+    """Return a planned content in base64 as bytes, with the secrets of the file as it is."""
+    after = base64.b64decode(content)
+    return _secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
+
+
+def refuse(module, path):
+    module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run again to plan with its "
+                     "new content".format(path, module.params["component"]))
 
 
 def settle(component, work, flags, flags_before, restart):
@@ -423,11 +468,13 @@ def main():
             component=dict(type="str", required=True, choices=[
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
-            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"))),
+            service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
+                                                              port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "original"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
-                content=dict(type="str", required=True),
+                content=dict(type="str"),
+                keep=dict(type="bool", default=False),
                 sha256=dict(type="str", default=""),
                 before=dict(type="str"),
             )),
@@ -454,8 +501,12 @@ def main():
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="cannot write {0}: {1}; nothing else was changed on this host".format(
-            exc.filename or module.params["state_directory"], exc.strerror))
+        place = exc.filename or module.params["state_directory"]
+        after = "nothing else was changed on this host"
+        # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
+        if module.params["state"] == "original" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
+            after = "the files are restored, and only the journal still names them: fix that, then run again"
+        module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
 
 def record_cluster(module, journal):
@@ -463,7 +514,7 @@ def record_cluster(module, journal):
     params = module.params
     if not module.check_mode:
         if params["state"] == "original":
-            for name in originals(module, journal, Component(module))[1]:
+            for name in originals(module, journal, Component(module))[1]:  # all of them
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
             journal.record(item["path"], "kubeadm-config", params["run_id"], base64.b64decode(item["before"] or ""),
@@ -481,8 +532,11 @@ def apply(module, journal):
         work, settled = planned(module, journal), []
         flags, flags_before = params["flags"], params["flags_before"]
     else:
-        work, settled, flags = originals(module, journal, component)
-        flags_before = component._flags(component.processes()[0]) if component.processes() else []
+        work, settled = originals(module, journal, component)
+        flags, flags_before = params["flags"], params["flags_before"]
+        if not params["files"]:  # without a plan
+            flags = flags or noted_flags(journal, component.name)
+            flags_before = component._flags(component.processes()[0]) if component.processes() else []
         late = not work and unsettled(component, settled, flags)
         restart = late and bool(component.unit)
     result = dict(
@@ -499,6 +553,9 @@ def apply(module, journal):
         for item, (path, before, after, mode, owner) in zip(result["files"], work):
             item["backup"] = journal.record(path, component.name, params["run_id"], before, after, mode, owner, flags_before,
                                             params["service"])
+    else:
+        for item, (path, before, *_rest) in zip(result["files"], work):
+            item["backup"] = journal.keep(params["run_id"], path, before)
     if work or restart or late or params["state"] == "present":
         try:
             result["waited"] = settle(component, work, flags, flags_before, restart)

@@ -19,6 +19,8 @@ description:
     a component, such as a program in some Pod, is listed in RV(notices), and nothing of it is believed, opened or run.
   - Files are opened only by paths that root alone decides about. A link that somebody else made, a FIFO, a device and a file of more
     than 1 MiB are problems.
+  - It asks each component what the gate of M(outoftree.ccm.ccm_component_config) asks after a change. RV(kubelet), RV(service) and
+    RV(components) have the answer as C(health), empty when the component is healthy.
   - The filter P(outoftree.ccm.migration_plan#filter) turns the result of all hosts into a plan.
 version_added: 0.1.0
 author:
@@ -88,7 +90,8 @@ kubelet:
     version: v1.36.3
     pid: 812
     flags: ["--cloud-provider=external"]
-    needs_reload: false
+    started: 1795337102.25
+    health: ""
     static_pod_path: /etc/kubernetes/manifests
     config_files: [/var/lib/kubelet/config.yaml]
 service:
@@ -102,6 +105,8 @@ service:
     arguments: [--disable=traefik]
     config_files: [/etc/rancher/k3s/config.yaml]
     data_directory: /var/lib/rancher/k3s
+    port: 6443
+    health: ""
     stale: false
 units:
   description: Control-plane components that systemd runs, with their unit files and environment files.
@@ -117,7 +122,19 @@ components:
   returned: always
   type: dict
   sample:
-    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: ""}
+    kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: "", started: 1795337105.5, health: ""}
+unrecognised:
+  description: >-
+    Processes of root's that bear the name of a control-plane component and that neither a unit nor a static Pod's container of that name
+    starts, with their managed flags.
+  returned: always
+  type: list
+  elements: dict
+  sample:
+    - component: kube-controller-manager
+      pid: 811
+      flags: [--cloud-provider=aws]
+      place: is in the control group /system.slice/kcm.service, of no unit that runs it
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always
@@ -141,12 +158,32 @@ files:
       sha256: 3b7a...
       mode: "0644"
       real_path: /etc/default/kubelet
+      changed: 1795337000.0
 journal:
-  description: The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
+  description:
+    - The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
+    - C(baselines), the newest first, have what a file was and what it was made into, in base64. C(problem) says what of the journal
+      is missing or was altered.
   returned: always
   type: dict
   sample:
-    /etc/default/kubelet: {component: kubelet, service: {}, state: written}
+    /etc/default/kubelet:
+      component: kubelet
+      service: {}
+      state: written
+      problem: ""
+      baselines:
+        - existed: true
+          original: S1VCRUxFVF9FWFRSQV9BUkdTPQo=
+          sha256: 3b7a...
+          copied: true
+          written: S1VCRUxFVF9FWFRSQV9BUkdTPS0tY2xvdWQtcHJvdmlkZXI9ZXh0ZXJuYWwK
+          written_sha256: [91c2...]
+journal_problem:
+  description: Why the journal as a whole cannot be read, empty when it can or when there is none. It is among RV(problems), too.
+  returned: always
+  type: str
+  sample: ""
 admin_conf:
   description: A kubeconfig with all rights that the installer left on this host, empty without one.
   returned: always
@@ -183,7 +220,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import (
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
               "/etc/kubernetes/kubelet.env")
-PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths", "NeedDaemonReload"]
+PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths"]
 
 #: Units that run a kubelet of their own, and what they are part of.
 SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent": "rke2"}
@@ -199,7 +236,7 @@ def read_file(path, secret=False):
 
     The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
     """
-    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": ""}
+    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0}
     try:
         result["real_path"] = _files.resolve(path)
         content = _files.read(path)
@@ -212,7 +249,7 @@ def read_file(path, secret=False):
     sha256 = _journal.digest(content)
     if secret:
         content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256,
+    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256, changed=info.st_ctime,
                   mode="{0:04o}".format(info.st_mode & 0o7777))
     return result
 
@@ -247,7 +284,7 @@ def detect(result, patches_directory):
     active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
     candidates = active or sorted(units)
     result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
-                             needs_reload=False, **_host.kubelet_settings([]))
+                             **_host.kubelet_settings([]))
     if len(candidates) > 1:
         result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
             " and ".join(name + ".service" for name in candidates)))
@@ -260,7 +297,12 @@ def detect(result, patches_directory):
     else:
         identified.append(detect_service(result, candidates[0], units[candidates[0]]))
     identified += detect_control_plane(result)
-    result["notices"] += _processes.impostors(identified, result["kubelet"]["pod_logs"])
+    logs = result["kubelet"]["pod_logs"]
+    strays = [] if result["service"] else _processes.unrecognised(identified, COMPONENTS, logs)
+    result["unrecognised"] = [
+        {"component": seen.program, "pid": seen.process.pid, "place": _processes.whereabouts(seen, _processes.pod_folders(logs)),
+         "flags": [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(seen.process.argv)]} for seen in strays]
+    result["notices"] += _processes.impostors(identified + [seen.process for seen in strays], logs)
     check_node_name(result)
     for path in manifests_in(result, patches_directory):
         result["patches"].append(path)
@@ -289,7 +331,7 @@ def detect_kubelet(result, unit):
     running = _processes.of_unit("kubelet", "kubelet")
     argv = running.argv if running else []
     kubelet = result["kubelet"]
-    kubelet.update(needs_reload=unit.get("NeedDaemonReload") == "yes", **_host.kubelet_settings(argv))
+    kubelet.update(_host.kubelet_settings(argv))
     kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
     names = [os.path.basename(path) for path in kubelet["environment_files"]]
     result["layout"] = ("kubeadm" if "kubeadm-flags.env" in names else
@@ -310,7 +352,8 @@ def detect_kubelet(result, unit):
     for path in kubelet["config_files"]:
         result["files"][path] = read_file(path)
     kubelet["serving"] = _host.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
-    kubelet["pid"] = running.pid
+    kubelet.update(pid=running.pid, started=_processes.started_at(running),
+                   health=_host.baseline(lambda: _host.kubelet_health(_host.kubelet_settings(argv))))
     kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
     kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
     result["node_name"] = result["node_name"] or _host.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
@@ -342,12 +385,13 @@ def detect_service(result, name, unit):
         result["files"][path] = read_file(path, secret=True)
     texts = [text_of(result["files"][path]) or "" for path in config_files]
     data = _host.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
+    port = _host.option(arguments, "https-listen-port") or scalar(texts, "https-listen-port")
     changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
     result["layout"] = kind
     result["service"] = {
         "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
         "arguments": _secrets.public_arguments(arguments),
-        "config_files": config_files, "data_directory": data,
+        "config_files": config_files, "data_directory": data, "port": int(port) if port.isdigit() else _host.RANCHER_PORT,
         "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
     }
     result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
@@ -357,6 +401,7 @@ def detect_service(result, name, unit):
         result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
         return None
     result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
+    result["service"]["health"] = _host.baseline(lambda: _host.rancher_health(name, data, result["service"]["port"]))
     return running
 
 
@@ -395,7 +440,12 @@ def detect_control_plane(result):
         main = _processes.of_unit(name, name) if name in result["units"] else None
         for process in processes + ([main] if main else []):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
-            result["components"][name] = {"pid": process.pid, "flags": flags, "version": ""}
+            result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
+                                          "started": _processes.started_at(process)}
+        # The newest process is the component: two run while the kubelet replaces one by the other.
+        for process in ([main] if main else processes[-1:]):
+            argv = process.argv
+            result["components"][name]["health"] = _host.baseline(lambda name=name, argv=argv: _host.component_health(name, argv))
         if main:
             identified.append(main)
             result["components"][name]["version"] = version_of(result, name, name, main)
@@ -423,22 +473,49 @@ def check_node_name(result):
 
 
 def detect_journal(result, directory):
+    """Report what the journal knows, and whether all that a rollback needs of it is there."""
     try:
-        journal = _journal.Journal(directory)
+        read_journal(result, _journal.Journal(directory))
     except _journal.JournalRefused as exc:
-        result["problems"].append(str(exc))
+        problem = str(exc)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        problem = ("{0} is JSON, but not in the form of a journal. It says how to undo the migration: put a good copy of it in its place, or "
+                   "move it away".format(os.path.join(directory, "journal.json")))
+    else:
         return
+    result["journal_problem"] = problem
+    result["problems"].append(problem)
+
+
+def read_journal(result, journal):
     for name, entry in sorted(journal.files.items()):
-        written = entry["written"][-1]["sha256"]
-        item = {"component": entry["component"], "service": entry.get("service", {}), "flags": entry["original"]["flags"],
-                "written": written, "original_sha256": entry["original"]["sha256"]}
-        if name == KUBEADM_CONFIG:
-            content = journal.original(name) or b""
-            item.update(state="unknown", original=base64.b64encode(content).decode("ascii"))
-        else:
-            now = read_file(name)["sha256"]
-            item["state"] = "written" if now == written else "original" if now == entry["original"]["sha256"] else "altered"
+        secret = entry["component"] in SERVICES.values()
+        service = {key: value for key, value in (entry.get("service") or {}).items() if value}
+        item = {"component": entry["component"], "service": service, "state": "unknown", "problem": "", "baselines": []}
         result["journal"][name] = item
+        try:
+            item["baselines"] = [reported(baseline, secret) for baseline in journal.baselines(name)]
+        except _journal.JournalRefused as exc:
+            item["problem"] = str(exc)
+            if name == KUBEADM_CONFIG:
+                result["problems"].append(str(exc))
+        if name != KUBEADM_CONFIG:
+            if name not in result["files"]:
+                result["files"][name] = read_file(name, secret)
+            now = result["files"][name]["sha256"]
+            records = _journal.ours(entry, now)
+            item["state"] = "altered" if records is None else "written" if records else "original"
+
+
+def reported(baseline, secret):
+    """Return a baseline of the journal as data: contents in base64, those of a I(secret) file with placeholders."""
+    def text(content):
+        if content is not None and secret:
+            content = _secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        return base64.b64encode(content or b"").decode("ascii")
+
+    return {"existed": baseline.original is not None, "original": text(baseline.original), "sha256": baseline.sha256,
+            "copied": baseline.written is not None, "written": text(baseline.written), "written_sha256": baseline.written_sha256}
 
 
 def check_writable(result, directory):
@@ -468,7 +545,8 @@ def main():
         supports_check_mode=True,
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
-                  components={}, manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[], problems=[])
+                  components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[],
+                  problems=[], journal_problem="")
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
@@ -480,6 +558,7 @@ def main():
             detect_journal(result, directory)
         check_writable(result, directory)
     except _journal.JournalRefused as exc:
+        result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
     except _files.Untrusted as exc:
         result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))

@@ -3,15 +3,18 @@
 
 `Machine` writes a folder and a program that Ansible takes for the host's Python. That program enters new namespaces,
 mounts the folder's `etc` and `var/lib` over the real ones, starts the host's components as systemd would (processes
-with the argument lists that unit and environment files make, which serve /healthz and nothing else) and runs the
-module. Everything ends with the module; what was running is in `running.json`, and is there again at the next one.
+with the argument lists that unit and environment files make, which serve their health endpoints and nothing else) and
+runs the module. Everything ends with the module; what was running is in `running.json`, and is there again at the
+next one.
 
 It is a script, too: `machine.py enter FOLDER python arguments` and `machine.py systemctl FOLDER arguments`.
 """
 
 from __future__ import annotations
 
+import datetime
 import fcntl
+import functools
 import glob
 import hashlib
 import json
@@ -30,18 +33,75 @@ UNIT_FOLDERS = ("etc/systemd/system", "usr/lib/systemd/system")
 BINDS = ("etc", "var/lib", "var/log", "usr/lib/systemd/system")
 #: What the modules run, which look for it in the system's folders and not by PATH.
 PROGRAMS = ("systemctl", "journalctl")
+#: Where each component serves its health, and whether by TLS. k3s and RKE2 are a kubelet and an API server.
+PORTS = {
+    "kubelet": [(10248, False)],
+    "kube-apiserver": [(6443, True)],
+    "kube-controller-manager": [(10257, True)],
+    "k3s": [(10248, False), (6443, True)],
+    "rke2": [(10248, False), (6443, True)],
+}
+#: Where clients of an API server look for its certificate, or for the authority behind it.
+CERTIFICATES = (
+    "etc/kubernetes/pki/apiserver.crt",
+    "var/lib/kubernetes/ca.crt",
+    *(
+        f"var/lib/rancher/{name}/server/tls/{file}"
+        for name in ("k3s", "rke2")
+        for file in ("server-ca.crt", "client-admin.crt")
+    ),
+)
+KEYS = tuple(f"var/lib/rancher/{name}/server/tls/client-admin.key" for name in ("k3s", "rke2"))
 COMPONENT = """
-import http.server, time
+import http.server, pathlib, ssl, sys, threading, time
+def ill():
+    needed = pathlib.Path(f"needed-by-{NAME}.txt")
+    return needed.exists() and not any(needed.read_text() in word for word in sys.argv)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.end_headers(); self.wfile.write(b"ok")
+        self.send_response(500 if ill() else 200); self.end_headers(); self.wfile.write(b"ok")
     def log_message(self, *arguments): pass
 http.server.ThreadingHTTPServer.allow_reuse_address = True
-try:
-    http.server.ThreadingHTTPServer(("127.0.0.1", 10248), Handler).serve_forever()
-except OSError:  # the host's kubelet has the port
-    time.sleep(3600)
+for port, encrypted in PORTS:
+    try:
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError:  # another component of the host has the port
+        continue
+    if encrypted:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain("tls.crt", "tls.key")
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+time.sleep(3600)
 """
+
+
+@functools.cache
+def certificate() -> tuple[bytes, bytes]:
+    """A certificate that is its own authority, for the name `kubernetes`, and its key, as PEM."""
+    from cryptography import x509  # not at the top: this file is also the program that enters a host, many times a test
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kubernetes")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("kubernetes")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return made.public_bytes(serialization.Encoding.PEM), private
 
 
 class Machine:
@@ -58,6 +118,11 @@ class Machine:
             target = folder / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
+        crt, key = certificate()
+        for places, content in ((("tls.crt", *CERTIFICATES), crt), (("tls.key", *KEYS), key)):
+            for place in places:
+                (folder / place).parent.mkdir(parents=True, exist_ok=True)
+                (folder / place).write_bytes(content)
         units = [Path(path).stem for path in files if path.endswith(".service")]
         running = {unit: command_line(folder, unit) for unit in units} | (pods or {})
         (folder / "running.json").write_text(json.dumps(running))
@@ -89,6 +154,10 @@ class Machine:
     def refuse(self, *verbs: str) -> None:
         """Let systemctl fail at some verbs, until it is called again."""
         (self.folder / "refused.json").write_text(json.dumps(verbs))
+
+    def needs(self, component: str, flag: str) -> None:
+        """Let a component be ill that is started without this flag."""
+        (self.folder / f"needed-by-{component}.txt").write_text(flag)
 
     def text(self, path: str) -> str:
         return (self.folder / path.lstrip("/")).read_bytes().decode()
@@ -160,7 +229,8 @@ def uid(pod: str) -> str:
 def start(folder: Path, unit: str, argv: list[str]) -> None:
     """Start a component under its own name; unit and process id are noted for systemctl."""
     # Python looks for its library beside argv[0] when that is a path.
-    python = [Path(argv[0]).name, "-c", COMPONENT, *argv[1:]]
+    name = Path(argv[0]).name
+    python = [name, "-c", f"NAME = {name!r}; PORTS = {PORTS.get(name, [])}{COMPONENT}", *argv[1:]]
     process = subprocess.Popen(
         python,
         executable=sys.executable,

@@ -110,7 +110,8 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
     }
     # On hosts, and then where Ansible runs. What one registers, the next ones use, and what carries a plan out is last.
     on_hosts = ["ccm_component_flags_info", "ccm_image"]
-    first = ["ccm_cluster_info", "ccm_health_info", "leader_migration_plan", "migration_plan"]
+    first = ["ccm_cluster_info", "ccm_health_info", "rollback_plan", "rollback_verdict", "leader_migration_plan"]
+    first.append("migration_plan")  # the last one that says what `plan` is
     here = [*first, *(name for name in [*MODULES, *FILTERS] if name not in [*on_hosts, *first, "ccm_component_config"])]
 
     def tasks(names: list[str]) -> list[dict[str, Any]]:

@@ -28,7 +28,9 @@ __all__ = ["cluster"]
 OLD, NEW = "acme", "cloud-controller-manager"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 ROLL_OUT = plays("site", "Roll the controller out")
-GO_BACK = [*plays("rollback", "Detect", "Stop the controller")]
+GO_BACK = plays(
+    "rollback", "Detect", "Plan the rollback", "Restore the cluster's configuration", "Remove the controller"
+)
 BAD_IMAGE = "localhost/there-is-none:1"
 
 

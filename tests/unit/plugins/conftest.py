@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
 import importlib.util
 import pathlib
 import shutil
@@ -38,7 +39,8 @@ def _importable() -> None:
 
 _importable()
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _unit  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _journal, _rollback, _unit  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_flags_info  # noqa: E402
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def host_facts(fixture_text: Any) -> Any:
             "components": {k: {"pid": 1, "flags": v, "version": ""} for k, v in (components or {}).items()},
             "kubelet": {
                 "unit_files": list(paths)[:2], "environment_files": environment, "config_files": [], "unread_files": [], "version": "v1.36.3",
-                "pid": 7, "flags": running or [], "needs_reload": False, "static_pod_path": "/etc/kubernetes/manifests",
+                "pid": 7, "flags": running or [], "static_pod_path": "/etc/kubernetes/manifests",
             },
             "manifests": [path for path in files if path.startswith("/etc/kubernetes/manifests/")],
             "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
@@ -154,10 +156,80 @@ def tree_facts(fixture_text: Any) -> Any:
             "components": {unit: {"pid": 1, "flags": flags, "version": version} for unit, flags in running.items()
                            if unit.startswith("kube-")},
             "kubelet": {**kubelet, "config_files": [path for path in texts if path == "/var/lib/kubelet/config.yaml"],
-                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []), "needs_reload": False,
+                        "unread_files": [], "version": version, "pid": 7, "flags": running.get("kubelet", []),
                         "static_pod_path": "/etc/kubernetes/manifests"},
             "manifests": [path for path in texts if path.startswith("/etc/kubernetes/manifests/")],
             "files": entries, "journal": {}, "admin_conf": "", "api_server": "", "problems": [],
         }
 
     return build
+
+
+class Killed(Exception):
+    """What SIGKILL is to a module."""
+
+
+class Machine:
+    """A host of files with a journal: plans are carried out on it as ccm_component_config does, and others may write in between."""
+
+    def __init__(self, build: Any, texts: dict[str, str | None], directory: pathlib.Path) -> None:
+        self._build, self.texts, self.directory, self._runs, self.version = build, dict(texts), directory, 0, "v1.33.4"
+
+    def facts(self, **more: Any) -> dict[str, Any]:
+        """What ccm_component_flags_info returns: its processes run with what their files say, unless more is said."""
+        facts: dict[str, Any] = self._build(self.texts)
+        for entry in facts["files"].values():
+            content = base64.b64decode(entry["content"]) if entry["exists"] else None
+            entry["sha256"] = _journal.digest(content)
+        facts["kubelet"]["version"] = self.version
+        facts["kubelet"]["flags"] = _rollback._flags(facts, "kubelet", {})
+        for component in ("kube-apiserver", "kube-controller-manager"):
+            if component in facts["units"] or any(f"name: {component}\n" in (self.texts[path] or "") for path in facts["manifests"]):
+                facts["components"][component] = {"pid": 1, "flags": _rollback._flags(facts, component, {}), "version": ""}
+        for path in _journal.Journal(str(self.directory)).files:  # what the host has and this layout does not read
+            if path.startswith("/") and path not in facts["files"]:
+                text = self.texts.get(path)
+                facts["files"][path] = {"exists": text is not None, "content": _rollback.encoded(text or ""), "problem": "",
+                                        "sha256": _journal.digest(None if text is None else text.encode())}
+        ccm_component_flags_info.detect_journal(facts, str(self.directory))
+        facts.update(more)
+        return facts
+
+    def carry_out(self, steps: dict[str, Any], killed: int = -1) -> None:
+        """Do what the steps of a plan say; the run is killed after so many writes of a journal or a file."""
+        self._runs, self._left = self._runs + 1, killed
+        with contextlib.suppress(Killed):
+            for step in [*steps["control_plane"], *([steps["kubelet"]] if steps["kubelet"] else [])]:
+                for item in step["files"]:
+                    self._write(step, item)
+
+    def _breathe(self) -> None:
+        if self._left == 0:
+            raise Killed
+        self._left -= 1
+
+    def _write(self, step: dict[str, Any], item: dict[str, Any]) -> None:
+        self._breathe()
+        journal, path = _journal.Journal(str(self.directory)), item["path"]
+        now = None if self.texts.get(path) is None else (self.texts[path] or "").encode()
+        assert _journal.digest(now) == item["sha256"], path
+        if step.get("state") != "original":
+            after = base64.b64decode(item["content"])
+            journal.record(path, step["component"], f"run-{self._runs}", now, after, 0o600, (0, 0), step["flags_before"], step["service"])
+            self._breathe()
+            self.texts[path] = after.decode()
+            return
+        if "content" in item:
+            self.texts[path] = base64.b64decode(item["content"]).decode()
+        elif not item.get("keep"):
+            original = journal.original(path)
+            self.texts[path] = None if original is None else original.decode()
+        self._breathe()
+        journal.forget(path)
+
+
+@pytest.fixture
+def machine(tmp_path: pathlib.Path) -> Any:
+    """Build a Machine from a function of texts that returns facts, and the texts."""
+    count = iter(range(10 ** 6))
+    return lambda build, texts: Machine(build, texts, tmp_path / f"state-{next(count)}")

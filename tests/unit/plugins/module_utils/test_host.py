@@ -80,7 +80,7 @@ def test_an_address_of_an_interface_is_this_host(monkeypatch):
     assert _host.is_local("10.89.0.5") and _host.is_local("FE80:0::1") and not _host.is_local("10.89.0.6")
 
 
-@pytest.mark.parametrize("port", ["", "0", "65536", "http", "-1", "10248/x"])
+@pytest.mark.parametrize("port", ["", "00", "65536", "http", "-1", "10248/x"])
 def test_a_port_that_is_none(connected, port):
     assert "is no port" in _host.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
     assert port == "" or "is no port" in _host.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])

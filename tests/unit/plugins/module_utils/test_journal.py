@@ -93,3 +93,37 @@ def test_of_two_runs_one_waits_and_none_waits_for_the_dead(tmp_path: pathlib.Pat
         pass
     with alone(str(tmp_path / "missing"), 0):
         assert not (tmp_path / "missing").exists()
+
+
+def test_what_somebody_else_wrote_in_between_begins_a_new_baseline(tmp_path: pathlib.Path) -> None:
+    """A kubeadm upgrade between two runs: the old image must not come back with the old bytes."""
+    record(tmp_path, "run-1", b"image: v1.29\n--cloud-provider=aws", b"image: v1.29")
+    record(tmp_path, "run-2", b"image: v1.31\n--cloud-provider=aws", b"image: v1.31")
+    journal = Journal(str(tmp_path))
+    assert journal.original(PATH) == b"image: v1.31\n--cloud-provider=aws"
+    newest, first = journal.baselines(PATH)
+    assert (newest.original, newest.written) == (b"image: v1.31\n--cloud-provider=aws", b"image: v1.31")
+    assert (first.original, first.written) == (b"image: v1.29\n--cloud-provider=aws", b"image: v1.29")
+    journal.undo(PATH, b"image: v1.31\n--cloud-provider=aws")
+    (first,) = Journal(str(tmp_path)).baselines(PATH)
+    assert first.written == b"image: v1.29"
+
+
+def test_a_record_whose_write_never_came_begins_no_baseline(tmp_path: pathlib.Path) -> None:
+    """A run that was killed between its record and its write, and the next one."""
+    record(tmp_path, "run-1", b"a", b"b")
+    record(tmp_path, "run-2", b"a", b"c")
+    (only,) = Journal(str(tmp_path)).baselines(PATH)
+    assert (only.original, only.written) == (b"a", b"c")
+    record(tmp_path, "run-3", b"c", b"never written")
+    record(tmp_path, "run-4", b"c", b"d")
+    (only,) = Journal(str(tmp_path)).baselines(PATH)
+    assert (only.original, only.written) == (b"a", b"d")
+    assert [written["run"] for written in Journal(str(tmp_path)).files[PATH]["written"]] == ["run-2", "run-4"]
+
+
+def test_a_copy_that_is_missing_is_named(tmp_path: pathlib.Path) -> None:
+    record(tmp_path, "run-1", b"a", b"b")
+    next((tmp_path / "originals").iterdir()).unlink()
+    with pytest.raises(JournalRefused, match="etc__default__kubelet of /etc/default/kubelet is missing"):
+        Journal(str(tmp_path)).baselines(PATH)

@@ -40,6 +40,8 @@ def test_v1beta4_other_arguments_and_duplicates_stay() -> None:
         ("controllerManager:\n  extraArgs:\n    cloud-config: /c\n    v: \"2\"\n",
          "controllerManager:\n  extraArgs:\n    v: \"2\"\n    cloud-provider: external\n"),
         ("controllerManager:\n  extraArgs:\n    cloud-provider: openstack\n", "controllerManager:\n  extraArgs:\n    cloud-provider: external\n"),
+        ("controllerManager:\n  extraArgs:\n    cloud_provider: openstack\n    cloud_config: /c\n",
+         "controllerManager:\n  extraArgs:\n    cloud_provider: external\n"),
     ],
 )
 def test_v1beta3_gets_external_before_1_31(before: str, after: str) -> None:

@@ -187,3 +187,9 @@ def test_kubeadms_own_plugins_come_back_where_nothing_of_the_list_is_left(cluste
     (row,) = [edit for edit in plan["edits"] if edit["host"] == "(cluster)" and edit["flag"] == "enable-admission-plugins"]
     assert row["then"] is None and "NodeRestriction" in row["why"]
     assert "enable-admission-plugins" not in base64.b64decode(plan["kubeadm_config"]["content"]).decode()
+
+
+def test_a_patch_may_write_underscores() -> None:
+    text = '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--cloud_config=/c"}, {"op": "test", "path": "/kind", "value": "Pod"}]'
+    after, changes = _patches.edit("/p/kube-apiserver+json.json", text, (1, 33))
+    assert [(change.name, change.now) for change in changes] == [("cloud-config", "/c")] and "cloud" not in after

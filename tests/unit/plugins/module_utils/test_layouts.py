@@ -94,6 +94,7 @@ def test_a_unit_that_was_not_restarted_after_its_change_is_restarted(tree_facts:
     first = single(tree_facts("systemd/control-plane"), cluster_facts)
     facts = tree_facts("systemd/control-plane", changed=texts(first, "systemd-control-plane"))
     facts["components"]["kube-controller-manager"]["flags"] = ["--cloud-provider=openstack"]
+    facts["files"]["/etc/kubernetes/controller-manager"]["changed"] = 0.5
     (step,) = single(facts, cluster_facts)["hosts"]["systemd-control-plane"]["control_plane"]
     assert (step["component"], step["files"], step["restart"], step["flags"]) == ("kube-controller-manager", [], True, [])
 

@@ -85,14 +85,17 @@ def test_a_run_that_was_killed_after_writing_is_taken_up_again(leftovers: Any, c
     facts = migrated(leftovers, make_plan(leftovers, cluster, ["cp-1"]))
     facts["w-1"]["kubelet"]["flags"] = ["--cloud-provider="]
     facts["cp-1"]["components"]["kube-controller-manager"]["flags"] = ["--cloud-provider="]
+    manifest = MANIFESTS + "kube-controller-manager.yaml"
+    facts["cp-1"]["journal"] = {manifest: {"component": "kube-controller-manager", "state": "written"}}
+    facts["w-1"]["files"][DEFAULT]["changed"] = facts["cp-1"]["files"][manifest]["changed"] = 0.5
     plan = make_plan(facts, cluster, ["cp-1"])
     assert plan["hosts"]["w-1"]["kubelet"]["restart"] and plan["hosts"]["w-1"]["kubelet"]["files"] == []
     waiting = plan["hosts"]["cp-1"]["control_plane"][0]
     assert (waiting["files"], waiting["flags"]) == ([], [])
     del facts["cp-1"]["components"]["kube-controller-manager"]
-    assert "does not run" in problems(facts, cluster)
-    facts["cp-1"]["journal"] = {MANIFESTS + "kube-controller-manager.yaml": {"component": "kube-controller-manager", "state": "written"}}
     assert make_plan(facts, cluster, ["cp-1"])["hosts"]["cp-1"]["control_plane"][0]["files"] == []
+    facts["cp-1"]["journal"] = {}
+    assert "does not run" in problems(facts, cluster)
 
 
 def test_a_wide_runtime_is_never_narrowed_for_a_new_node(leftovers: Any, cluster_facts: Any) -> None:
@@ -153,6 +156,8 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
         return not verdict["ok"] and [c["name"] for c in verdict["checks"] if not c["ok"]] == [name]
 
     facts["w-1"]["kubelet"]["flags"] = []
+    assert "runs with no cloud flag, and" in verify(facts, cluster, health, ["cp-1"])["failures"][0]
+    facts["w-1"]["files"][DEFAULT]["changed"] = 0.5
     assert [c["name"] for c in verify(facts, cluster, health, ["cp-1"])["checks"] if not c["ok"]] == ["flags", "kubelets"]
     facts["w-1"]["kubelet"]["flags"] = ["--cloud-provider=external"]
     cluster["services"] = [{"namespace": "d", "name": "web", "class": "", "ingress": [], "finalizer": True}]

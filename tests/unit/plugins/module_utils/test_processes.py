@@ -273,3 +273,36 @@ def test_a_real_process_with_the_name_of_a_component_is_reported(tmp_path, runni
 def test_the_program_of_a_unit(host):
     host.unit("kubelet", 1, KUBELET, program="/opt/my kubelet/kubelet")
     assert _processes.program_of("kubelet") == "/opt/my kubelet/kubelet" and _processes.program_of("none") == ""
+
+
+# -- what root started under another unit or container -------------------------------------------------------------------
+
+
+KCM = ["kube-controller-manager", "--cloud-provider=aws"]
+
+
+@pytest.mark.parametrize(("group", "namespaces"), [("/system.slice/kcm.service", "host"), (by_systemd(STATIC), "pod"), (cgroupfs(STATIC), "pod")])
+def test_a_component_under_another_name_of_roots_is_seen(host, group, namespaces):
+    host.start(77, KCM, group, namespaces=namespaces)
+    host.pod_log("kube-system_kcm-cp-1_" + STATIC, "controller-manager")
+    (seen,) = _processes.unrecognised([], [KCM[0]], str(host.logs))
+    assert seen.process.pid == 77
+    assert _processes.unrecognised([seen.process], [KCM[0]], str(host.logs)) == []
+    assert _processes.impostors([seen.process], str(host.logs)) == []
+
+
+@pytest.mark.parametrize(("group", "namespaces"), [
+    (cgroupfs(UUID), "pod"), (by_systemd(UUID), "host"),  # a tenant's control plane (Kamaji), and a Pod with hostPID
+    ("/docker/" + "d" * 64 + cgroupfs(STATIC), "kind"),  # a cluster in containers (kind), with Docker's drivers cgroupfs and systemd
+    ("/system.slice/docker-{0}.scope".format("d" * 64) + cgroupfs(STATIC), "kind"),
+    ("/system.slice/nested.service", "container"),
+    ("/user.slice/user-1000.slice/user@1000.service/app.slice/kcm.service", "host"),
+])
+def test_a_control_plane_of_a_tenant_or_a_user_is_none_of_this_hosts(host, group, namespaces):
+    """Neither is it taken for the host's own component, nor does it keep the host from being migrated."""
+    host.start(77, KCM, group, namespaces=namespaces)
+    host.pod_log("tenants_kcm_" + UUID, "kube-controller-manager")
+    assert _processes.of_static_pod(KCM[0], str(host.logs)) == []
+    assert _processes.unrecognised([], [KCM[0]], str(host.logs)) == []
+    (told,) = _processes.impostors([], str(host.logs))
+    assert told.startswith("process 77 calls itself kube-controller-manager but ") and told.endswith("it is ignored")

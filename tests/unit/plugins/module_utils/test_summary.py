@@ -63,3 +63,47 @@ def test_of_many_hosts_those_with_nothing_to_say_share_a_line() -> None:
 def test_a_run_that_did_not_get_as_far_as_a_plan_is_summed_up_too() -> None:
     assert [entry["state"] for entry in _summary.summarise({"a": {"__ccm_install_detected": GONE}, "b": DETECTED}, {})] == [
         "unreachable", "nothing to do"]
+
+
+# -- workers that fail -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "workers", "expected"), [
+    (0, 300, 0), (3, 300, 3), ("3", 300, 3), ("10%", 300, 30), ("10%", 9, 0), ("100%", 7, 7), (" 25 % ", 8, 2), ("5%", 0, 0)])
+def test_how_many_workers_may_fail(limit: Any, workers: int, expected: int) -> None:
+    assert _summary.allowed(limit, workers) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "some", "-1", "1.5", "101%", None, True, "%"])
+def test_a_number_of_workers_that_is_none(limit: Any) -> None:
+    with pytest.raises(ValueError, match="ccm_install_max_failed_workers"):
+        _summary.allowed(limit, 10)
+
+
+def entries(**states: str) -> list[dict[str, Any]]:
+    return [{"host": host.replace("_", "-"), "state": state, "planned": 1, "edits": 0, "seconds": 0.0, "detail": ""} for host, state in states.items()]
+
+
+def test_failed_hosts_are_named_with_the_limit_that_finishes_them() -> None:
+    done = entries(cp_1="changed", w_1="restored", w_2="changed", w_3="unreachable")
+    assert _summary.failed(done) == ["w-1", "w-3"]
+    (line,) = _summary.retry(done)
+    assert "w-1, w-3" in line and "--limit 'localhost:kube_control_plane:w-1:w-3'" in line
+    assert _summary.retry(entries(w_1="restored", w_2="not begun")) == [], "the run ended before: it is run again as a whole"
+    assert _summary.retry(entries(w_1="changed")) == []
+
+
+KCM = {"host": "cp-1", "component": "kube-controller-manager", "flag": "--cloud-provider", "now": "aws", "then": "external"}
+
+
+@pytest.mark.parametrize(("plan", "words"), [
+    ({"edits": [KCM]}, "in-tree aws"),
+    ({"takeover": [{"kind": "Deployment", "namespace": "kube-system", "name": "other"}]}, "Deployment kube-system/other is paused"),
+    ({"edits": []}, "Nobody ran these loops before"),
+])
+def test_a_run_that_ends_with_the_node_controller_alone_says_what_that_means(plan: dict[str, Any], words: str) -> None:
+    text = " ".join(_summary.node_only(plan, 12))
+    assert "node controller alone" in text and words in text and "run site.yml again" in text
+    for loop in ("service", "route", "node-lifecycle"):
+        assert loop in text
+    assert ("12 Service(s)" in text) is (plan != {"edits": []})

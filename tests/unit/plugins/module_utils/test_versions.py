@@ -47,7 +47,7 @@ def test_every_fact_is_told_once_with_a_reason_and_in_an_order_that_can_be() -> 
     for fact in _versions.FACTS:
         stages = [stage for stage in (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in) if stage]
         assert stages and stages == sorted(stages), fact
-        assert fact.reason and fact.component in ("kube-apiserver", "kube-controller-manager", "kubelet", "kubeadm")
+        assert fact.reason and fact.component in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm")
 
 
 APISERVER = ["--cloud-provider=external", "--cloud-config=/c", "--enable-admission-plugins=A,PersistentVolumeLabel, B",

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import base64
+import errno
 import io
 import json
 import pathlib
+import subprocess
 from typing import Any
 
 import pytest
@@ -143,7 +145,7 @@ def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host,
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
     refused = host.run(monkeypatch, state="original")
-    assert refused["failed"] and "ccm_install_rollback_force" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
+    assert refused["failed"] and "set 'force'" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
     assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
@@ -160,7 +162,7 @@ class Service:
         monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(subject, "POLL", 0.01)
         monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
 
@@ -348,3 +350,105 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
     result = host.present(monkeypatch)
     assert result["failed"] and "No space left on device" in result["msg"] and "nothing else was changed" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
+
+
+# -- a rollback as its plan says ------------------------------------------------------------------------------------------
+
+
+def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    host.manifest.write_bytes(b"theirs\n")
+    done = host.run(monkeypatch, state="original", force=True, run_id="back")
+    assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == b"theirs\n" and host.manifest.read_bytes() == BEFORE
+
+
+def test_a_file_that_somebody_else_wrote_gets_the_planned_content_and_keeps_its_mode(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    theirs, planned = AFTER + b"- --v=2\n", BEFORE + b"- --v=2\n"
+    host.manifest.write_bytes(theirs)
+    host.manifest.chmod(0o640)
+    item = {"path": str(host.manifest), "sha256": digest(theirs), "content": base64.b64encode(planned).decode()}
+    stale = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
+    assert "changed after the plan" in stale["msg"] and host.manifest.read_bytes() == theirs
+    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], run_id="back", files=[item])
+    assert done["changed"] and host.manifest.read_bytes() == planned and host.manifest.stat().st_mode & 0o777 == 0o640, done
+    assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == theirs
+    assert not (host.state / "journal.json").exists()
+
+
+def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.present(monkeypatch)
+    host.manifest.write_bytes(b"theirs\n")
+    item = {"path": str(host.manifest), "sha256": digest(b"theirs\n"), "keep": True}
+    done = host.run(monkeypatch, state="original", files=[item])
+    assert not done.get("failed") and host.manifest.read_bytes() == b"theirs\n" and not (host.state / "journal.json").exists(), done
+
+
+def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal has noted what the process once ran with; what the restored file gives it is what comes back."""
+    host.run(monkeypatch, flags=[], flags_before=["--cloud-provider="], files=[
+        {"path": str(host.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
+    item = {"path": str(host.manifest), "sha256": digest(AFTER)}
+    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], flags_before=[], files=[item])
+    assert done["changed"] and host.manifest.read_bytes() == BEFORE, done
+
+
+def test_without_a_plan_the_flags_are_those_from_before_the_first_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not those of the first path by name: that one may have been changed by a later run."""
+    directory = str(tmp_path / "state")
+    _journal.Journal(directory).record("/z", "kubelet", "run-1", b"z", b"Z", 0o600, (0, 0), ["--cloud-provider=aws"])
+    _journal.Journal(directory).record("/a", "kubelet", "run-2", b"a", b"A", 0o600, (0, 0), ["--cloud-provider=external"])
+    assert subject.noted_flags(_journal.Journal(directory), "kubelet") == ["--cloud-provider=aws"]
+
+
+def test_without_a_content_nothing_can_be_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "'content' is missing" in host.run(monkeypatch, files=[{"path": str(host.manifest), "sha256": digest(BEFORE)}])["msg"]
+
+
+def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that nothing else was changed, after file and process were the old ones again."""
+    host.present(monkeypatch)
+
+    def full(journal: Any, name: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(_journal.Journal, "forget", full)
+    told = host.run(monkeypatch, state="original")
+    assert told["failed"] and host.manifest.read_bytes() == BEFORE
+    assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
+    assert "nothing else was changed" not in told["msg"]
+
+
+@pytest.mark.parametrize(("path", "needed", "reloaded"), [
+    ("usr/local/lib/systemd/system/kubelet.service", "no", True), ("etc/systemd/system/kubelet.service.d/20-cloud.conf", "no", True),
+    ("opt/units/kubelet.service", "no", True), ("etc/default/kubelet", "no", False),
+    ("etc/default/kubelet", "yes", True),  # somebody changed the unit before, and systemd has the old one
+])
+def test_systemd_reads_units_again_before_a_restart(
+        path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that it starts the component with the arguments it knew, and the change is put back."""
+    host = Service(tmp_path, monkeypatch, "kubelet")
+    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(_commands, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_bytes(BEFORE)
+    item = {"path": str(file), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}
+    host.run(monkeypatch, flags=[], flags_before=[], files=[item])
+    assert (["systemctl", "daemon-reload"] in host.commands) is reloaded
+    assert ["systemctl", "restart", "kubelet"] in host.commands
+
+
+def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Service(tmp_path, monkeypatch, "kubelet")
+    real = _commands.run
+
+    def refused(argv: list[str], timeout: float = 60) -> Any:
+        done = real(argv, timeout)
+        return subprocess.CompletedProcess(argv, 1, "", "Access denied") if argv[1:] == ["daemon-reload"] else done
+
+    monkeypatch.setattr(_commands, "run", refused)
+    told = host.run(monkeypatch, flags=[], flags_before=[], restart=True)
+    assert told["failed"] and "'systemctl daemon-reload' failed: Access denied" in told["msg"]

@@ -1,0 +1,66 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: rollback_verdict
+short_description: Judge whether every host is restored, so that the controller may go
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Judges by what M(outoftree.ccm.ccm_component_flags_info) finds on the hosts after a rollback. Nothing is read or written here.
+positional: _input
+options:
+  _input:
+    description: The result of P(outoftree.ccm.rollback_plan#filter).
+    type: dict
+    required: true
+  detected:
+    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host, of after the rollback.
+    type: dict
+    required: true
+  inventory:
+    description: All hosts of the inventory. One that was not looked at keeps the controller.
+    type: list
+    elements: str
+    required: true
+  foretold:
+    description: Whether nothing was written (check mode), so that the journals are as they were.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Judge the rollback
+  ansible.builtin.set_fact:
+    verdict: "{{ plan | outoftree.ccm.rollback_verdict(detected, groups['all']) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - RV(_value.restored) says whether every host is restored as far as it was planned, and so whether the controller may go.
+      RV(_value.waiting) has a sentence for each host that is not. RV(_value.complete) is true when, beside that, nothing was given up by
+      force (RV(_value.unrestored)). RV(_value.lines) say what was restored how, and what a rollback cannot undo.
+  type: dict
+"""
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge
+
+
+def rollback_verdict(plan, detected, inventory, foretold=False):
+    if not isinstance(plan, dict) or not isinstance(detected, dict):
+        raise AnsibleFilterError("rollback_verdict needs the result of rollback_plan, and those of ccm_component_flags_info by host")
+    return judge(plan, detected, list(inventory), bool(foretold))
+
+
+class FilterModule:
+    """The filter as Ansible finds it."""
+
+    def filters(self):
+        return {"rollback_verdict": rollback_verdict}

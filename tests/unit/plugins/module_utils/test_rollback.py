@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rollback's plan: bytes where nobody else wrote, flags where somebody did, and a name for all that cannot go back."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan
+from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge, make_rollback_plan
+
+KCM = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
+DEFAULT = "/etc/default/kubelet"
+K3S = "/etc/rancher/k3s/config.yaml"
+CLOUD = "    - --cloud-config=/etc/kubernetes/cloud.conf\n    - --cloud-provider=\n"
+
+
+@pytest.fixture
+def control_plane(fixture_text: Any, host_facts: Any, machine: Any) -> Any:
+    """Build a kubeadm control plane of a release, with in-tree flags."""
+
+    def build(release: str = "v1.29.9", provider: str = "aws") -> Any:
+        text = fixture_text("kubeadm-1.36/kube-controller-manager.yaml").replace("v1.36.3", release)
+        text = text.replace("--cloud-provider=\n", f"--cloud-provider={provider}\n")
+        files = {KCM: text, FLAGS_ENV: f'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider={provider}"\n', DEFAULT: None}
+        return machine(lambda texts: host_facts("cp-1", {path: text for path, text in texts.items() if text is not None}), files)
+
+    return build
+
+
+@pytest.fixture
+def worker(host_facts: Any, machine: Any) -> Any:
+    def build(flags_env: str = 'KUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1"\n', default: str | None = None) -> Any:
+        texts = {FLAGS_ENV: flags_env, DEFAULT: default}
+        return machine(lambda now: host_facts("w-1", {path: text for path, text in now.items() if text is not None}), texts)
+
+    return build
+
+
+def migrate(host: Any, cluster: dict[str, Any], name: str) -> None:
+    host.version = cluster["version"]
+    plan = make_plan({name: host.facts()}, cluster, [name] if name.startswith("cp") else [])
+    assert plan["go"], plan["problems"]
+    host.carry_out(plan["hosts"][name])
+
+
+def back(host: Any, cluster: dict[str, Any], name: str, **options: Any) -> dict[str, Any]:
+    """Plan the rollback and carry it out."""
+    host.version = cluster["version"]
+    plan = make_rollback_plan({name: host.facts()}, cluster, [name] if name.startswith("cp") else [], **options)
+    if plan["go"]:
+        host.carry_out(plan["hosts"][name])
+    return plan
+
+
+def modes(plan: dict[str, Any]) -> dict[str, str]:
+    return {item["file"]: item["mode"] for item in plan["files"]}
+
+
+def at(cluster_facts: Any, version: str, *names: str) -> dict[str, Any]:
+    cluster: dict[str, Any] = cluster_facts(*((name, "initialized") for name in names), version=version, kubeadm="")
+    return cluster
+
+
+def test_what_nobody_else_wrote_goes_back_byte_for_byte(control_plane: Any, cluster_facts: Any) -> None:
+    host, cluster = control_plane(), at(cluster_facts, "v1.29.9", "cp-1")
+    before = dict(host.texts)
+    migrate(host, cluster, "cp-1")
+    assert host.texts != before
+    plan = back(host, cluster, "cp-1")
+    assert plan["go"] and host.texts == before and modes(plan) == {KCM: "bytes", FLAGS_ENV: "bytes"}
+    rows = [(row["component"], row["flag"], row["now"], row["then"]) for row in plan["edits"]]
+    assert ("kubelet", "--cloud-provider", "external", "aws") in rows
+    assert any(line.startswith("why 1: bytes: nobody else wrote") for line in plan["table"])
+    assert plan["kept"] == [] and judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"][0] == "Every file that the migration changed is as it was before."
+    assert back(host, cluster, "cp-1")["table"][0].startswith("Nothing to restore")
+
+
+def test_an_upgrade_and_an_operators_flag_stay(control_plane: Any, cluster_facts: Any) -> None:
+    host = control_plane()
+    migrate(host, at(cluster_facts, "v1.29.9", "cp-1"), "cp-1")
+    upgraded = host.texts[KCM].replace("v1.29.9", "v1.30.4").replace("    - --leader-elect=true\n", "    - --leader-elect=true\n    - --v=2\n")
+    host.texts[KCM] = upgraded
+    plan = back(host, at(cluster_facts, "v1.30.4", "cp-1"), "cp-1")
+    assert plan["go"] and modes(plan)[KCM] == "flags"
+    said = "\n".join(judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"])
+    assert "Every file" not in said and f"cp-1: {KCM}" in said
+    text = host.texts[KCM]
+    assert "v1.30.4" in text and "v1.29" not in text and "    - --v=2\n" in text
+    assert "--cloud-provider=aws" in text and "--cloud-config=/etc/kubernetes/cloud.conf" in text and "external" not in text
+    # The file of the cloud's configuration is mounted again, or the component would not start.
+    assert text.count("cloud-config") == control_plane().texts[KCM].count("cloud-config")
+
+
+def test_two_runs_with_an_upgrade_between_them_do_not_bring_the_old_image_back(control_plane: Any, cluster_facts: Any) -> None:
+    """The image of 1.29 was put over that of 1.31, by bytes, and without force."""
+    host = control_plane()
+    migrate(host, at(cluster_facts, "v1.29.9", "cp-1"), "cp-1")
+    patched = host.texts[KCM].replace("v1.29.9", "v1.31.4").replace("--cloud-provider=external", "--cloud-provider=aws")
+    host.texts[KCM] = patched
+    migrate(host, at(cluster_facts, "v1.31.4", "cp-1"), "cp-1")
+    plan = back(host, at(cluster_facts, "v1.31.4", "cp-1"), "cp-1")
+    assert plan["go"] and "v1.31.4" in host.texts[KCM] and "v1.29" not in host.texts[KCM]
+    assert "--cloud-provider" not in host.texts[KCM]
+    assert any("--cloud-provider=aws is not put back: kube-controller-manager 1.31 does not start with it" in line for line in plan["warnings"])
+
+
+def test_a_flag_that_somebody_else_has_set_since_is_theirs(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce"\n'
+    plan = back(host, cluster, "w-1")
+    assert plan["go"] and host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce"\n'
+    assert any("--cloud-provider stays gce, as somebody else has set it since" in line for line in plan["warnings"])
+    assert _journal.Journal(str(host.directory)).files == {}
+
+
+def test_other_flags_in_the_same_line_stay(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[FLAGS_ENV] = '# ours\r\nKUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --cloud-provider=external --node-labels=a=b"\n'
+    assert modes(back(host, cluster, "w-1")) == {FLAGS_ENV: "flags"}
+    assert host.texts[FLAGS_ENV] == '# ours\r\nKUBELET_KUBEADM_ARGS="--node-ip=10.0.0.1 --node-labels=a=b"\n'
+
+
+def test_two_flags_come_back_into_a_line_that_somebody_else_wrote(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws --cloud-config=/x"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    migrate(host, cluster, "w-1")
+    assert host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n'
+    host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=external"\n'
+    assert back(host, cluster, "w-1")["go"]
+    assert host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--v=2 --cloud-provider=aws --cloud-config=/x"\n'
+
+
+def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_facts: Any) -> None:
+    """Left as it is, the kubelet would wait for a controller that is about to go."""
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce --cloud-provider=external"\n'
+    plan = back(host, cluster, "w-1")
+    assert "--cloud-provider was aws, the migration made it external, and somebody else made it gce external" in plan["problems"][0]
+
+
+def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_facts: Any) -> None:
+    """The process ran with another flag than its files gave: it is not waited for, since no restart brings it."""
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    facts = host.facts()
+    facts["kubelet"].update(flags=["--cloud-provider="], started=100.0)
+    facts["files"][FLAGS_ENV]["changed"] = 100.5  # so that the difference is explained
+    forward = make_plan({"w-1": facts}, cluster, [])["hosts"]["w-1"]
+    assert forward["kubelet"]["flags_before"] == []
+    host.carry_out(forward)
+    plan = make_rollback_plan({"w-1": host.facts()}, cluster, [])
+    assert plan["hosts"]["w-1"]["kubelet"]["flags"] == []
+    assert plan["hosts"]["w-1"]["kubelet"]["flags_before"] == ["--cloud-provider=external"]
+
+
+def test_files_that_were_changed_in_different_runs_are_expected_together(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[DEFAULT] = "KUBELET_EXTRA_ARGS=--cloud-config=/x\n"
+    migrate(host, cluster, "w-1")
+    plan = back(host, cluster, "w-1")
+    assert plan["hosts"]["w-1"]["kubelet"]["flags"] == ["--cloud-config=/x"] and plan["go"]
+    assert host.texts[DEFAULT] == "KUBELET_EXTRA_ARGS=--cloud-config=/x\n"
+
+
+def test_a_lost_journal_is_named_before_anything_is_taken_away(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    cluster["runtime"].update(exists=True, managed=True)
+    shutil.rmtree(host.directory)
+    plan = back(host, cluster, "w-1")
+    assert not plan["go"] and "w-1: its kubelet has --cloud-provider=external, and the journal on this host does not know" in plan["problems"][0]
+    forced = back(host, cluster, "w-1", force=True)
+    assert forced["go"] and forced["unrestored"][0]["host"] == "w-1"
+    verdict = judge(forced, {"w-1": host.facts()}, ["w-1"])
+    assert verdict["restored"] and not verdict["complete"] and "w-1: its kubelet has" in verdict["unrestored"][0]
+    cluster["others"] = [{"paused": True}]  # another controller comes back, and initialises the Node
+    assert back(host, cluster, "w-1")["go"]
+    cluster.update(others=[], runtime={"exists": False, "managed": False})
+    assert back(host, cluster, "w-1")["go"]  # there is nothing to take away
+
+
+def test_an_original_that_is_missing_is_named_before_anything_is_taken_away(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    shutil.rmtree(host.directory / "originals")
+    plan = back(host, cluster, "w-1")
+    assert not plan["go"] and "w-1: /var/lib/kubelet/kubeadm-flags.env cannot be restored: the copy" in plan["problems"][0]
+    assert "is missing" in plan["problems"][0]
+
+
+def test_an_unreadable_journal_is_a_problem(worker: Any, cluster_facts: Any) -> None:
+    host = worker()
+    host.directory.mkdir()
+    facts = host.facts(journal_problem="cannot read it", problems=["cannot read it", "the kubelet does not run"])
+    plan = make_rollback_plan({"w-1": facts}, at(cluster_facts, "v1.33.4", "w-1"), [])
+    assert plan["problems"] == ["w-1: cannot read it"] and plan["warnings"] == ["w-1: the kubelet does not run"]
+
+
+def test_a_host_whose_kubelet_does_not_run_stops_nothing_unless_it_is_to_be_restored(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    plan = make_rollback_plan({"w-1": host.facts(node_name="", problems=["the kubelet does not run"])}, cluster, [])
+    assert plan["go"] and plan["warnings"] == ["w-1: the kubelet does not run"]
+    migrate(host, cluster, "w-1")
+    dead = host.facts(node_name="", problems=["the kubelet does not run"])
+    assert "w-1: could not be looked at: the kubelet does not run" in make_rollback_plan({"w-1": dead}, cluster, [])["problems"][0]
+    # Without root nothing is known of a host, and that is no host that needs nothing.
+    blind = {**dead, "kubelet": {}, "files": {}, "journal": {}, "manifests": [], "problems": ["root is needed"]}
+    plan = make_rollback_plan({"w-1": blind}, cluster, [])
+    assert "root is needed" in plan["problems"][0] and not judge(plan, {"w-1": blind}, ["w-1"])["restored"]
+
+
+def test_a_dead_kubelet_with_a_lost_journal_is_judged_by_its_files(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    shutil.rmtree(host.directory)
+    cluster["runtime"].update(exists=True, managed=True)
+    facts = host.facts(node_name="")
+    facts["kubelet"]["flags"] = []
+    assert "w-1: its kubelet has --cloud-provider=external" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
+
+
+@pytest.mark.parametrize("entry", [{"component": "kubelet", "state": "written"}, {"component": "no such thing", "state": "", "baselines": []}])
+def test_a_journal_that_says_too_little_is_named(worker: Any, cluster_facts: Any, entry: dict[str, Any]) -> None:
+    """A hostile or an older host: nothing is forgotten that was not restored."""
+    facts = worker().facts(journal={FLAGS_ENV: entry})
+    cluster = at(cluster_facts, "v1.33.4", "w-1")
+    plan = make_rollback_plan({"w-1": facts}, cluster, [])
+    assert f"w-1: {FLAGS_ENV} cannot be restored: the journal does not say what it was" in plan["problems"][0]
+    assert make_rollback_plan({"w-1": facts}, cluster, [], force=True)["unrestored"][0]["file"] == FLAGS_ENV
+    facts["journal"] = {"/elsewhere": entry}
+    assert "the file '/elsewhere' of the journal is missing" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
+
+
+def test_a_host_that_is_left_out_keeps_the_controller(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1", "w-2")
+    migrate(host, at(cluster_facts, "v1.33.4", "w-1"), "w-1")
+    cluster["runtime"].update(exists=True, managed=True)
+    plan = back(host, cluster, "w-1", left_out=["w-2"])
+    assert plan["go"] and "w-2: is left out by --limit and is not restored, so the controller stays" in plan["warnings"]
+    verdict = judge(plan, {"w-1": host.facts()}, ["w-1", "w-2"])
+    assert not verdict["restored"] and verdict["waiting"] == ["w-2: is left out by --limit"] and verdict["unrestored"] == []
+    gone = make_rollback_plan({"w-1": host.facts(), "w-2": {"unreachable": True, "msg": "no route"}}, cluster, [])
+    assert "w-2: could not be looked at: no route. Fix that, or leave the host out" in gone["problems"][0]
+
+
+def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    plan = make_rollback_plan({"w-1": host.facts()}, cluster, [])
+    verdict = judge(plan, {"w-1": host.facts()}, ["w-1"])
+    assert verdict["waiting"] == [f"w-1: {FLAGS_ENV} is not restored"]
+    assert not any(line.startswith("Every file") for line in verdict["lines"])
+    assert judge(plan, {"w-1": host.facts()}, ["w-1"], foretold=True)["complete"]
+    assert judge(plan, {"w-1": {"msg": "gone"}}, ["w-1"])["waiting"] == ["w-1: could not be looked at again: gone"]
+    host.carry_out(plan["hosts"]["w-1"])
+    assert judge(plan, {"w-1": host.facts()}, ["w-1"])["complete"]
+
+
+def test_what_cannot_be_told_apart_is_a_problem_and_force_keeps_a_copy(control_plane: Any, cluster_facts: Any) -> None:
+    host, cluster = control_plane(), at(cluster_facts, "v1.29.9", "cp-1")
+    before = host.texts[KCM]
+    migrate(host, cluster, "cp-1")
+    host.texts[KCM] = "{"
+    plan = back(host, cluster, "cp-1")
+    assert not plan["go"] and f"cp-1: {KCM} cannot be restored: line" in plan["problems"][0]
+    forced = back(host, cluster, "cp-1", force=True)
+    assert forced["go"] and host.texts[KCM] == before and modes(forced)[KCM] == "bytes"
+    assert any("a copy of what is there now is kept" in line for line in forced["warnings"])
+
+
+def test_a_file_that_the_migration_made_goes_and_what_others_added_to_it_stays(worker: Any, cluster_facts: Any, host_facts: Any) -> None:
+    host, cluster = worker(default=None), at(cluster_facts, "v1.33.4", "w-1")
+    host.texts[FLAGS_ENV] = None
+    migrate(host, cluster, "w-1")
+    (made,) = [path for path, text in host.texts.items() if text]
+    written = host.texts[made]
+    assert modes(back(host, cluster, "w-1")) == {made: "bytes"} and host.texts[made] is None
+    migrate(host, cluster, "w-1")
+    host.texts[made] = written + "OTHER=1\n"
+    assert modes(back(host, cluster, "w-1")) == {made: "flags"} and host.texts[made] == "OTHER=1\n"
+
+
+def test_a_file_that_somebody_else_has_removed_stays_removed(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
+    migrate(host, cluster, "w-1")
+    host.texts[FLAGS_ENV] = None
+    plan = back(host, cluster, "w-1")
+    assert plan["go"] and host.texts[FLAGS_ENV] is None and any("removed it, and it stays so" in line for line in plan["warnings"])
+
+
+def test_k3s_keeps_what_others_added_and_loses_what_the_migration_did(tree_facts: Any, machine: Any, cluster_facts: Any) -> None:
+    texts = {path: base64.b64decode(entry["content"]).decode() for path, entry in tree_facts("k3s/server")["files"].items()}
+    host = machine(lambda texts: tree_facts("k3s/server", "cp-1", changed=texts), texts)
+    before, cluster = host.texts[K3S], at(cluster_facts, "v1.33.4", "cp-1")
+    migrate(host, cluster, "cp-1")
+    host.texts[K3S] = host.texts[K3S].replace("  - k3s.example.com\n", "  - k3s.example.com\n  - second.example.com\n")
+    plan = back(host, cluster, "cp-1")
+    assert plan["go"], plan["problems"]
+    assert modes(plan)[K3S] == "flags"
+    expected = before.replace("  - k3s.example.com\n", "  - k3s.example.com\n  - second.example.com\n")
+    # A plugin with which this release does not start is not put back, and that is said.
+    assert host.texts[K3S] == expected.replace("NodeRestriction,PersistentVolumeLabel", "NodeRestriction")
+    assert any("PersistentVolumeLabel is not put back" in line for line in plan["warnings"])
+
+
+# -- kubeadm's configuration --------------------------------------------------------------------------------------------
+
+
+V1BETA3 = """apiServer:
+  timeoutForControlPlane: 4m0s
+apiVersion: kubeadm.k8s.io/v1beta3
+controllerManager:
+  extraArgs:
+    cloud-config: /etc/kubernetes/cloud.conf
+    cloud-provider: aws
+  extraVolumes:
+  - hostPath: /etc/kubernetes/cloud.conf
+    mountPath: /etc/kubernetes/cloud.conf
+    name: cloud
+kind: ClusterConfiguration
+kubernetesVersion: v1.29.9
+"""
+
+
+def kubeadm_journal(host: Any, before: str, cluster_facts: Any) -> str:
+    """Note the ConfigMap in the journal as a migration does; return what it made of it."""
+    after = _kubeadm.edit(before, (1, 29))[0]
+    _journal.Journal(str(host.directory)).record(
+        _plan.KUBEADM_CONFIG, "kubeadm-config", "run-1", before.encode(), after.encode(), 0o600, (0, 0), [])
+    return after
+
+
+def config(cluster_facts: Any, text: str, version: str) -> dict[str, Any]:
+    cluster: dict[str, Any] = cluster_facts(("cp-1", "initialized"), ("cp-2", "initialized"), version=version, kubeadm=text)
+    cluster["kubeadm_config"]["sha256"] = _journal.digest(text.encode())
+    return cluster
+
+
+def test_kubeadms_configuration_comes_from_any_control_plane_that_knows_it(control_plane: Any, cluster_facts: Any) -> None:
+    new, old = control_plane(), control_plane()
+    after = kubeadm_journal(old, V1BETA3, cluster_facts)
+    hosts = {"cp-1": new.facts(), "cp-2": old.facts()}
+    plan = make_rollback_plan(hosts, config(cluster_facts, after, "v1.29.9"), ["cp-1", "cp-2"])
+    assert plan["go"] and _rollback_text(plan) == V1BETA3 and plan["forget"] == ["cp-2"]
+    assert {"host": "(cluster)", "file": "ConfigMap kube-system/kubeadm-config", "component": "kubeadm-config", "mode": "bytes"} in plan["files"]
+
+
+def _rollback_text(plan: dict[str, Any]) -> str:
+    return base64.b64decode(plan["kubeadm_config"]["content"]).decode()
+
+
+@pytest.mark.parametrize("version", ["v1.30.4", "v1.31.4"])
+def test_kubeadms_configuration_keeps_the_version_and_form_of_an_upgrade(control_plane: Any, cluster_facts: Any, version: str) -> None:
+    host = control_plane()
+    after = kubeadm_journal(host, V1BETA3, cluster_facts)
+    upgraded = after.replace("v1.29.9", version)
+    if version == "v1.31.4":
+        upgraded = upgraded.replace("v1beta3", "v1beta4").replace(
+            "  extraArgs:\n    cloud-provider: external\n", "  extraArgs:\n  - name: cloud-provider\n    value: external\n")
+        assert "- name: cloud-provider" in upgraded
+    plan = make_rollback_plan({"cp-1": host.facts()}, config(cluster_facts, upgraded, version), ["cp-1"])
+    assert plan["go"], plan["problems"]
+    text = _rollback_text(plan)
+    flags = {flag.name: flag.value for flag in _kubeadm.managed_flags(text)["kube-controller-manager"]}
+    assert f"kubernetesVersion: {version}" in text
+    assert flags["cloud-config"] == "/etc/kubernetes/cloud.conf"
