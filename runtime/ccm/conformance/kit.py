@@ -11,7 +11,7 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from ccm.cloud import (
     RateLimited,
     RetryAfter,
     Routes,
+    Transient,
     Volumes,
 )
 from ccm.cloud.gateway import TokenBucket
@@ -51,6 +52,9 @@ T = TypeVar("T")
 GRACE = 1.0
 #: How often a call that the cloud refused as one too many is made again.
 PATIENT_CALLS = 5
+#: How often a call that the cloud failed to answer is made again, where a case is about something else, and the pause
+#: before it in seconds.
+TRANSIENTS, PAUSE = 3, 1.0
 
 
 class Failed(AssertionError):
@@ -378,15 +382,39 @@ class Trial:
         return list(await self.ask(self.load_balancers.list, cluster or self.cluster))
 
     async def patiently(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """The answer, asked again whenever the cloud says RetryAfter."""
+        """The answer, asked again whenever the cloud says RetryAfter, and after a few failures of its own.
+
+        The controllers do the same: a real cloud answers 500 now and then, and a case that is about something else
+        does not fail for it. A provider that says Transient each time does.
+        """
         deadline = time.monotonic() + self.subject.patience
+        transients = 0
         while True:
             try:
                 return await self.ask(call, *args)
+            except Transient as error:
+                transients += 1
+                if transients > TRANSIENTS:
+                    raise
+                log.warning("The call %s is made again: %s", getattr(call, "__name__", call), error)
+                await asyncio.sleep(PAUSE)
             except RetryAfter as error:
                 if time.monotonic() > deadline:
                     raise Failed(f"still not done after {self.subject.patience:g} s: {error}") from error
                 await asyncio.sleep(error.retry_after or 1.0)
+
+    async def together(self, *steps: Coroutine[Any, Any, T]) -> list[T]:
+        """The answers of steps that run at the same time.
+
+        When one fails the others end before its error is raised: what still makes things works against the clean-up.
+        """
+        tasks = [asyncio.create_task(step) for step in steps]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # The end
 

@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import time
+from collections.abc import Container
 from typing import Any, ClassVar
 
 import pytest
 
-from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig
+from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
 from ccm.conformance import Outcome, Subject, World, check
 from ccm.conformance import kit as kit_module
 from ccm.conformance.cases import side_by_side
@@ -50,15 +52,35 @@ class InMemoryWorld(World):
         return dataclasses.replace(spec, annotations={f"{PREFIX}load-balancer-id": balancer})
 
 
-async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+class Stumbling(FakeOpenStack):
+    """Octavia that answers 500 to these of the POSTs about parts of `whose` Service, counted from 1, as it does when
+    its database deadlocks."""
+
+    def __init__(self, section: LoadBalancerSection, stumbles: Container[int], whose: str) -> None:
+        super().__init__(section)
+        self._stumbles, self._whose, self._writes = stumbles, whose, 0
+
+    async def call(self, method: str, service: str, path: str, **more: Any) -> Any:
+        if method == "POST" and self._whose in str(more.get("body")):
+            self._writes += 1
+            if self._writes in self._stumbles:
+                await self._pass()
+                raise Transient(f"{method} {path}: 500 Deadlock found when trying to get lock")
+        return await super().call(method, service, path, **more)
+
+
+async def outcome(
+    seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Container[int] = (), whose: str = ""
+) -> Any:
     section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
-    fake = FakeOpenStack(section)
+    fake = Stumbling(section, stumbles, whose)
     fake.interleaving, fake.busy = random.Random(seed), 0.001
     for module in (balancer_listing, shared):
         monkeypatch.setattr(module, "GATHER", 0.0)
     for module in (balancer_parts, balancer_removal, load_balancers):
         monkeypatch.setattr(module, "SOON", 0.001)
     monkeypatch.setattr(side_by_side, "PAUSE", 0.002)
+    monkeypatch.setattr(kit_module, "PAUSE", 0.001)
     monkeypatch.setattr(side_by_side.secrets, "randbits", lambda _: seed)
 
     async def backends(_: Any, count: int = 2) -> Any:
@@ -74,7 +96,9 @@ async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch) -> Any:
     subject = Subject(
         "in-memory", lambda _: InMemory(fake), allow_writes=True, world=InMemoryWorld(fake), patience=20.0
     )
-    return await check(CASE, subject)
+    result = await check(CASE, subject)
+    assert not (left := sorted(row["name"] for row in fake.balancers.values())), (left, result.detail)
+    return result
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
@@ -82,6 +106,22 @@ async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch) -> Any:
 async def test_octavia_in_memory_passes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     result = await outcome(seed, monkeypatch)
     assert result.outcome is Outcome.PASSED, result.detail
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_cloud_that_fails_now_and_then_passes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = await outcome(seed, monkeypatch, stumbles=range(2, 1000, 5))
+    assert result.outcome is Outcome.PASSED, result.detail
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_failed_case_leaves_nothing_behind(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One Service fails for good while the other one is being changed: whoever still changed it would make anew what
+    the clean-up removes."""
+    began = time.monotonic()
+    result = await outcome(seed, monkeypatch, stumbles=range(3, 1000), whose="web-8000")
+    assert result.outcome is Outcome.FAILED and "LEFT BEHIND" not in result.detail, result.detail
+    assert "Deadlock" in result.detail and time.monotonic() - began < 10
 
 
 async def test_the_case_notices_when_tags_are_written_from_an_old_read(monkeypatch: pytest.MonkeyPatch) -> None:
