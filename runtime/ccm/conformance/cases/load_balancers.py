@@ -24,7 +24,7 @@ from ccm.cloud import (
     Transient,
 )
 
-from ..kit import Failed, Trial, described
+from ..trial import Failed, Trial, described
 from ..world import NotRun, Trouble
 from .collection import Collection
 from .failing import errors_in, say_when, troubled
