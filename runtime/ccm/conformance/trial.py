@@ -280,21 +280,20 @@ class Trial:
     async def owned(self, cluster: str = "") -> list[LoadBalancer]:
         return list(await self.ask(self.load_balancers.list, cluster or self.cluster))
 
-    async def patiently(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """The answer, asked again whenever the cloud says RetryAfter, and after a few failures of its own.
+    async def patiently(self, call: Callable[..., Awaitable[T]], *args: Any, transients: int = TRANSIENTS) -> T:
+        """The answer, asked again whenever the cloud says RetryAfter, and after so many failures of its own.
 
         The controllers do the same: a real cloud answers 500 now and then, and a case that is about something else
-        does not fail for it. A provider that says Transient each time does.
+        does not fail for it. A provider that raises Transient each time does.
         """
         deadline = time.monotonic() + self.subject.patience
-        transients = 0
         while True:
             try:
                 return await self.ask(call, *args)
             except Transient as error:
-                transients += 1
-                if transients > TRANSIENTS:
+                if not transients:
                     raise
+                transients -= 1
                 log.warning("The call %s is made again: %s", getattr(call, "__name__", call), error)
                 await asyncio.sleep(PAUSE)
             except RetryAfter as error:

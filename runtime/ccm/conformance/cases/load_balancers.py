@@ -358,7 +358,7 @@ async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
     trial.remove_at_end(spec)
     async with trouble:
         try:
-            await trial.patiently(trial.load_balancers.ensure, spec, backends)
+            await trial.patiently(trial.load_balancers.ensure, spec, backends, transients=0)
         except CloudError as error:
             failure = described(error)
         else:
