@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from ccm.cloud import InstanceState, NotFound, Page
-from ccm.controllers.service import ServiceController
+from ccm.controllers.service_balancers import ServiceBalancers
 from ccm.engine.queue import WorkQueue
 from ccm.providers.sim import SimInstances
 
@@ -70,7 +70,7 @@ def test_a_controller_that_releases_services_without_deleting_is_caught(monkeypa
     async def nothing(self, spec, known):
         return None
 
-    monkeypatch.setattr(ServiceController, "_delete", nothing)
+    monkeypatch.setattr(ServiceBalancers, "delete", nothing)
     assert Trial("services", 0).run().invariants == {"load-balancer-leaked"}
 
 

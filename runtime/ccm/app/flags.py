@@ -215,7 +215,7 @@ FLAGS: tuple[Flag, ...] = (
         "node-deletion-window",
         DURATION,
         180.0,
-        "count the deletions of so long for the cap; with the defaults 10 missing Nodes of 30 go within 15 minutes",
+        "period over which the cap counts deletions; the defaults delete 10 missing Nodes of 30 within 15 minutes",
     ),
     Flag(
         _KUBE, "kubeconfig", TEXT, "", "kubeconfig file; without it and --master: in-cluster", f"{_CLIENT}.kubeconfig"

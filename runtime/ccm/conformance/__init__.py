@@ -6,7 +6,9 @@ suite, which can also cause what nobody can cause from outside (`World`). Knows 
 """
 
 from .cases import CASES
-from .kit import Case, Failed, Outcome, Result, Subject, Trial, check
+from .kit import Case, Outcome, Result, check
+from .subject import Subject
+from .trial import Failed, Trial
 from .world import NotRun, Trouble, World
 
 __all__ = ["CASES", "Case", "Failed", "NotRun", "Outcome", "Result", "Subject", "Trial", "Trouble", "World", "check"]

@@ -14,7 +14,8 @@ from pathlib import Path
 from ccm.cloud import CloudError, ConfigError, ProviderConfig, Transient, registry
 
 from .cases import CASES
-from .kit import Case, Outcome, Result, Subject, check
+from .kit import Case, Outcome, Result, check
+from .subject import Subject
 
 
 def main(argv: list[str]) -> int:

@@ -31,6 +31,3 @@ def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
 def may_delete(orphaned: int, listed: int) -> bool:
     """Whether so many orphans among so many load balancers are believable enough to be deleted; beyond that none is."""
     return orphaned <= cap(listed)
-
-
-__all__ = ["GRACE", "cap", "look", "may_delete", "orphans"]

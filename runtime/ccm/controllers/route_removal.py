@@ -14,6 +14,7 @@ from urllib.parse import quote
 from prometheus_client import Gauge
 
 from ccm.cloud import CloudError, InstanceRef, NotFound, Route
+from ccm.engine import absence_rules
 from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 
@@ -82,7 +83,7 @@ class RouteRemoval:
         now, target, targets = self._context.monotonic(), route.provider_id, len(plan.targets)
         gone = self._gone.within(now)
         # Without a cap Nodes are not deleted; but whoever deletes them does not want their routes.
-        if target not in gone and len(gone) >= (self._safety.cap(targets) or orphan_rules.cap(targets)):
+        if target not in gone and len(gone) >= (self._safety.cap(targets) or absence_rules.cap(targets)):
             return False
         self._gone.add(target, now)
         return True

@@ -6,8 +6,9 @@ Rules and IDs: reference "Upstream cloud-controller-manager", sections 4.2-4.6 (
 
 from __future__ import annotations
 
+import enum
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
@@ -16,6 +17,8 @@ from ccm.text import quoted
 
 from .errors import RuleError
 from .limits import PORTS, SOURCE_RANGES
+from .node_rules import is_ready
+from .service_state import ServiceState
 from .vouching_rules import Judge, Vouched
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -136,6 +139,41 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
     )
 
 
+def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
+    """Identity is enough to delete, so a Service with unusable annotations can still go."""
+    try:
+        return load_balancer_spec(service, cluster)
+    except ServiceRuleError:
+        meta = service.metadata
+        return LoadBalancerSpec(cluster, meta.uid, meta.namespace, meta.name, ports=())
+
+
+class Step(enum.Enum):
+    """What is to be done next for a Service that wants a load balancer."""
+
+    ADOPT = "the cloud has had it as it should be since before our start: write nothing"
+    ENSURE = "create it, or write all of it"
+    UPDATE = "write the backends alone"
+    LOOK = "it is written: look whether the cloud is done"
+    COMPARE = "it is done: compare what the cloud has with what was written"
+    NOTHING = "it is done"
+
+
+def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends], Hashable], listed: str = "") -> Step:
+    """The least that brings the cloud to what is wanted.
+
+    `mark`: what the cloud would be told now; `mark_of`: the same with other backends. `listed`: the fingerprint that
+    the cloud's listing had for it at our start, "" for none.
+    """
+    if state.mark is None:
+        return Step.ADOPT if listed and listed == mark else Step.ENSURE
+    if state.mark != mark or state.unsure:
+        return Step.UPDATE if state.mark == mark_of(state.backends) else Step.ENSURE
+    if not state.settled:
+        return Step.LOOK
+    return Step.COMPARE if state.compare else Step.NOTHING
+
+
 def source_ranges(service: Service) -> tuple[str, ...]:
     """CIDRs that may connect, normalised and without doubles; () for everybody (S132-S136).
 
@@ -233,7 +271,7 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
     judged = [(node, vouched) for node in nodes if (vouched := _vouched(node, judge)) is not None]
     chosen = sorted(judged, key=lambda each: each[0].metadata.name)
     if ready_only:
-        chosen = [each for each in chosen if _is_ready(each[0])] or chosen
+        chosen = [each for each in chosen if is_ready(each[0])] or chosen
     return Backends(
         Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
         for node, vouched in chosen
@@ -245,11 +283,7 @@ def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only
     before, after = ([] if node is None else [node] for node in (old, new))
     if backends(before, judge) != backends(after, judge):
         return False
-    return not ready_only or [_is_ready(node) for node in before] == [_is_ready(node) for node in after]
-
-
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+    return not ready_only or [is_ready(node) for node in before] == [is_ready(node) for node in after]
 
 
 def some_names(chosen: Sequence[Backend]) -> str:

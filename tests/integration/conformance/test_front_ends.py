@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from ccm.conformance import CASES
-from ccm.conformance.kit import secrets_in
+from ccm.conformance.subject import secrets_in
 from ccm_simcloud.testing import Simulator, running_simulator
 
 from .simworld import CONFIG, TOKEN

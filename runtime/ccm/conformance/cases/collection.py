@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from ..kit import Case, Trial
+from ..kit import Case
+from ..trial import Trial
 
 Function = Callable[[Trial], Awaitable[None]]
 

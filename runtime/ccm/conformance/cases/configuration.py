@@ -9,7 +9,7 @@ from typing import Any
 
 from ccm.cloud import CloudError, ConfigError, ProviderConfig
 
-from ..kit import Failed, Trial, described
+from ..trial import Failed, Trial, described
 from ..world import NotRun, Trouble
 from .collection import Collection
 

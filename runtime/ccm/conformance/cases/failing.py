@@ -11,7 +11,7 @@ from typing import Any
 
 from ccm.cloud import CloudError, Transient
 
-from ..kit import Failed, Trial
+from ..trial import Failed, Trial
 from ..world import NotRun, Trouble, World
 
 #: A method, and what it is asked with.

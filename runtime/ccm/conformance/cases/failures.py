@@ -14,7 +14,7 @@ import time
 
 from ccm.cloud import CloudError, InstanceRef, RateLimited, Transient, Unauthorized
 
-from ..kit import Failed, Trial
+from ..trial import Failed, Trial
 from ..world import Trouble
 from .collection import Collection
 from .failing import say_when, unanswered

@@ -10,7 +10,7 @@ import string
 from ccm.cloud import AddressType, Conflict, Instance, InstanceRef, InstanceState, NotFound
 from ccm.cloud.snapshot import instance_problem
 
-from ..kit import Failed, Trial, described
+from ..trial import Failed, Trial, described
 from ..world import NotRun
 from .collection import Collection
 

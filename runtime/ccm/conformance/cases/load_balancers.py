@@ -24,7 +24,7 @@ from ccm.cloud import (
     Transient,
 )
 
-from ..kit import Failed, Trial, described
+from ..trial import Failed, Trial, described
 from ..world import NotRun, Trouble
 from .collection import Collection
 from .failing import errors_in, say_when, troubled
@@ -358,7 +358,7 @@ async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
     trial.remove_at_end(spec)
     async with trouble:
         try:
-            await trial.patiently(trial.load_balancers.ensure, spec, backends)
+            await trial.patiently(trial.load_balancers.ensure, spec, backends, transients=0)
         except CloudError as error:
             failure = described(error)
         else:

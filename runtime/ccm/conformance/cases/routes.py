@@ -8,7 +8,7 @@ import dataclasses
 
 from ccm.cloud import CloudError, Conflict, Instance, Invalid, RateLimited, RetryAfter, Route, Transient
 
-from ..kit import Failed, Trial
+from ..trial import Failed, Trial
 from ..world import NotRun, Trouble
 from .collection import Collection
 from .failing import errors_in, say_when, troubled

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ccm.cloud import Backend, LoadBalancer, LoadBalancerSpec
 
-from ..kit import Failed, Trial
+from ..trial import Failed, Trial
 from ..world import NotRun
 from .collection import Collection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ccm.cloud import CloudError, Invalid, NotFound, NotImplementedByCloud, RateLimited, Transient, VolumeRef
 
-from ..kit import Failed, Trial
+from ..trial import Failed, Trial
 from ..world import Trouble
 from .collection import Collection
 from .failing import errors_in, say_when, troubled

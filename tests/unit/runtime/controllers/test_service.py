@@ -23,7 +23,7 @@ from ccm.cloud import (
 )
 from ccm.controllers import service_rules as rules
 from ccm.controllers.orphan_rules import GRACE
-from ccm.controllers.service import CONFIRM
+from ccm.controllers.service_balancers import CONFIRM
 from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
@@ -292,11 +292,11 @@ async def test_S41_S42_a_service_that_vanished_gives_its_load_balancer_back():
         assert not c.api.told("DeletingLoadBalancer")
         await until(lambda: c.api.told("DeleteLoadBalancerFailed"))
         assert c.api.told("DeleteLoadBalancerFailed") == ["Error deleting load balancer: power failure"]
-        assert list(controller._vanished) == ["shop/web/uid-of-web"]  # S41
+        assert list(controller._vanished.states) == ["shop/web/uid-of-web"]  # S41
         error.clear()
         await until(lambda: not c.cloud.made)
         await settled(1)
-        assert controller._known == controller._vanished == {}  # S42
+        assert controller._known == controller._vanished.states == {}  # S42
         assert c.cloud.count("delete") == 2
         assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1
 
@@ -322,7 +322,7 @@ async def test_S63_S64_S65_S66_S67_S68_what_is_remembered_is_what_exists():
         c.api.change("services", "shop/c", {"spec": {"type": "ClusterIP"}})
         await until(lambda: not c.cloud.made, 2 * GRACE)
         await settled(1)
-        assert controller._known == controller._vanished == {} and not controller._waiting
+        assert controller._known == controller._vanished.states == {} and not controller._waiting
 
 
 @in_virtual_time
@@ -939,7 +939,7 @@ def test_W19_one_wrong_answer_leaves_no_load_balancer_behind(how):
             await until(lambda: not wrong)
             assert c.cloud.made
             await settled(60)
-            assert not c.cloud.made and controller._known == controller._vanished == {}
+            assert not c.cloud.made and controller._known == controller._vanished.states == {}
             first, second = [when for when, verb, _ in c.cloud.calls if verb == "delete"]
             assert second - first == pytest.approx(CONFIRM, abs=0.5)
             assert len(c.api.told("DeletingLoadBalancer")) == len(c.api.told("DeletedLoadBalancer")) == 1

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.cloud import Address, AddressType, Backend, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.controllers import service_rules as rules
+from ccm.controllers.service_state import ServiceState
 from ccm.engine.objects import IngressEntry, Node, Service
 
 from .judges import believing
@@ -38,6 +39,39 @@ def service(spec=None, **metadata):
 def test_wants_load_balancer(spec, expected):
     assert rules.wants_load_balancer(service(spec)) is expected
     assert rules.concerns_us(service(spec)) is expected
+
+
+OLD, NEW = Backends(), Backends([Backend("node-1", "sim://1", ())])
+WRITTEN = {"mark": "web on OLD", "backends": OLD}
+
+
+@pytest.mark.parametrize(
+    ("known", "mark", "listed", "step"),
+    [
+        pytest.param({}, "web on NEW", "", rules.Step.ENSURE, id="never written, and not listed"),
+        pytest.param({}, "web on NEW", "web on NEW", rules.Step.ADOPT, id="never written, listed as it should be"),
+        pytest.param({}, "web on NEW", "web on OLD", rules.Step.ENSURE, id="never written, listed otherwise"),
+        pytest.param({}, "", "", rules.Step.ENSURE, id="a listing without a fingerprint says nothing"),
+        pytest.param({"settled": True}, "web on NEW", "", rules.Step.ENSURE, id="it vanished or failed in the cloud"),
+        pytest.param(WRITTEN, "web on NEW", "", rules.Step.UPDATE, id="other backends"),
+        pytest.param(WRITTEN, "other on NEW", "", rules.Step.ENSURE, id="the Service changed"),
+        pytest.param(WRITTEN | {"unsure": True}, "web on OLD", "", rules.Step.UPDATE, id="a failed update"),
+        pytest.param(WRITTEN | {"settled": True, "unsure": True}, "web on OLD", "", rules.Step.UPDATE, id="also later"),
+        pytest.param(WRITTEN, "web on OLD", "", rules.Step.LOOK, id="the cloud is at it"),
+        pytest.param(WRITTEN | {"compare": True}, "web on OLD", "", rules.Step.LOOK, id="asked to compare too early"),
+        pytest.param(WRITTEN | {"settled": True}, "web on OLD", "", rules.Step.NOTHING, id="done"),
+        pytest.param(WRITTEN | {"settled": True}, "web on OLD", "web on NEW", rules.Step.NOTHING, id="an old listing"),
+        pytest.param(WRITTEN | {"settled": True, "compare": True}, "web on OLD", "", rules.Step.COMPARE, id="compared"),
+        pytest.param(WRITTEN | {"settled": True, "compare": True}, "web on NEW", "", rules.Step.UPDATE, id="first"),
+    ],
+)
+def test_next_step(known, mark, listed, step):
+    def mark_of(backends):
+        assert backends is OLD
+        # What the Service is now, on the backends that the cloud was given.
+        return f"{mark.partition(' ')[0]} on OLD"
+
+    assert rules.next_step(ServiceState(service(), **known), mark, mark_of, listed) is step
 
 
 @pytest.mark.parametrize(

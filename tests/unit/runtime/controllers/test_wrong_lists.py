@@ -111,7 +111,7 @@ async def test_a_service_that_only_seemed_to_vanish_keeps_its_load_balancer_unto
         for document in lost:
             c.api.put("services", document)
         await asyncio.sleep(3 * GRACE)
-        assert c.cloud.count("ensure", "update", "delete") == writes and not controller._vanished
+        assert c.cloud.count("ensure", "update", "delete") == writes and not controller._vanished.states
 
 
 @in_virtual_time

@@ -14,7 +14,7 @@ import pytest
 
 from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
 from ccm.conformance import Outcome, Subject, World, check
-from ccm.conformance import kit as kit_module
+from ccm.conformance import trial as trial_module
 from ccm.conformance.cases import side_by_side
 from ccm.providers.openstack import balancer_listing, balancer_parts, balancer_removal, load_balancers, marks, shared
 from ccm.providers.openstack.annotations import PREFIX
@@ -80,19 +80,19 @@ async def outcome(
     for module in (balancer_parts, balancer_removal, load_balancers):
         monkeypatch.setattr(module, "SOON", 0.001)
     monkeypatch.setattr(side_by_side, "PAUSE", 0.002)
-    monkeypatch.setattr(kit_module, "PAUSE", 0.001)
+    monkeypatch.setattr(trial_module, "PAUSE", 0.001)
     monkeypatch.setattr(side_by_side.secrets, "randbits", lambda _: seed)
 
     async def backends(_: Any, count: int = 2) -> Any:
         return list(nodes(*range(1, count + 1)))
 
-    async def ready(trial: kit_module.Trial, spec: LoadBalancerSpec) -> Any:
+    async def ready(trial: trial_module.Trial, spec: LoadBalancerSpec) -> Any:
         while not (found := await trial.ask(trial.load_balancers.get, spec)).ready:
             await asyncio.sleep(0.001)
         return found
 
-    monkeypatch.setattr(kit_module.Trial, "backends", backends)
-    monkeypatch.setattr(kit_module.Trial, "ready", ready)
+    monkeypatch.setattr(trial_module.Trial, "backends", backends)
+    monkeypatch.setattr(trial_module.Trial, "ready", ready)
     subject = Subject(
         "in-memory", lambda _: InMemory(fake), allow_writes=True, world=InMemoryWorld(fake), patience=20.0
     )

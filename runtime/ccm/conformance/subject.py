@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is examined: a provider, its configuration, and what may be done to its cloud."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ccm.cloud import (
+    Cloud,
+    ProviderConfig,
+)
+
+from .world import World
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is examined. `create`: the provider's class, or anything that makes one from a configuration.
+
+    `allow_writes`: load balancers and routes may be made; all are named for the kit and removed. `route_cidr`: an
+    address range that nothing uses. `patience`: seconds that a load balancer may take. `secrets`: texts that may not
+    appear in an error, by default the values in the configuration whose keys look like secrets.
+    """
+
+    name: str
+    create: Callable[[ProviderConfig], Cloud]
+    config: ProviderConfig = field(default_factory=ProviderConfig)
+    allow_writes: bool = False
+    world: World = field(default_factory=World)
+    route_cidr: str = "198.18.77.0/24"
+    patience: float = 300.0
+    secrets: tuple[str, ...] | None = None
+
+    @property
+    def secret_texts(self) -> tuple[str, ...]:
+        return secrets_in(self.config.text) if self.secrets is None else self.secrets
+
+
+def secrets_in(text: str) -> tuple[str, ...]:
+    """The values of keys that look like secrets, in any of the usual formats; short ones would match by chance."""
+    word = r"token|password|passwd|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key"
+    key = rf"(?:[\w.-]*(?:{word})[\w.-]*|key)"
+    found = re.findall(rf"(?im)^\W*{key}[\"']?\s*[:=]\s*[\"']?([^\s\"',}}]{{6,}})", text)
+    return tuple(dict.fromkeys(value for value in found if not value.startswith("/")))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller writes to a Service: its finalizer and the addresses of its load balancer.
+
+Both go through the status subresource: then `services/status` is the only right to write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from ccm.cloud import Ingress
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import Service
+
+from . import service_rules as rules
+
+
+class ServiceWrites:
+    """All methods raise ApiError."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def add_finalizer(self, service: Service) -> None:
+        if rules.FINALIZER in service.metadata.finalizers:
+            return
+        finalizers = [*service.metadata.finalizers, rules.FINALIZER]
+        version = service.metadata.resource_version
+        await self._patch(service, {"metadata": {"finalizers": finalizers, "resourceVersion": version}})
+
+    async def publish(self, service: Service, ingress: Sequence[Ingress]) -> None:
+        """Write the ingress addresses where they differ."""
+        wire = rules.ingress_wire(ingress)
+        if not rules.same_ingress(service.status.load_balancer.ingress, wire):
+            await self._patch(service, {"status": {"loadBalancer": {"ingress": wire}}})
+
+    async def restore(self, service: Service, ingress: Sequence[Ingress]) -> None:
+        """Write the finalizer and the addresses again where they were lost. No addresses: it is served elsewhere."""
+        if ingress:
+            await self.add_finalizer(service)
+            if not service.status.load_balancer.ingress:
+                await self.publish(service, ingress)
+
+    async def release(self, service: Service) -> None:
+        """Remove the addresses and the finalizer, which lets a Service that is being deleted go."""
+        patch: dict[str, Any] = {}
+        meta = service.metadata
+        if service.status.load_balancer.ingress:
+            patch["status"] = {"loadBalancer": None}
+        if rules.FINALIZER in meta.finalizers:
+            kept = [finalizer for finalizer in meta.finalizers if finalizer != rules.FINALIZER]
+            patch["metadata"] = {"finalizers": kept or None, "resourceVersion": meta.resource_version}
+        if patch:
+            with contextlib.suppress(NotFoundError):
+                await self._patch(service, patch)
+
+    async def _patch(self, service: Service, patch: dict[str, Any]) -> None:
+        meta = service.metadata
+        await self._client.patch(f"/api/v1/namespaces/{meta.namespace}/services/{meta.name}/status", patch)
