@@ -25,7 +25,7 @@ import json
 import os
 import time
 import uuid
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _secrets
 
@@ -34,8 +34,12 @@ VERSION = 1
 #: Bytes of the journal, and of one backup.
 LIMIT = 64 << 20
 
-#: What a journal is found to be. C(DAMAGED): it is readable, but not all contents that it names are there as they were.
-MISSING, READABLE, UNREADABLE, DAMAGED = "missing", "readable", "unreadable", "damaged"
+#: What a journal is found to be. C(DAMAGED): it is readable, but not all contents that it names are there as they were. C(ROLLED_BACK): it
+#: is gone because nothing was left to roll back.
+MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
+
+#: Beside the journal: the C(id) and C(serial) of the last one of which nothing was left to roll back. With it a lost journal is known as such.
+ENDED = "rolled-back.json"
 
 #: Raised by JSON that is not in the form of a journal.
 MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
@@ -137,7 +141,7 @@ class Journal:
             raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
                                  .format(self.path, data.get("version"), VERSION))
         self.files = data["files"]
-        self.id, self.serial = str(data.get("id", "")), int(data.get("serial", 0))
+        self.id, self.serial = _identity(data)
 
     def exported(self) -> Dict[str, Any]:
         """Return all that a rollback needs, for a copy elsewhere: contents in base64 by their path in the folder, secrets hidden.
@@ -268,11 +272,12 @@ class Journal:
 
     def _save(self) -> None:
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        self.id, self.serial = self.id or uuid.uuid4().hex, self.serial + 1
         if not self.files:
+            _write(os.path.join(self.directory, ENDED), json.dumps({"id": self.id, "serial": self.serial}).encode("utf-8"))
             if os.path.exists(self.path):
                 os.unlink(self.path)
             return
-        self.id, self.serial = self.id or uuid.uuid4().hex, self.serial + 1
         text = json.dumps({"version": VERSION, "id": self.id, "serial": self.serial, "files": self.files}, indent=1, sort_keys=True) + "\n"
         _write(self.path, text.encode("utf-8"))
 
@@ -283,7 +288,10 @@ def found(directory: str) -> Dict[str, Any]:
         journal = Journal(directory)
     except (JournalRefused, ValueError, *MISSHAPEN):
         return {"state": UNREADABLE, "id": "", "serial": 0}
-    state = READABLE if journal.files else MISSING
+    if not journal.files:
+        ended = _ended(directory)
+        return {"state": ROLLED_BACK if ended[0] else MISSING, "id": ended[0], "serial": ended[1]}
+    state = READABLE
     try:
         for name in journal.files:
             journal.baselines(name)
@@ -302,6 +310,19 @@ def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool 
     if adopt:
         journal.adopt()
     return journal
+
+
+def _ended(directory: str) -> Tuple[str, int]:
+    """Return the identity of the last journal of which nothing was left to roll back, ('', 0) without one."""
+    try:
+        return _identity(json.loads((_files.read(os.path.join(directory, ENDED)) or b"{}").decode("utf-8")))
+    except (OSError, ValueError, AttributeError):
+        return "", 0
+
+
+def _identity(data: Dict[str, Any]) -> Tuple[str, int]:
+    name, serial = data.get("id"), data.get("serial")
+    return name if isinstance(name, str) else "", serial if isinstance(serial, int) else 0
 
 
 def _named(entry: Dict[str, Any]) -> List[str]:

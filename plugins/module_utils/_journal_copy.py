@@ -21,7 +21,7 @@ import posixpath
 import zlib
 from typing import Any, Dict, List, NamedTuple, Optional
 
-from ansible_collections.outoftree.ccm.plugins.module_utils._journal import DAMAGED, LIMIT, MISSING, READABLE, UNREADABLE
+from ansible_collections.outoftree.ccm.plugins.module_utils._journal import DAMAGED, LIMIT, MISSING, READABLE, ROLLED_BACK, UNREADABLE
 
 VERSION = 1
 
@@ -159,32 +159,38 @@ def local_of(said: Any) -> Optional[Dict[str, Any]]:
     shape = {"state": str, "id": str, "serial": int, "machine": str}
     if not isinstance(said, dict) or not all(isinstance(said.get(key), kind) for key, kind in shape.items()):
         return None
-    return said if said["state"] in (MISSING, READABLE, UNREADABLE, DAMAGED) else None
+    return said if said["state"] in (MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK) else None
 
 
 def choose(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> Choice:
     """Return which journal counts for a host. C(found) is the Node's Secret, None when there is none."""
-    if found is None or is_restored(found):
-        return Choice(NONE if local["state"] == MISSING else LOCAL, "", "")
-    where, lost = place(node), "the journal on the host is {0}".format(local["state"])
+    absent = local["state"] in (MISSING, ROLLED_BACK)
+    own = Choice(NONE if absent else LOCAL, "", "")
+    if found is None or is_restored(found) or ends(local, found):
+        return own
+    where, lost = place(node), "the journal on the host is {0}".format(MISSING if absent else local["state"])
     try:
         data = checked(found, node)
     except BadCopy as exc:
-        note = "" if local["state"] == READABLE else "{0}, and its copy in {1} cannot be used: {2}".format(lost, where, exc)
-        return Choice(NONE if local["state"] == MISSING else LOCAL, "", note)
+        return own if local["state"] == READABLE else own._replace(note="{0}, and its copy in {1} cannot be used: {2}".format(lost, where, exc))
     same = local["id"] == data["id"]
     if local["state"] == READABLE:
-        if same and data["serial"] > local["serial"]:
-            return Choice(LOCAL, "the copy of its journal in {0} is newer than the journal on the host (write {1}, and {2} on the host). The host "
-                          "may have been put back to an older state. Compare its files with the migration's. Then delete that Secret to go by the "
-                          "journal on the host, or move the journal away to go by the copy".format(where, data["serial"], local["serial"]), "")
-        return Choice(LOCAL, "", "")
+        return own if not same or data["serial"] <= local["serial"] else own._replace(problem=(
+            "the copy of its journal in {0} is newer than the journal on the host (write {1}, and write {2} on the host). The host may have been put "
+            "back to an older state. Decide: delete that Secret to go by the journal on the host, or move journal.json away on the host to go by "
+            "the copy".format(where, data["serial"], local["serial"])))
     if data["machine"] and data["machine"] != local["machine"]:
-        return Choice(NONE if local["state"] == MISSING else LOCAL, "", "{0}, and its copy in {1} is of another machine of that name".format(
-            lost, where))
+        return own._replace(note="{0}, and its copy in {1} is of another machine of that name".format(lost, where))
     if local["state"] == DAMAGED and not (same and data["serial"] >= local["serial"]):
-        return Choice(LOCAL, "", "{0}, and its copy in {1} is of an older state".format(lost, where))
+        return own._replace(note="{0}, and its copy in {1} is of another state".format(lost, where))
     return Choice(COPY, "", "journal: copy in {0}, because {1}".format(where, lost))
+
+
+def ends(local: Dict[str, Any], found: Dict[str, Any]) -> bool:
+    """Whether nothing is left to roll back from a copy, because the host was restored after it was written."""
+    notes = _notes(found)
+    return local["state"] == ROLLED_BACK and notes.get(ID) == local["id"] and notes.get(SERIAL, "").isdigit() \
+        and int(notes[SERIAL]) < local["serial"]
 
 
 def is_stale(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> bool:

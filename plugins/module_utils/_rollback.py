@@ -64,7 +64,7 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     _plan_kubeadm_config(plan, detected, cluster, control_plane, version, force)
     plan["warnings"] += plan["kept"]
     _plan.finish(plan)
-    plan["report"]["files"], plan["report"]["unrestored"] = plan["files"], plan["unrestored"]
+    plan["report"].update({key: plan[key] for key in ("files", "unrestored", "copies")})
     return plan
 
 

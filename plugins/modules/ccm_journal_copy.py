@@ -29,7 +29,8 @@ attributes:
 options:
   state:
     description:
-      - V(present) writes the copies of O(contents). A copy of another journal, or a newer one, is not replaced.
+      - V(present) writes the copies of O(contents). A copy of another journal, or a newer one, is not replaced. A copy whose host was
+        restored since is marked, and not used any more.
       - V(read) changes nothing. It compares O(journals) with the copies, and returns the copies of the hosts whose journal is lost.
       - V(absent) deletes the copies of O(nodes), and names those of other Nodes.
     type: str
@@ -47,11 +48,6 @@ options:
     description: What M(outoftree.ccm.ccm_journal_info) returned as RV(outoftree.ccm.ccm_journal_info#module:content), by host.
     type: dict
     default: {}
-  restored:
-    description:
-      - With O(state=present), whether a missing journal means that the host was restored. Its copy is then marked, and not used any more.
-    type: bool
-    default: false
 seealso:
   - module: outoftree.ccm.ccm_journal_info
 """
@@ -121,8 +117,8 @@ def keep(module, api, result, host, node):
     if local is None:
         raise _journal_copy.BadCopy("its journal could not be read")
     found = api.get(path_of(node))
-    if local["state"] == _journal.MISSING:
-        if module.params["restored"] and found is not None and not _journal_copy.is_restored(found):
+    if local["state"] in (_journal.MISSING, _journal.ROLLED_BACK):
+        if found is not None and _journal_copy.ends(local, found) and not _journal_copy.is_restored(found):
             write(module, api, found, {"metadata": {"annotations": {_journal_copy.RESTORED: "true"}}})
             result["changed"] = True
         return
@@ -209,7 +205,6 @@ def main():
             nodes=dict(type="dict", required=True),
             journals=dict(type="dict", default={}),
             contents=dict(type="dict", default={}, no_log=True),
-            restored=dict(type="bool", default=False),
             **_api.API_OPTIONS
         ),
         supports_check_mode=True,

@@ -53,7 +53,7 @@ RETURN = r"""
 journal:
   description:
     - What is found on this host. C(state) is V(missing), V(readable), V(unreadable), or V(damaged) when a content that the journal names is
-      missing or altered. C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes.
+      missing or altered, and V(rolled back) when it is gone because nothing was left to roll back. C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes.
       C(machine) is a digest of C(/etc/machine-id).
   returned: always
   type: dict
