@@ -132,6 +132,7 @@ def test_a_damaged_journal_is_replaced_by_a_copy_of_the_same_state_alone() -> No
     assert choose(said(DAMAGED, name="b2"), secret(), "w-1").source == "local"
 
 
+@pytest.mark.threat("worker-cannot-change-others")
 def test_a_copy_of_another_node_or_machine_or_with_another_content_is_not_used() -> None:
     foreign = secret(node="w-2")
     assert choose(said(MISSING, 0, ""), foreign, "w-1").source == "none"
@@ -156,6 +157,7 @@ def test_a_host_that_was_restored_needs_no_copy() -> None:
     assert obstacle(said(name="new"), marked, "w-1") == "" and not _journal_copy.is_kept(said(), marked)
 
 
+@pytest.mark.threat("worker-cannot-change-others")
 def test_a_copy_of_another_journal_is_not_replaced() -> None:
     assert "copy of another journal of this Node" in obstacle(said(name="b2", serial=9), secret(), "w-1")
     assert obstacle(said(serial=4), secret(), "w-1") == ""
