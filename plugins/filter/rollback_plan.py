@@ -56,8 +56,8 @@ _value:
       that a journal knows - V(bytes), V(flags), or V(done) for one with nothing to undo. RV(_value.unrestored) has C(host), C(file) and
       C(reason) of what was given up by force, RV(_value.controller) says whether there is a controller of this collection to remove,
       RV(_value.paused) has the other controllers that run again then, RV(_value.tainted) the Nodes that nobody will initialise,
-      RV(_value.copies) the Secret by host whose journal comes from the cluster, RV(_value.held) the Services with a load balancer's finalizer, and RV(_value.forget) the hosts whose journals know kubeadm's
-      configuration.
+      RV(_value.copies) the Secret by host whose journal comes from the cluster, RV(_value.held) the Services with a load balancer's
+      finalizer, and RV(_value.forget) the hosts whose journals know kubeadm's configuration.
   type: dict
 """
 

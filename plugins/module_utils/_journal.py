@@ -5,7 +5,8 @@
 """The journal on each host: what every file was before we changed it, and what we made of it.
 
 It is the rollback's source: the original bytes, owner and mode are kept beside it, and a file that was not there is noted as
-such. A copy of it is in the cluster (_journal_copy); that copy counts only where the journal here is lost. The record is written *before* the file, so a run that is killed in between can be undone too.
+such. The record is written *before* the file, so a run that is killed in between can be undone too. A copy of the journal is in
+the cluster (_journal_copy); it counts only where the journal here is lost.
 
 What we wrote in a row is one baseline: an original, and the contents that we gave the file after it. When somebody else
 (C(kubeadm upgrade), an operator) wrote the file before our next change, a new baseline begins with what they wrote, and the

@@ -53,8 +53,9 @@ RETURN = r"""
 journal:
   description:
     - What is found on this host. C(state) is V(missing), V(readable), V(unreadable), or V(damaged) when a content that the journal names is
-      missing or altered, and V(rolled back) when it is gone because nothing was left to roll back. C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes.
-      C(machine) is a digest of C(/etc/machine-id).
+      missing or altered, and V(rolled back) when it is gone because nothing was left to roll back.
+    - C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes. C(machine) is a digest of
+      C(/etc/machine-id).
   returned: always
   type: dict
   sample: {state: readable, id: 3f0c2a7b9d4e41f0a1b2c3d4e5f60718, serial: 3, machine: 5b1f...}
