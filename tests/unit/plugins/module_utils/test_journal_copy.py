@@ -67,6 +67,7 @@ def test_what_is_packed_comes_back(name: str, serial: int, contents: dict[str, b
     text = encode(given_, "w-1", "m1")
     assert decode(text) == given_ | {"version": 1, "node": "w-1", "machine": "m1"}
     assert encode(copy.deepcopy(given_), "w-1", "m1") == text
+    assert base64.b64decode(text)[4:8] == bytes(4)  # no time in it
 
 
 @given(st.text(max_size=300))
@@ -151,6 +152,7 @@ def test_a_copy_of_another_node_or_machine_or_with_another_content_is_not_used()
 def test_a_host_that_was_restored_needs_no_copy() -> None:
     assert choose(said(ROLLED_BACK, 4), secret(), "w-1") == ("none", "", "")
     assert choose(said(ROLLED_BACK, 4, name="earlier"), secret(), "w-1").source == "copy"  # and lost the journal after that
+    assert choose(said(ROLLED_BACK, 3), secret(serial=5), "w-1").source == "copy"  # the host was put back to an older state
     marked = secret()
     marked["metadata"]["annotations"][_journal_copy.RESTORED] = "true"
     assert choose(said(MISSING, 0, ""), marked, "w-1") == ("none", "", "")
