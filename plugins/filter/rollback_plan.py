@@ -35,6 +35,12 @@ options:
         A file whose original is missing, and a kubelet without a journal, stay as they are.
     type: bool
     default: false
+  copies:
+    description:
+      - The result of M(outoftree.ccm.ccm_journal_copy) with C(state=read). The facts of a host whose journal is lost have been read with
+        its copy.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -50,8 +56,8 @@ _value:
       that a journal knows - V(bytes), V(flags), or V(done) for one with nothing to undo. RV(_value.unrestored) has C(host), C(file) and
       C(reason) of what was given up by force, RV(_value.controller) says whether there is a controller of this collection to remove,
       RV(_value.paused) has the other controllers that run again then, RV(_value.tainted) the Nodes that nobody will initialise,
-      RV(_value.held) the Services with a load balancer's finalizer, and RV(_value.forget) the hosts whose journals know kubeadm's
-      configuration.
+      RV(_value.copies) the Secret by host whose journal comes from the cluster, RV(_value.held) the Services with a load balancer's
+      finalizer, and RV(_value.forget) the hosts whose journals know kubeadm's configuration.
   type: dict
 """
 
@@ -59,10 +65,10 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import make_rollback_plan
 
 
-def rollback_plan(detected, cluster, control_plane, left_out=(), force=False):
+def rollback_plan(detected, cluster, control_plane, left_out=(), force=False, copies=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("rollback_plan needs the results of ccm_component_flags_info by host, and the result of ccm_cluster_info")
-    return make_rollback_plan(detected, cluster, list(control_plane), list(left_out), bool(force))
+    return make_rollback_plan(detected, cluster, list(control_plane), list(left_out), bool(force), copies)
 
 
 class FilterModule:

@@ -27,7 +27,7 @@ _TEXTS = [str]
 #: Types by key; a list holds its item's, a dictionary with the key '*' holds its values'. '?' ends a key that may be missing.
 SHAPE: Dict[str, Any] = {
     "node_name": str, "layout": str, "admin_conf": str, "api_server": str, "manifests": _TEXTS, "patches": _TEXTS, "problems": _TEXTS,
-    "notices?": _TEXTS, "journal_problem?": str,
+    "notices?": _TEXTS, "journal_problem?": str, "journal_found?": dict,
     "kubelet": {
         "unit_files?": _TEXTS, "environment_files?": _TEXTS, "config_files?": _TEXTS, "flags?": _TEXTS, "version?": str, "pid?": int,
         "static_pod_path?": str, "started?": float, "health?": str, "unread_files?": [{"path": str, "flag": str}],

@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The journal on each host: what every file was before we changed it, and what we made of it.
 
-It is the rollback's only source: the original bytes, owner and mode are kept beside it, and a file that was not there
-is noted as such. The record is written *before* the file, so a run that is killed in between can be undone too.
+It is the rollback's source: the original bytes, owner and mode are kept beside it, and a file that was not there is noted as
+such. The record is written *before* the file, so a run that is killed in between can be undone too. A copy of the journal is in
+the cluster (_journal_copy); it counts only where the journal here is lost.
 
 What we wrote in a row is one baseline: an original, and the contents that we gave the file after it. When somebody else
 (C(kubeadm upgrade), an operator) wrote the file before our next change, a new baseline begins with what they wrote, and the
@@ -16,6 +17,7 @@ Stdlib-only, it runs on managed nodes (Python 3.8). Its folder is root's alone; 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import glob
@@ -23,14 +25,28 @@ import hashlib
 import json
 import os
 import time
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+import uuid
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _files
+from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _secrets
 
 VERSION = 1
 
 #: Bytes of the journal, and of one backup.
 LIMIT = 64 << 20
+
+#: What a journal is found to be. C(DAMAGED): it is readable, but not all contents that it names are there as they were. C(ROLLED_BACK): it
+#: is gone because nothing was left to roll back.
+MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
+
+#: Beside the journal: the C(id) and C(serial) of the last one of which nothing was left to roll back. With it a lost journal is known as such.
+ENDED = "rolled-back.json"
+
+#: Raised by JSON that is not in the form of a journal.
+MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
+
+#: Components whose files may hold secrets that stay on the host (_secrets).
+SECRETIVE = ("k3s", "rke2")
 
 #: Ends the name of a file that is being written; one that is still there later is the half of a run that was killed.
 UNFINISHED = ".new"
@@ -97,12 +113,23 @@ def ours(baseline: Dict[str, Any], sha256: str) -> Optional[List[Dict[str, Any]]
 
 
 class Journal:
-    """The journal file and its folder; I(directory) is created with the first record."""
+    """The journal file and its folder; I(directory) is created with the first record.
 
-    def __init__(self, directory: str) -> None:
+    C(id) is that of the journal from its first record until nothing is left to roll back, C(serial) counts its writes. With I(copied),
+    what exported() returned, it is read from that in place of the folder; nothing is written before adopt().
+    """
+
+    def __init__(self, directory: str, copied: Optional[Dict[str, Any]] = None) -> None:
         self.directory = directory
         self.path = os.path.join(directory, "journal.json")
         self.files: Dict[str, Dict[str, Any]] = {}
+        self.id, self.serial = "", 0
+        self._contents: Dict[str, bytes] = {}
+        if copied is not None:
+            self.id, self.serial, self.files = copied["id"], copied["serial"], copied["files"]
+            self._contents = {path: base64.b64decode(content) for path, content in copied["contents"].items()}
+            self._reveal()
+            return
         try:
             content = _files.read(self.path, LIMIT)
             if content is None:
@@ -115,6 +142,43 @@ class Journal:
             raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
                                  .format(self.path, data.get("version"), VERSION))
         self.files = data["files"]
+        self.id, self.serial = _identity(data)
+
+    def exported(self) -> Dict[str, Any]:
+        """Return all that a rollback needs, for a copy elsewhere: contents in base64 by their path in the folder, secrets hidden.
+
+        Raises JournalRefused for a content that is missing or altered.
+        """
+        contents = {}
+        for name, entry in self.files.items():
+            self.baselines(name)
+            for path in _named(entry):
+                content = _files.read(os.path.join(self.directory, path), LIMIT) or b""
+                if entry["component"] in SECRETIVE:
+                    content = _bytes(_secrets.hide(_text(content)))
+                contents[path] = base64.b64encode(content).decode("ascii")
+        return {"id": self.id, "serial": self.serial, "files": self.files, "contents": contents}
+
+    def adopt(self) -> None:
+        """Write what was read from a copy into the folder. A journal there that cannot be read is moved aside."""
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        if os.path.lexists(self.path):
+            os.replace(self.path, "{0}.lost-{1}".format(self.path, uuid.uuid4().hex[:12]))
+        for path, content in self._contents.items():
+            target = os.path.join(self.directory, path)
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            _write(target, content)
+        self._contents = {}
+        self._save()
+
+    def _reveal(self) -> None:
+        """Put the secrets of the files as they are now in the place of those that were hidden; a wrong one does not match its checksum."""
+        for name, entry in self.files.items():
+            if entry["component"] in SECRETIVE:
+                now = _text(_files.read(name) or b"")
+                for path in _named(entry):
+                    self._contents[path] = _bytes(_secrets.reveal(_text(self._contents.get(path, b"")), now))
 
     def original(self, name: str) -> Optional[bytes]:
         """Return what a recorded file was before our last changes in a row; None when it did not exist. Raises JournalRefused."""
@@ -189,7 +253,7 @@ class Journal:
 
     def _kept(self, name: str, copy: str, sha256: str) -> bytes:
         path = os.path.join(self.directory, copy)
-        content = _files.read(path, LIMIT)
+        content = self._contents[copy] if copy in self._contents else _files.read(path, LIMIT)
         if content is None:
             raise JournalRefused("the copy {0} of {1} is missing: restore {1} by hand".format(path, name))
         if digest(content) != sha256:
@@ -209,12 +273,72 @@ class Journal:
 
     def _save(self) -> None:
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        self.id, self.serial = self.id or uuid.uuid4().hex, self.serial + 1
         if not self.files:
+            _write(os.path.join(self.directory, ENDED), json.dumps({"id": self.id, "serial": self.serial}).encode("utf-8"))
             if os.path.exists(self.path):
                 os.unlink(self.path)
             return
-        text = json.dumps({"version": VERSION, "files": self.files}, indent=1, sort_keys=True) + "\n"
+        text = json.dumps({"version": VERSION, "id": self.id, "serial": self.serial, "files": self.files}, indent=1, sort_keys=True) + "\n"
         _write(self.path, text.encode("utf-8"))
+
+
+def found(directory: str) -> Dict[str, Any]:
+    """Return what the journal of a host is found to be: C(state), and its C(id) and C(serial) where they can be read."""
+    try:
+        journal = Journal(directory)
+    except (JournalRefused, ValueError, *MISSHAPEN):
+        return {"state": UNREADABLE, "id": "", "serial": 0}
+    if not journal.files:
+        ended = _ended(directory)
+        return {"state": ROLLED_BACK if ended[0] else MISSING, "id": ended[0], "serial": ended[1]}
+    state = READABLE
+    try:
+        for name in journal.files:
+            journal.baselines(name)
+    except (JournalRefused, OSError):
+        state = DAMAGED
+    except MISSHAPEN:
+        state = UNREADABLE
+    return {"state": state, "id": journal.id, "serial": journal.serial}
+
+
+def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool = False) -> Journal:
+    """Return the journal of a host, and in the place of one that is lost its copy, which I(adopt) writes to the host. Raises JournalRefused."""
+    if copied is None or found(directory)["state"] == READABLE:
+        return Journal(directory)
+    journal = Journal(directory, copied)
+    if adopt:
+        journal.adopt()
+    return journal
+
+
+def _ended(directory: str) -> Tuple[str, int]:
+    """Return the identity of the last journal of which nothing was left to roll back, ('', 0) without one."""
+    try:
+        return _identity(json.loads((_files.read(os.path.join(directory, ENDED)) or b"{}").decode("utf-8")))
+    except (OSError, ValueError, AttributeError):
+        return "", 0
+
+
+def _identity(data: Dict[str, Any]) -> Tuple[str, int]:
+    name, serial = data.get("id"), data.get("serial")
+    return name if isinstance(name, str) else "", serial if isinstance(serial, int) else 0
+
+
+def _named(entry: Dict[str, Any]) -> List[str]:
+    """Return the paths of the contents that a rollback of a file may need."""
+    baselines = [entry] + entry.get("earlier", [])
+    paths = [baseline["original"]["copy"] for baseline in baselines if baseline["original"]["exists"]]
+    return paths + [baseline["written"][-1]["copy"] for baseline in baselines if baseline["written"] and baseline["written"][-1].get("copy")]
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _write(path: str, content: bytes) -> None:

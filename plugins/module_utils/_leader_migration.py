@@ -56,7 +56,7 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
         facts = detected[host]
         plan["problems"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"]]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
-        plan["hosts"][host] = steps
+        plan["hosts"][host], plan["nodes"][host] = steps, facts["node_name"]
         if facts["service"]:
             plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
                                     "site.yml".format(host, facts["service"]["name"]))

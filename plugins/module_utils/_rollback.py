@@ -42,14 +42,18 @@ class Restored(NamedTuple):
 
 
 def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-                       left_out: Iterable[str] = (), force: bool = False) -> Dict[str, Any]:
-    """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
+                       left_out: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin.
+
+    C(copies) is what ccm_journal_copy says of the journals' copies; the facts of a host that uses one have its journal from there.
+    """
     plan = _plan.empty()
-    plan.update(files=[], unrestored=[], kept=[], forget=[], nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
+    plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
     detected = _facts.sorted_out(detected)
     unseen = {host: facts for host, facts in detected.items() if not _looked_at(facts)}
     detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
     _hosts(plan, detected, unseen, sorted(left_out), cluster)
+    _copies(plan, copies or {})
     version = _versions.parse(cluster["version"]) or _versions.SUPPORTED[1]
     begun = plan["controller"] or any(facts["journal"] for facts in detected.values())
     for host, facts in detected.items():
@@ -60,7 +64,7 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     _plan_kubeadm_config(plan, detected, cluster, control_plane, version, force)
     plan["warnings"] += plan["kept"]
     _plan.finish(plan)
-    plan["report"]["files"], plan["report"]["unrestored"] = plan["files"], plan["unrestored"]
+    plan["report"].update({key: plan[key] for key in ("files", "unrestored", "copies")})
     return plan
 
 
@@ -98,6 +102,19 @@ def _hosts(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], unseen: Di
     known = {facts["node_name"] for facts in detected.values()} | set(unseen) | set(left_out)
     plan["warnings"] += ["Node {0} is not in the inventory: whether its kubelet needs the controller is not known".format(node["name"])
                          for node in cluster["nodes"] if node["name"] not in known and plan["controller"]]
+
+
+def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
+    """Say which journal comes from the cluster, and what a person has to decide about one."""
+    for host, item in copies.get("hosts", {}).items():
+        if item["problem"]:
+            plan["problems"].append("{0}: {1}".format(host, item["problem"]))
+        elif item["source"] == "copy":
+            plan["copies"][host] = item["place"]
+            plan["notes"].append("{0}: {1}".format(host, item["note"]))
+        elif item["note"]:
+            plan["warnings"].append("{0}: {1}".format(host, item["note"]))
+    plan["warnings"] += copies.get("said", [])
 
 
 # -- files ------------------------------------------------------------------------------------------------------------
@@ -392,6 +409,9 @@ def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
     if edited:
         lines.append("Somebody else wrote these files after the migration. Only what the migration had changed in them went back: "
                      + ", ".join(edited))
+    if plan.get("copies"):
+        lines.append("The journal of these hosts was lost, and its copy in the cluster was used: " + ", ".join(
+            "{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())))
     lines += ["Not put back: " + sentence for sentence in plan["kept"] + undone]
     lines.append("Nodes keep their providerID (Kubernetes does not let it be changed or removed), their addresses and their zone, region "
                  "and type labels; kubelets without a cloud ignore them.")

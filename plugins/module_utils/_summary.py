@@ -60,6 +60,8 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
             entry["state"] = "not begun" if not done else "half done"
         else:
             entry["state"] = "changed" if done else "nothing to do"
+        if not entry["detail"] and host in plan.get("copies", {}):
+            entry["detail"] = "journal: copy in {0}".format(plan["copies"][host])
         entries.append(entry)
     return entries
 

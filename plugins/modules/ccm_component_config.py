@@ -127,6 +127,11 @@ options:
     description: With O(state=original), put the original over files that someone else has changed since and that O(files) does not name.
     type: bool
     default: false
+  journal_copy:
+    description:
+      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It takes the place of a journal that is missing,
+        empty, unreadable or damaged, and is ignored otherwise. An unreadable journal is moved aside, and stays in O(state_directory).
+    type: str
 seealso:
   - module: outoftree.ccm.ccm_component_flags_info
 """
@@ -189,7 +194,8 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _host, _journal, _processes, _secrets, _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils import (
+    _commands, _files, _host, _journal, _journal_copy, _processes, _secrets, _unit)
 
 POLL = 0.5
 #: Components that are one process with all others in it.
@@ -485,6 +491,7 @@ def main():
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
             timeout=dict(type="int", default=180),
             force=dict(type="bool", default=False),
+            journal_copy=dict(type="str", no_log=True),
         ),
         supports_check_mode=True,
     )
@@ -493,13 +500,16 @@ def main():
         if not module.check_mode and module.params["state"] == "present":
             os.makedirs(directory, mode=0o700, exist_ok=True)
         with _journal.alone(directory, 0 if module.check_mode else module.params["timeout"]):
-            journal = _journal.Journal(directory)
+            copy = module.params["journal_copy"]
+            journal = _journal.opened(directory, _journal_copy.decode(copy) if copy else None, adopt=not module.check_mode)
             if module.params["component"] == "kubeadm-config":
                 record_cluster(module, journal)
             else:
                 apply(module, journal)
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
+    except _journal_copy.BadCopy as exc:
+        module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
     except OSError as exc:
         place = exc.filename or module.params["state_directory"]
         after = "nothing else was changed on this host"

@@ -52,6 +52,11 @@ options:
     description: Where the operator keeps the patches that kubeadm applies to the manifests it makes.
     type: path
     default: /etc/kubernetes/patches
+  journal_copy:
+    description:
+      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It is read where the journal is missing, empty,
+        unreadable or damaged, and ignored otherwise. Use C(no_log) for the task.
+    type: str
 seealso:
   - module: outoftree.ccm.ccm_component_config
 """
@@ -184,6 +189,12 @@ journal_problem:
   returned: always
   type: str
   sample: ""
+journal_found:
+  description:
+    - What the journal on this host is found to be, as M(outoftree.ccm.ccm_journal_info) returns it. O(journal_copy) changes nothing about it.
+  returned: always
+  type: dict
+  sample: {state: readable, id: 3f0c2a7b9d4e41f0a1b2c3d4e5f60718, serial: 3, machine: 5b1f...}
 admin_conf:
   description: A kubeconfig with all rights that the installer left on this host, empty without one.
   returned: always
@@ -215,7 +226,7 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils import (
-    _commands, _facts, _files, _flags, _host, _journal, _processes, _secrets, _unit)
+    _commands, _facts, _files, _flags, _host, _journal, _journal_copy, _processes, _secrets, _unit)
 
 #: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
@@ -472,10 +483,11 @@ def check_node_name(result):
         result["node_name"] = ""
 
 
-def detect_journal(result, directory):
-    """Report what the journal knows, and whether all that a rollback needs of it is there."""
+def detect_journal(result, directory, copied=None):
+    """Report what the journal knows, and whether all that a rollback needs of it is there. A lost one is read from its copy."""
+    result["journal_found"] = dict(_journal.found(directory), machine=_host.machine())
     try:
-        read_journal(result, _journal.Journal(directory))
+        read_journal(result, _journal.opened(directory, copied))
     except _journal.JournalRefused as exc:
         problem = str(exc)
     except (AttributeError, IndexError, KeyError, TypeError):
@@ -540,13 +552,14 @@ def main():
             node_name=dict(type="str"),
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
             wait_timeout=dict(type="int", default=0),
+            journal_copy=dict(type="str", no_log=True),
             patches_directory=dict(type="path", default="/etc/kubernetes/patches"),
         ),
         supports_check_mode=True,
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
                   components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[],
-                  problems=[], journal_problem="")
+                  problems=[], journal_problem="", journal_found={})
     if os.geteuid() != 0:
         result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
                                   "the hosts in the inventory")
@@ -555,11 +568,14 @@ def main():
         directory = _files.resolve(module.params["state_directory"])
         with _journal.alone(directory, module.params["wait_timeout"]):
             detect(result, module.params["patches_directory"])
-            detect_journal(result, directory)
+            copy = module.params["journal_copy"]
+            detect_journal(result, directory, _journal_copy.decode(copy) if copy else None)
         check_writable(result, directory)
     except _journal.JournalRefused as exc:
         result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
+    except _journal_copy.BadCopy as exc:
+        module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
     except _files.Untrusted as exc:
         result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]

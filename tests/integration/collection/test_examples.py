@@ -109,14 +109,16 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
         "build/images/outoftree-ccm-0.1.0.tar": str(image_archive(tmp_path / "image.tar")),
     }
     # On hosts, and then where Ansible runs. What one registers, the next ones use, and what carries a plan out is last.
-    on_hosts = ["ccm_component_flags_info", "ccm_image"]
+    on_hosts = ["ccm_component_flags_info", "ccm_image", "ccm_journal_info"]
     first = ["ccm_cluster_info", "ccm_health_info", "rollback_plan", "rollback_verdict", "leader_migration_plan"]
     first.append("migration_plan")  # the last one that says what `plan` is
     here = [*first, *(name for name in [*MODULES, *FILTERS] if name not in [*on_hosts, *first, "ccm_component_config"])]
 
     def tasks(names: list[str]) -> list[dict[str, Any]]:
         kinds = {name: "modules" if name in MODULES else "filter" for name in names}
-        return [replaced(task, paths) for name in names for task in examples(kinds[name], name)]
+        # What is hidden from people is looked at here, too.
+        shown = {"no_log": False}
+        return [replaced(task, paths) | shown for name in names for task in examples(kinds[name], name)]
 
     base = {"gather_facts": False, "check_mode": True}
     steps = "plan.hosts['kubeadm-cp'].control_plane"
@@ -125,7 +127,11 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
         "{{ dict(['kubeadm-cp', 'worker-1'] | zip(['kubeadm-cp', 'worker-1'] | map('extract', hostvars, 'flags'))) }}"
     )
     plays = [
-        {**base, "hosts": "kube_control_plane:kube_node", "tasks": tasks(["ccm_component_flags_info"])},
+        {
+            **base,
+            "hosts": "kube_control_plane:kube_node",
+            "tasks": tasks(["ccm_component_flags_info", "ccm_journal_info"]),
+        },
         {**base, "hosts": "kube_control_plane", "tasks": tasks(["ccm_image"])},
         {
             **base,

@@ -123,9 +123,15 @@ class Cluster:
 @pytest.fixture
 def cluster(apiserver: ApiServer, tmp_path: Path) -> Iterator[Cluster]:
     apiserver.kubectl("delete", "nodes", "--all", "--wait=false")
+    forget_copies(apiserver)
     made = Cluster(apiserver, tmp_path)
     yield made
     made.close()
+
+
+def forget_copies(apiserver: ApiServer) -> None:
+    """Delete the copies of journals: hosts of several tests have one name."""
+    apiserver.kubectl("-n", "kube-system", "delete", "secrets", "-l", "ccm.outoftree.dev/journal-copy")
 
 
 def edited(report: dict[str, Any]) -> set[tuple[str, str]]:

@@ -16,7 +16,7 @@ from ccm.engine.client import ApiError, KubeClient, NotFoundError
 
 from .ansible import Run
 from .test_ccm_takeover import APPS, body
-from .test_layouts import HOSTS, Cluster, cluster, play
+from .test_layouts import HOSTS, Cluster, cluster, forget_copies, play
 
 __all__ = ["cluster"]
 
@@ -73,6 +73,7 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
 ) -> None:
     state = cluster.machines["w-2"].folder / "var/lib/outoftree-ccm"
     shutil.move(state, state.with_name("elsewhere"))
+    forget_copies(cluster.apiserver)
     after = files(cluster)
     lost = await back(cluster)
     assert lost.status != 0 and "Nothing was changed, and the controller is still there." in lost.failures[-1]

@@ -1,0 +1,222 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_journal_copy
+short_description: Keep copies of the hosts' journals in the cluster
+description:
+  - Each Node has one Secret in C(kube-system), with the label C(ccm.outoftree.dev/journal-copy). It has what a rollback needs when the
+    journal on the host is lost.
+  - A copy that cannot be written is no failure. RV(said) names the host and the reason, and RV(missed) the Node, so that it can be tried
+    again.
+  - Secrets and journals have contents of files. Use C(no_log) for the task.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+  - outoftree.ccm.api
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  state:
+    description:
+      - V(present) writes the copies of O(contents). A copy of another journal, or a newer one, is not replaced. A copy whose host was
+        restored since is marked, and not used any more.
+      - V(read) changes nothing. It compares O(journals) with the copies, and returns the copies of the hosts whose journal is lost.
+      - V(absent) deletes the copies of O(nodes), and names those of other Nodes.
+    type: str
+    choices: [present, read, absent]
+    default: present
+  nodes:
+    description: The Node's name of each host.
+    type: dict
+    required: true
+  journals:
+    description: What M(outoftree.ccm.ccm_journal_info) returned as RV(outoftree.ccm.ccm_journal_info#module:journal), by host.
+    type: dict
+    default: {}
+  contents:
+    description: What M(outoftree.ccm.ccm_journal_info) returned as RV(outoftree.ccm.ccm_journal_info#module:content), by host.
+    type: dict
+    default: {}
+seealso:
+  - module: outoftree.ccm.ccm_journal_info
+"""
+
+EXAMPLES = r"""
+- name: Keep a copy of the journal of worker-1 in the cluster
+  outoftree.ccm.ccm_journal_copy:
+    nodes: {worker-1: worker-1}
+    journals: {worker-1: "{{ hostvars['worker-1'].packed.journal }}"}
+    contents: {worker-1: "{{ hostvars['worker-1'].packed.content }}"}
+  no_log: true
+
+- name: Delete the copies after a complete rollback
+  outoftree.ccm.ccm_journal_copy:
+    state: absent
+    nodes: {worker-1: worker-1}
+"""
+
+RETURN = r"""
+hosts:
+  description:
+    - With O(state=read), which journal counts for each host. C(source) is V(local), V(copy) or V(none), C(place) the copy's Secret, and
+      C(content) the copy where it is used. C(note) says why, and C(problem) what a person has to decide.
+  returned: always
+  type: dict
+  sample:
+    worker-1: {source: local, place: Secret kube-system/outoftree-ccm-journal-worker-1-50a9e5c0f1b2, content: "", note: "", problem: ""}
+stale:
+  description: With O(state=read), the hosts whose readable journal has no copy that is as new.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+kept:
+  description: With O(state=present), the Nodes whose copies are up to date.
+  returned: always
+  type: list
+  elements: str
+  sample: [worker-1]
+missed:
+  description: The Nodes whose copies could not be written, and should be tried again.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+said:
+  description: A sentence for each copy that is not as it should be.
+  returned: always
+  type: list
+  elements: str
+  sample: []
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _facts, _journal, _journal_copy
+
+SECRETS = "/api/v1/namespaces/{0}/secrets".format(_api.NAMESPACE)
+
+
+def path_of(node):
+    return "{0}/{1}".format(SECRETS, _journal_copy.secret_name(node))
+
+
+def keep(module, api, result, host, node):
+    """Write the copy of one host's journal; raises ApiError and BadCopy."""
+    local = _journal_copy.local_of(module.params["journals"].get(host))
+    if local is None:
+        raise _journal_copy.BadCopy("its journal could not be read")
+    found = api.get(path_of(node))
+    if local["state"] in (_journal.MISSING, _journal.ROLLED_BACK):
+        if found is not None and _journal_copy.ends(local, found) and not _journal_copy.is_restored(found):
+            write(module, api, found, {"metadata": {"annotations": {_journal_copy.RESTORED: "true"}}})
+            result["changed"] = True
+        return
+    if local["state"] != _journal.READABLE:
+        raise _journal_copy.BadCopy("the journal on the host is {0}".format(local["state"]))
+    if _journal_copy.is_kept(local, found):
+        return
+    reason = _journal_copy.obstacle(local, found, node) if found is not None else ""
+    if reason:
+        raise _journal_copy.BadCopy(reason)
+    content = str(module.params["contents"].get(host) or "")
+    wanted = _journal_copy.secret(node, content)
+    if _journal_copy.size(content) > _journal_copy.SECRET_LIMIT:
+        raise _journal_copy.BadCopy("it has {0} bytes when it is compressed, and a Secret takes {1}".format(
+            _journal_copy.size(content), _journal_copy.SECRET_LIMIT))
+    write(module, api, found, wanted)
+    result["changed"] = True
+
+
+def write(module, api, found, wanted):
+    if module.check_mode:
+        return
+    if found is None:
+        api.call("POST", SECRETS, wanted)
+    else:
+        metadata = dict(wanted["metadata"], resourceVersion=found["metadata"]["resourceVersion"])
+        api.patch(SECRETS + "/" + found["metadata"]["name"], dict(wanted, metadata=metadata))
+
+
+def present(module, api, result):
+    for host, node in sorted(module.params["nodes"].items()):
+        try:
+            keep(module, api, result, host, node)
+            result["kept"].append(node)
+        except _journal_copy.BadCopy as exc:
+            result["said"].append("{0}: its journal has no copy in the cluster as new as itself: {1}. The journal on the host counts".format(host, exc))
+        except _api.ApiError as exc:
+            result["missed"].append(node)
+            result["said"].append("{0}: the copy of its journal in {1} cannot be written: {2}. It is tried again at the end of the run. The journal on "
+                                  "the host counts".format(host, _journal_copy.place(node), _api.explain(exc)))
+
+
+def read(module, api, result):
+    nodes = {host: node for host, node in module.params["nodes"].items() if isinstance(node, str) and _facts.is_node_name(node)}
+    alone = _journal_copy.claimed_once(nodes)
+    try:
+        copies = {item["metadata"]["name"]: item for item in api.items(SECRETS, {"labelSelector": _journal_copy.SELECTOR})}
+    except _api.ApiError as exc:
+        result["said"].append("the copies of the journals in kube-system cannot be read: {0}".format(_api.explain(exc)))
+        return
+    for host in alone:
+        local = _journal_copy.local_of(module.params["journals"].get(host))
+        if local is None:
+            continue
+        found = copies.get(_journal_copy.secret_name(nodes[host]))
+        choice = _journal_copy.choose(local, found, nodes[host])
+        used = choice.source == _journal_copy.COPY
+        result["hosts"][host] = dict(choice._asdict(), place=_journal_copy.place(nodes[host]), content=_journal_copy.text_of(found) if used else "")
+        if _journal_copy.is_stale(local, found, nodes[host]):
+            result["stale"].append(host)
+
+
+def absent(module, api, result):
+    mine = {_journal_copy.secret_name(node) for node in module.params["nodes"].values()}
+    for item in api.items(SECRETS, {"labelSelector": _journal_copy.SELECTOR}):
+        name = item["metadata"]["name"]
+        if name not in mine:
+            result["said"].append("Secret kube-system/{0} stays: its Node is no host of this inventory. Delete it when that host needs no rollback "
+                                  "any more".format(name))
+            continue
+        result["changed"] = True
+        if not module.check_mode:
+            try:
+                api.call("DELETE", SECRETS + "/" + name)
+            except _api.ApiError as exc:
+                if exc.status != 404:
+                    raise
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            state=dict(type="str", choices=["present", "read", "absent"], default="present"),
+            nodes=dict(type="dict", required=True),
+            journals=dict(type="dict", default={}),
+            contents=dict(type="dict", default={}, no_log=True),
+            **_api.API_OPTIONS
+        ),
+        supports_check_mode=True,
+    )
+    api = _api.connect(module)
+    result = dict(changed=False, hosts={}, stale=[], kept=[], missed=[], said=[])
+    try:
+        {"present": present, "read": read, "absent": absent}[module.params["state"]](module, api, result)
+    except _api.ApiError as exc:
+        module.fail_json(msg="the copies of the journals in kube-system cannot be changed: {0}".format(_api.explain(exc)), **result)
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_journal_info
+short_description: Read the journal of this host, for a copy in the cluster
+description:
+  - Returns the journal of this host with the former contents of the files that it names, as M(outoftree.ccm.ccm_journal_copy) keeps them
+    in a Secret. Changes nothing.
+  - Secrets in configuration files of k3s and RKE2 are replaced by placeholders, so that they stay on the host.
+  - RV(content) has the contents of files. Use C(no_log) for the task.
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+options:
+  node_name:
+    description: The Node's name. It is part of the copy.
+    type: str
+    required: true
+  state_directory:
+    description: Where journal and backups are kept.
+    type: path
+    default: /var/lib/outoftree-ccm
+  wait_timeout:
+    description: Seconds to wait for a run that changes this host.
+    type: int
+    default: 10
+seealso:
+  - module: outoftree.ccm.ccm_journal_copy
+"""
+
+EXAMPLES = r"""
+- name: Read the journal of this host
+  outoftree.ccm.ccm_journal_info:
+    node_name: worker-1
+  register: packed
+  no_log: true
+"""
+
+RETURN = r"""
+journal:
+  description:
+    - What is found on this host. C(state) is V(missing), V(readable), V(unreadable), or V(damaged) when a content that the journal names is
+      missing or altered, and V(rolled back) when it is gone because nothing was left to roll back.
+    - C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes. C(machine) is a digest of
+      C(/etc/machine-id).
+  returned: always
+  type: dict
+  sample: {state: readable, id: 3f0c2a7b9d4e41f0a1b2c3d4e5f60718, serial: 3, machine: 5b1f...}
+content:
+  description: The copy, empty when the journal is not readable.
+  returned: always
+  type: str
+  sample: H4sIAAAAAAAC...
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _host, _journal, _journal_copy
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            node_name=dict(type="str", required=True),
+            state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
+            wait_timeout=dict(type="int", default=10),
+        ),
+        supports_check_mode=True,
+    )
+    content, machine = "", _host.machine()
+    try:
+        directory = _files.resolve(module.params["state_directory"])
+        with _journal.alone(directory, module.params["wait_timeout"]):
+            found = _journal.found(directory)
+            if found["state"] == _journal.READABLE:
+                content = _journal_copy.encode(_journal.Journal(directory).exported(), module.params["node_name"], machine)
+    except (_journal.JournalRefused, OSError) as exc:
+        module.fail_json(msg="the journal cannot be read: {0}".format(exc))
+    module.exit_json(changed=False, journal=dict(found, machine=machine), content=content)
+
+
+if __name__ == "__main__":
+    main()
