@@ -126,6 +126,20 @@ def test_an_older_listing_does_not_undo_a_later_answer():
         assert (known.last, known.absent_since) == (30.0, None)
 
 
+def test_a_later_answer_for_one_node_hides_nothing_of_the_others():
+    sightings = Sightings()
+    sightings.saw(claim("n0"), 30.0)
+    sightings.learn([claim("n0", listed=False), claim("n1")], 20.0)
+    assert sightings.of("uid-n0", "fake://n0").absent_since is None and sightings.of("uid-n1", "fake://n1").last == 20.0
+
+
+def test_a_listing_of_the_same_moment_as_an_answer_counts():
+    sightings = Sightings()
+    sightings.saw(claim("n0"), 20.0)
+    sightings.learn([claim("n0", listed=False)], 20.0)
+    assert sightings.of("uid-n0", "fake://n0").absent_since == 20.0
+
+
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @pytest.mark.parametrize(
     ("claims", "credited"),
