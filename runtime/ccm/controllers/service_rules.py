@@ -16,6 +16,7 @@ from ccm.text import quoted
 
 from .errors import RuleError
 from .limits import PORTS, SOURCE_RANGES
+from .node_rules import is_ready
 from .vouching_rules import Judge, Vouched
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -166,8 +167,8 @@ def source_ranges(service: Service) -> tuple[str, ...]:
     return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
 
 
-#: The longest CIDR in any spelling: 39 characters, a slash and 3 digits; IPv4 with a mask is shorter.
-_LONGEST = 43
+#: The longest CIDR in any spelling: an IPv6 address that ends as an IPv4 one (45 characters), a slash and 3 digits.
+_LONGEST = 49
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
@@ -233,7 +234,7 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
     judged = [(node, vouched) for node in nodes if (vouched := _vouched(node, judge)) is not None]
     chosen = sorted(judged, key=lambda each: each[0].metadata.name)
     if ready_only:
-        chosen = [each for each in chosen if _is_ready(each[0])] or chosen
+        chosen = [each for each in chosen if is_ready(each[0])] or chosen
     return Backends(
         Backend(node.metadata.name, node.spec.provider_id, vouched.addresses, vouched.labels)
         for node, vouched in chosen
@@ -245,11 +246,7 @@ def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only
     before, after = ([] if node is None else [node] for node in (old, new))
     if backends(before, judge) != backends(after, judge):
         return False
-    return not ready_only or [_is_ready(node) for node in before] == [_is_ready(node) for node in after]
-
-
-def _is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+    return not ready_only or [is_ready(node) for node in before] == [is_ready(node) for node in after]
 
 
 def some_names(chosen: Sequence[Backend]) -> str:

@@ -250,6 +250,10 @@ def test_the_message_names_nodes_and_what_to_do():
         assert part in message
     message = doubt(Evidence(True, 2, absent(unseen=2)), last_seen=None, cap=2, now=1e6).message
     assert "(unseen-0, unseen-1)" in message and "--cloud-config" in message
+    message = doubt(Evidence(True, 3, absent(unseen=3)), last_seen=None, cap=2, now=1e6).message
+    assert "(unseen-0, unseen-1, unseen-2)" in message  # no dots: these are all
+    message = doubt(Evidence(True, 0), last_seen=None, cap=2, now=1e6).message
+    assert "lists no instance of any Ready Node" in message and "--cloud-config" in message
 
 
 @given(st.integers(2, 50), st.data())
