@@ -6,7 +6,7 @@ Reads {"module", "path", "tests", "sources"} as JSON from stdin; writes a line f
 
 Pytest collects the tests once, and runs them once to learn which functions each test calls. For each mutant, a fork
 puts the changed code into the function that it changes, and runs the tests that call this function until one fails:
-those that noticed an earlier change of it come first, then the quickest. Where that cannot show the change (the
+those that noticed an earlier change of it come first, then the quickest, for a few seconds. Where that cannot show the change (the
 function was called while tests were collected), the mutant is imported in a process of its own.
 """
 
@@ -16,6 +16,7 @@ import ast
 import gc
 import importlib.abc
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -48,6 +49,9 @@ _OPTIONS = ("-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:fa
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 #: The same in seconds of the processor: an endless loop need not wait for a busy machine.
 PROCESSOR = PATIENCE / 10
+#: Seconds of the processor for all tests of one change. Some tests draw a hundred clusters, and what the first ones do
+#: not notice the others seldom do.
+BUDGET = 5.0
 #: Bytes: an endless loop that collects something fails, and does not take the machine with it.
 MEMORY = 4 << 30
 #: Examples of a property test: the same ones each time, so that a score can be compared with the last one.
@@ -168,6 +172,8 @@ class Session:
         noticed = self.noticed.setdefault(begins, Counter())
         chosen = [item for item, calls in enumerate(self.calls) if begins in calls]
         chosen.sort(key=lambda item: (-noticed[item], self.seconds[item][1]))
+        spent = itertools.accumulate(self.seconds[item][1] for item in chosen)
+        chosen = [item for item, seconds in zip(chosen, spent, strict=True) if seconds <= BUDGET] or chosen[:1]
 
         def run() -> tuple[bool, str]:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
