@@ -4,10 +4,10 @@
 Reads {"module", "path", "tests", "sources"} as JSON from stdin; writes a line for each source: "noticed", "survived" or
 "endless" (it ran several times as long as the tests take). The first source is the module as it is.
 
-Pytest collects the tests once, and runs them once to learn which functions each test calls. For each mutant, a fork
-puts the changed code into the function that it changes, and runs the tests that call this function until one fails:
-those that noticed an earlier change of it come first, then the quickest, for a few seconds. Where that cannot show the change (the
-function was called while tests were collected), the mutant is imported in a process of its own.
+Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
+puts the changed code into the function that it changes, and runs the tests that run this statement until one fails:
+those that noticed an earlier change of the function come first, then the quickest, for a few seconds. Where that cannot
+show the change (the statement ran while tests were collected), the mutant is imported in a process of its own.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 PROCESSOR = PATIENCE / 10
 #: Seconds of the processor for all tests of one change. Some tests draw a hundred clusters, and what the first ones do
 #: not notice the others seldom do.
-BUDGET = 5.0
+BUDGET = 2.0
 #: Bytes: an endless loop that collects something fails, and does not take the machine with it.
 MEMORY = 4 << 30
 #: Examples of a property test: the same ones each time, so that a score can be compared with the last one.
@@ -59,7 +59,7 @@ EXAMPLES = 50
 
 
 class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from a text. With `entered`, the functions of the module report the line where they begin."""
+    """Imports one module from a text. With `entered`, each statement in a function reports its line."""
 
     def __init__(self, module: str, path: str, source: str, entered: Callable[[int], None] | None = None) -> None:
         self.module, self.path, self.source, self.entered = module, path, source, entered
@@ -82,17 +82,36 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if self.entered is not None:
             module.__dict__["__entered__"] = self.entered
             for function in functions(tree):
-                _report_entry(function)
+                _report_statements(function)
         self.code = compile(tree, self.path, "exec")
         exec(self.code, module.__dict__)
 
 
-def _report_entry(function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    begins = min(node.lineno for node in (function, *function.decorator_list))  # as in `co_firstlineno`
-    call = ast.parse(f"__entered__({begins})").body[0]
+def _report_statements(function: ast.AST) -> None:
+    """Let each statement report its line before it runs."""
+    for node in list(ast.walk(function)):
+        for _, block in ast.iter_fields(node):
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                block[:] = [each for statement in block for each in (*_report(statement), statement)]
+
+
+def _report(statement: ast.stmt) -> list[ast.stmt]:
+    if is_docstring(statement):
+        return []
+    call = ast.parse(f"__entered__({statement.lineno})").body[0]
     for node in ast.walk(call):
-        ast.copy_location(node, function.body[0])
-    function.body.insert(int(is_docstring(function.body[0])), call)
+        ast.copy_location(node, statement)
+    return [call]
+
+
+def statement_of(tree: ast.AST, before: list[str], after: list[str]) -> int:
+    """The line where the innermost statement begins that is not the same in both sources."""
+    pairs = enumerate(itertools.zip_longest(before, after), 1)
+    line = next(line for line, (old, new) in pairs if old != new)
+    around = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0))).lineno
 
 
 def function_codes(code: CodeType) -> Iterator[CodeType]:
@@ -113,8 +132,9 @@ class Session:
         self.entered: set[int] = set()
         finder.entered = self.entered.add
         self.failed = False
+        self.tree = ast.parse(sources[0])
         self.items: list[Any] = []
-        self.calls: list[set[int]] = []
+        self.lines: list[set[int]] = []
         self.seconds: list[tuple[float, float]] = []
         self.noticed: dict[int, Counter[int]] = {}
 
@@ -142,7 +162,7 @@ class Session:
             return True
         self.report("survived")
         learned = json.loads(told)
-        self.calls, self.seconds = [set(each["calls"]) for each in learned], [tuple(e["seconds"]) for e in learned]
+        self.lines, self.seconds = [set(each["lines"]) for each in learned], [tuple(e["seconds"]) for e in learned]
         before = list(function_codes(compile(self.sources[0], self.finder.path, "exec")))
         for source in self.sources[1:]:
             self.report(self._try(before, source, found, at_import))
@@ -157,7 +177,7 @@ class Session:
             if self.failed:
                 return False, f"{item.nodeid} fails without any change"
             seconds = time.monotonic() - began, time.process_time() - busy
-            learned.append({"calls": sorted(self.entered), "seconds": seconds})
+            learned.append({"lines": sorted(self.entered), "seconds": seconds})
         return True, json.dumps(learned)
 
     def _try(
@@ -165,12 +185,12 @@ class Session:
     ) -> str:
         after = list(function_codes(compile(source, self.finder.path, "exec")))
         index = next(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
-        begins, new = before[index].co_firstlineno, after[index]
+        new, statement = after[index], statement_of(self.tree, self.sources[0].splitlines(), source.splitlines())
         changed = found.get(index, [])
         if any(len(each.__code__.co_freevars) != len(new.co_freevars) for each in changed):
             return "alone"
-        noticed = self.noticed.setdefault(begins, Counter())
-        chosen = [item for item, calls in enumerate(self.calls) if begins in calls]
+        noticed = self.noticed.setdefault(index, Counter())
+        chosen = [item for item, lines in enumerate(self.lines) if statement in lines]
         chosen.sort(key=lambda item: (-noticed[item], self.seconds[item][1]))
         spent = itertools.accumulate(self.seconds[item][1] for item in chosen)
         chosen = [item for item, seconds in zip(chosen, spent, strict=True) if seconds <= BUDGET] or chosen[:1]
@@ -192,7 +212,7 @@ class Session:
         outcome, told = in_fork(run, math.inf)
         if outcome == "noticed" and told:
             noticed[int(told)] += 1
-        return "alone" if outcome == "survived" and begins in at_import else outcome
+        return "alone" if outcome == "survived" and statement in at_import else outcome
 
     def _run(self, item: Any) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
