@@ -49,8 +49,8 @@ _OPTIONS = ("-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:fa
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 #: The same in seconds of the processor: an endless loop need not wait for a busy machine.
 PROCESSOR = PATIENCE / 10
-#: Seconds of the processor for all tests of one change. Some tests draw a hundred clusters, and what the first ones do
-#: not notice the others seldom do.
+#: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some tests
+#: draw a hundred clusters, and what the first ones do not notice the others seldom do.
 BUDGET = 2.0
 #: Bytes: an endless loop that collects something fails, and does not take the machine with it.
 MEMORY = 4 << 30
@@ -134,6 +134,7 @@ class Session:
         self.failed = False
         self.tree = ast.parse(sources[0])
         self.items: list[Any] = []
+        self.own: set[int] = set()
         self.lines: list[set[int]] = []
         self.seconds: list[tuple[float, float]] = []
         self.noticed: dict[int, Counter[int]] = {}
@@ -145,6 +146,7 @@ class Session:
         self.items = session.items
         for item in self.items:
             _give_examples(item)
+        self.own = {index for index, item in enumerate(self.items) if item.path == self.items[0].path}
         at_import = set(self.entered)
         code = self.finder.code
         assert code is not None, f"no test imports {self.finder.module}"
@@ -193,7 +195,7 @@ class Session:
         chosen = [item for item, lines in enumerate(self.lines) if statement in lines]
         chosen.sort(key=lambda item: (-noticed[item], self.seconds[item][1]))
         spent = itertools.accumulate(self.seconds[item][1] for item in chosen)
-        chosen = [item for item, seconds in zip(chosen, spent, strict=True) if seconds <= BUDGET] or chosen[:1]
+        chosen = [item for item, seconds in zip(chosen, spent, strict=True) if seconds <= BUDGET or item in self.own]
 
         def run() -> tuple[bool, str]:
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
