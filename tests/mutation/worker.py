@@ -49,8 +49,8 @@ _OPTIONS = ("-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:fa
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 #: The same in seconds of the processor: an endless loop need not wait for a busy machine.
 PROCESSOR = PATIENCE / 10
-#: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some tests
-#: draw a hundred clusters, and what the first ones do not notice the others seldom do.
+#: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some
+#: tests draw a hundred clusters, and what the first ones do not notice the others seldom do.
 BUDGET = 2.0
 #: Bytes: an endless loop that collects something fails, and does not take the machine with it.
 MEMORY = 4 << 30

@@ -225,7 +225,8 @@ def test_one_bad_manifest_hides_nothing_of_the_others(leftovers: Any, host_facts
     (problem,) = plan["problems"]
     assert "a.yaml is not YAML" in problem and len(rows(plan, "kube-controller-manager")) == 2
     facts["files"][MANIFESTS + "a.yaml"]["content"] = ""
-    facts["files"][KCM]["content"] = base64.b64encode(texts[KCM].replace("  - command:\n    - kube", "  - command: no list\n    args:\n    - kube").encode()).decode()
+    odd = texts[KCM].replace("  - command:\n    - kube", "  - command: no list\n    args:\n    - kube")
+    facts["files"][KCM]["content"] = base64.b64encode(odd.encode()).decode()
     assert f"cannot edit {KCM}" in "\n".join(planned(facts, cluster_facts)["problems"])
 
 
@@ -298,8 +299,9 @@ def test_patches_are_told_each_and_one_that_is_refused_hides_no_other(leftovers:
     texts = {path: base64.b64decode(entry["content"]).decode() for path, entry in leftovers["cp-1"]["files"].items() if entry["exists"]}
     patch = base64.b64decode(leftovers["cp-1"]["files"][KCM]["content"]).decode()
     folder = "/etc/kubernetes/patches/"
-    facts = host_facts("cp-1", {**texts, folder + "kube-apiserver.yaml": "spec: [ # cloud-provider\n", folder + "kube-controller-manager.yaml": patch}, components={
-        name: process["flags"] for name, process in leftovers["cp-1"]["components"].items()})
+    texts |= {folder + "kube-apiserver.yaml": "spec: [ # cloud-provider\n", folder + "kube-controller-manager.yaml": patch}
+    running = {name: process["flags"] for name, process in leftovers["cp-1"]["components"].items()}
+    facts = host_facts("cp-1", texts, components=running)
     plan = planned(facts, cluster_facts)
     (problem,) = plan["problems"]
     assert folder + "kube-apiserver.yaml cannot be edited" in problem

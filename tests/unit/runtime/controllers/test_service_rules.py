@@ -192,7 +192,17 @@ def test_load_balancer_spec_of_a_bare_service():
 
 
 LONGEST = ":".join(["ffff"] * 6) + ":255.255.255.255"
-TOO_BAD = ["0.0.0.0/33", "foo.bar", "foo.bar/24", "*", "10.0.0.1/32,", "10.0.0.1/32, ", "10.0.0.1", "fe80::1%eth0/64", LONGEST + "/0128"]
+TOO_BAD = [
+    "0.0.0.0/33",
+    "foo.bar",
+    "foo.bar/24",
+    "*",
+    "10.0.0.1/32,",
+    "10.0.0.1/32, ",
+    "10.0.0.1",
+    "fe80::1%eth0/64",
+    LONGEST + "/0128",
+]
 
 
 @pytest.mark.parametrize("text", TOO_BAD)
