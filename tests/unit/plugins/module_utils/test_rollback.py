@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan, _rollback, _undo
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge, make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import flags_after
 
 KCM = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -469,7 +471,8 @@ def test_restored_files_that_a_kubelet_has_not_read_yet(
 
 
 def test_the_service_of_a_unit_is_the_one_that_the_journal_knows(tree_facts: Any, machine: Any, cluster_facts: Any) -> None:
-    texts = {path: base64.b64decode(entry["content"]).decode() if entry["exists"] else None for path, entry in tree_facts("systemd/control-plane")["files"].items()}
+    texts = {path: base64.b64decode(entry["content"]).decode() if entry["exists"] else None
+             for path, entry in tree_facts("systemd/control-plane")["files"].items()}
     host = machine(lambda now: tree_facts("systemd/control-plane", "cp-1", changed=now), texts)
     cluster = at(cluster_facts, "v1.29.9", "cp-1")
     migrate(host, cluster, "cp-1")
@@ -549,3 +552,80 @@ def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == [f"w-1: {DEFAULT} is not restored"]
     facts["journal_problem"] = "the journal cannot be read"
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == ["w-1: the journal cannot be read"]
+
+
+# -- flags and lines that go back ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "ours", "now", "expected", "kept"), [
+    pytest.param(["--cloud-provider=aws"], [], [], ["--cloud-provider=aws"], 0, id="a-flag-that-went"),
+    pytest.param([], ["--cloud-provider=external"], ["--cloud-provider=external"], [], 0, id="a-flag-that-came"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=external"], ["--cloud-provider=external"], ["--cloud-provider=aws"], 0, id="a-value"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=external"], ["--cloud-provider=aws"], ["--cloud-provider=aws"], 0, id="so-already"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=aws"], ["--cloud-provider=gce"], ["--cloud-provider=gce"], 0, id="not-ours"),
+    pytest.param(["--cloud-provider=aws"], [], ["--cloud-provider=gce"], ["--cloud-provider=gce"], 1, id="somebody-elses"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], [], [], ["--cloud-config=/a", "--cloud-provider=aws"], 0, id="two"),
+    pytest.param(["--cloud-provider=a", "--cloud-provider=b"], [], [], ["--cloud-provider=a", "--cloud-provider=b"], 0, id="twice"),
+    pytest.param(["--cloud-config=/a"], ["--cloud-provider=external", "--cloud-config=/b"], ["--cloud-provider=external", "--cloud-config=/b"],
+                 ["--cloud-config=/a"], 0, id="in-their-order"),
+    pytest.param(["--enable-admission-plugins=A,B"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A,C"],
+                 ["--enable-admission-plugins=A,C,B"], 0, id="an-item-that-went"),
+    pytest.param(["--enable-admission-plugins=A"], ["--enable-admission-plugins=A,B"], ["--enable-admission-plugins=C,B"],
+                 ["--enable-admission-plugins=C"], 0, id="an-item-that-came"),
+    pytest.param([], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"], [], 0, id="a-list-that-came"),
+    pytest.param(["--enable-admission-plugins=A,B"], [], ["--enable-admission-plugins=C"], ["--enable-admission-plugins=C,A,B"], 0, id="a-list-that-went"),
+    pytest.param(["--feature-gates=A=true,B=true"], ["--feature-gates=A=true"], ["--feature-gates=B=false"],
+                 ["--feature-gates=B=false"], 0, id="a-gate-that-somebody-else-has-set"),
+    pytest.param(["--enable-admission-plugins=A,PersistentVolumeLabel"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"],
+                 ["--enable-admission-plugins=A"], 1, id="an-item-with-which-it-does-not-start"),
+    pytest.param(["--enable-admission-plugins=PersistentVolumeLabel"], [], [], [], 1, id="a-list-with-which-it-does-not-start"),
+])
+def test_how_flags_go_back(before: list[str], ours: list[str], now: list[str], expected: list[str], kept: int) -> None:
+    found = find_flags(now)
+    changes, told = _undo.reversal("kube-apiserver", find_flags(before), find_flags(ours), found,
+                                   (1, 33) if "PersistentVolumeLabel" in str(before) else (1, 29))
+    assert [f"--{name}={value}" for name, value in flags_after(found, changes)] == expected and len(told) == kept
+    assert all(change.why == _undo.WHY for change in changes)
+
+
+def test_ours_among_other_values_cannot_be_told_apart() -> None:
+    ours, now = ["--cloud-provider=external"], ["--cloud-provider=external", "--cloud-provider=''"]
+    with pytest.raises(_undo.CannotUndo, match=r"--cloud-provider was not set, the migration made it external, and somebody else made it"):
+        _undo.reversal("kubelet", [], find_flags(ours), find_flags(now), (1, 33))
+
+
+@pytest.mark.parametrize(("base", "first", "second", "expected"), [
+    pytest.param("abcd", "abXcd", "abcdY", "abXcdY", id="far-apart"),
+    pytest.param("abcd", "acd", "abcdY", "acdY", id="one-goes-and-one-comes"),
+    pytest.param("abcd", "Abcd", "Abcd", "Abcd", id="the-same-on-both-sides"),
+    pytest.param("abcd", "Abcd", "Bbcd", None, id="one-line-two-ways"),
+    pytest.param("abcd", "abXcd", "abYcd", None, id="two-insertions-in-one-place"),
+    pytest.param("abcd", "abXcd", "abXcd", "abXcd", id="one-insertion-twice"),
+    pytest.param("abcd", "abXcd", "ad", None, id="an-insertion-in-what-went"),
+    pytest.param("abcd", "ad", "abXcd", None, id="what-went-around-an-insertion"),
+    pytest.param("abcd", "aXbcd", "acd", "aXcd", id="an-insertion-before-what-went"),
+    pytest.param("abcd", "abXcd", "acd", "aXcd", id="an-insertion-after-what-went"),
+    pytest.param("abcd", "acd", "aXbcd", "aXcd", id="what-went-after-an-insertion"),
+    pytest.param("abcd", "acd", "abXcd", "aXcd", id="what-went-before-an-insertion"),
+    pytest.param("abcd", "cd", "abc", "c", id="both-ends"),
+    pytest.param("abcd", "acd", "abd", "ad", id="neighbours"),
+    pytest.param("abcd", "ad", "bcd", "d", id="neighbours-the-other-way"),
+    pytest.param("abcd", "ad", "ab", None, id="what-overlaps"),
+])
+def test_lines_of_two_sides_are_merged_unless_they_touch(base: str, first: str, second: str, expected: str | None) -> None:
+    merged = _undo.merge(*("".join(line + "\n" for line in text) for text in (base, first, second)))
+    assert (None if merged is None else merged.replace("\n", "")) == expected
+
+
+@pytest.mark.parametrize("texts", [
+    pytest.param(("--cloud-provider=aws", "--cloud-provider=external"), id="value"),
+    pytest.param(("--v=2\n    - --cloud-provider=aws", "--v=2"), id="gone"),
+])
+def test_a_manifest_that_others_changed_keeps_what_they_wrote(texts: tuple[str, str]) -> None:
+    before, ours = (manifest(text) for text in texts)
+    for image in ("kube-apiserver:v1.29.9", "elsewhere/kube-apiserver:v1.29.10"):
+        assert _undo.undo(KIND, before, ours, ours.replace("kube-apiserver:v1.33.4", image), (1, 29)).text == before.replace("kube-apiserver:v1.33.4", image)
+    undone = _undo.undo(KIND, before, ours, before + "    - --v=9\n", (1, 29))
+    assert (undone.text, undone.kept) == (before + "    - --v=9\n", [])
+    with pytest.raises(_undo.CannotUndo):
+        _undo.undo(KIND, before, ours, "{", (1, 29))
