@@ -576,6 +576,12 @@ def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -
     pytest.param(["--enable-admission-plugins=A,B"], [], ["--enable-admission-plugins=C"], ["--enable-admission-plugins=C,A,B"], 0, id="a-list-that-went"),
     pytest.param(["--feature-gates=A=true,B=true"], ["--feature-gates=A=true"], ["--feature-gates=B=false"],
                  ["--feature-gates=B=false"], 0, id="a-gate-that-somebody-else-has-set"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], ["--cloud-config=/a"], ["--cloud-config=/a"],
+                 ["--cloud-config=/a", "--cloud-provider=aws"], 0, id="the-second-alone"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], [], ["--cloud-config=/b"],
+                 ["--cloud-config=/b", "--cloud-provider=aws"], 1, id="the-first-is-somebody-elses"),
+    pytest.param(["--feature-gates=A=true"], ["--feature-gates=B=true"], ["--feature-gates=B=true,C=true"],
+                 ["--feature-gates=C=true,A=true"], 0, id="gates-of-all-three"),
     pytest.param(["--enable-admission-plugins=A,PersistentVolumeLabel"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"],
                  ["--enable-admission-plugins=A"], 1, id="an-item-with-which-it-does-not-start"),
     pytest.param(["--enable-admission-plugins=PersistentVolumeLabel"], [], [], [], 1, id="a-list-with-which-it-does-not-start"),
@@ -629,3 +635,20 @@ def test_a_manifest_that_others_changed_keeps_what_they_wrote(texts: tuple[str, 
     assert (undone.text, undone.kept) == (before + "    - --v=9\n", [])
     with pytest.raises(_undo.CannotUndo):
         _undo.undo(KIND, before, ours, "{", (1, 29))
+
+
+@pytest.mark.parametrize(("before", "ours"), [
+    pytest.param("kubelet-arg:\n- v=2\n- cloud-provider=aws\n", "kubelet-arg:\n- v=2\n- cloud-provider=external\n", id="an-items-value"),
+    pytest.param("kubelet-arg:\n- v=2\n", "kubelet-arg:\n- v=2\n- cloud-provider=external\n", id="an-item-that-came"),
+    pytest.param("kubelet-arg:\n- v=2\n- cloud-provider=aws\n", "kubelet-arg:\n- v=2\n", id="an-item-that-went"),
+    pytest.param("token: x\n", "token: x\ndisable-cloud-controller: true\n", id="a-key-that-came"),
+    pytest.param("token: x\ndisable-cloud-controller: false\n", "token: x\ndisable-cloud-controller: true\n", id="a-keys-value"),
+    pytest.param("token: x\ndisable:\n- a\n", "token: x\ndisable:\n- a\n- servicelb\n", id="an-item-of-disable"),
+])
+def test_a_configuration_of_k3s_goes_back_to_what_it_said(before: str, ours: str) -> None:
+    kind = _undo.Rancher("k3s")
+    changes = {part: _undo.reversal(part, kind.flags(before).get(part, []), kind.flags(ours).get(part, []), found, (1, 29))[0]
+               for part, found in kind.flags(ours).items()}
+    text = kind.edit(before, ours, ours, changes, (1, 29))
+    assert _undo._plain(kind.flags(text)) == _undo._plain(kind.flags(before)) and kind.rest(text) == kind.rest(before)
+    assert _undo.undo(kind, before, ours, ours + "debug: true\n", (1, 29)).text == before + "debug: true\n"
