@@ -172,7 +172,7 @@ def component_versions(facts: Dict[str, Any]) -> Dict[str, Any]:
             name, image = _manifest.image_of(load(_manifest.decoded(facts["files"][path])))
         except NotYaml:
             continue
-        version = _versions.parse(image.split("@", 1)[0].rsplit(":", 1)[-1])
+        version = _versions.of_image(image)
         if name and version is not None:
             versions[name] = version
     return versions

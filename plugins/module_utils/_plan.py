@@ -162,7 +162,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     before = _manifest.decoded(entry)
     try:
         parsed = _manifest.read(before, component)
-        version = _versions.parse(parsed.image.split("@", 1)[0].rsplit(":", 1)[-1]) or cluster_version
+        version = _versions.of_image(parsed.image) or cluster_version
         if shell(parsed.argv):
             plan["problems"] += _drift.undefined(host, facts, component, version, target, _SHELL.format(path, shell(parsed.argv)))
             return

@@ -249,8 +249,7 @@ def _version(facts: Dict[str, Any], component: str, text: Optional[str], cluster
         image = _manifest.image_of(load(text or ""))[1]
     except NotYaml:
         image = ""
-    known = image.split("@", 1)[0].rsplit(":", 1)[-1] or facts["components"].get(component, {}).get("version", "")
-    return _versions.parse(known) or cluster_version
+    return _versions.of_image(image) or _versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------

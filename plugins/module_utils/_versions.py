@@ -131,6 +131,11 @@ def parse(text: str) -> Optional[Version]:
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
+def of_image(image: str) -> Optional[Version]:
+    """Return the release that the tag of an image says, None where it says none."""
+    return parse(image.partition("@")[0].rpartition(":")[2])
+
+
 def show(version: Version) -> str:
     return "{0}.{1}".format(*version)
 

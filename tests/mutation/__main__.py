@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -91,7 +93,11 @@ def _try(target: Target, known: dict[tuple[str, str, str], str], most: int) -> R
         "sources": [source, *(each.source for each in chosen)],
     }
     command = [sys.executable, "-m", "tests.mutation.worker"]
-    done = subprocess.run(command, cwd=ROOT, input=json.dumps(job), capture_output=True, text=True, check=False)
+    with tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True) as folder:
+        environment = {**os.environ, "TMPDIR": folder}  # what tests leave behind goes with it
+        done = subprocess.run(
+            command, cwd=ROOT, input=json.dumps(job), capture_output=True, text=True, check=False, env=environment
+        )
     outcomes = done.stdout.split()
     if len(outcomes) != len(chosen) + 1:
         why = "its tests fail without any change" if outcomes == ["noticed"] else done.stderr.strip()[-500:]

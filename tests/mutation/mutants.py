@@ -74,33 +74,35 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
-    for function in _functions(tree):
+    for function in functions(tree):
         for statement in function.body:
-            if not _is_docstring(statement):
+            if not is_docstring(statement):
                 yield from _in(statement)
 
 
-def _functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """The outermost functions, methods included."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield child
         elif isinstance(child, ast.ClassDef | ast.If | ast.Try):
-            yield from _functions(child)
+            yield from functions(child)
 
 
-def _is_docstring(statement: ast.AST) -> bool:
+def is_docstring(statement: ast.AST) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _in(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
-    if isinstance(node, ast.expr | ast.stmt) and not _is_docstring(node):
+    if isinstance(node, ast.expr | ast.stmt) and not is_docstring(node):
         yield from ((node, new) for new in _of(node))
     for condition in _conditions(node):
         if not isinstance(condition, ast.Compare | ast.BoolOp | ast.UnaryOp):  # these are changed themselves
             yield condition, ast.UnaryOp(ast.Not(), condition)
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list") or isinstance(node, ast.JoinedStr):
+            continue
+        if isinstance(node, ast.keyword) and node.arg == "strict":  # of zip(): it promises what is true anyway
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):

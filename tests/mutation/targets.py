@@ -21,6 +21,8 @@ _TESTED_BY = {
     "_undo": ("test_rollback.py", "test_forward_and_back.py"),
     "node_rules": ("test_nodes.py",),
 }
+#: Tests that draw inputs are the slowest by far, and do not look at what exactly comes out.
+_SLOW = re.compile("fuzz|forward_and_back")
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,7 @@ def _target(path: Path, root: Path, prefix: str, tests: Path) -> Target:
     stem = path.stem.strip("_")
     by_name = [f"test_{stem}.py", f"test_{stem.removesuffix('_rules')}.py", *_TESTED_BY.get(path.stem, ())]
     named = re.compile(rf"\b{path.stem}\b")
-    # Fuzz tests are the slowest by far, and do not look at what exactly comes out.
-    found = [test for test in sorted(tests.rglob("test_*.py")) if "fuzz" not in test.name]
+    found = [test for test in sorted(tests.rglob("test_*.py")) if test.name in by_name or not _SLOW.search(test.name)]
     near = [test for test in found if test.name in by_name or named.search(test.read_text())]
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))
     return Target(path, module, tuple(near))

@@ -29,6 +29,7 @@ from tests.mutation.targets import ROOT, targets
         ("notify(a)", {"notify(a) -> pass"}),
         ("return f'{a + 1}' + 'text'", set()),
         ("x: int | None = a", set()),
+        ("return zip(a, b, strict=True)", set()),
         ("'''text'''", set()),
     ],
 )
@@ -59,17 +60,47 @@ def test_every_module_that_only_decides_has_tests() -> None:
     assert [each.name for each in found if not each.tests] == []
 
 
-def test_a_worker_tells_who_noticed(tmp_path: Path) -> None:
-    (tmp_path / "ccm_sample.py").write_text("def older(a, b):\n    return a > b\n")
-    test = tmp_path / "test_sample.py"
-    test.write_text("from ccm_sample import older\n\ndef test_it():\n    assert older(2, 1) and not older(1, 2)\n")
-    source = (tmp_path / "ccm_sample.py").read_text()
-    loop = "def older(a, b):\n    while True: pass\n"
-    sources = [source, source.replace(">", ">="), source.replace(">", "<"), loop]
-    job = {"module": "ccm_sample", "path": str(tmp_path / "ccm_sample.py"), "tests": [str(test)], "sources": sources}
-    environment = {"PYTHONPATH": f"{tmp_path}:{ROOT}", "MUTATION_PATIENCE": "1"}
+def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str]) -> list[str]:
+    """What the worker says of the module, and of each change in it."""
+    (folder / "ccm_sample.py").write_text(source)
+    (folder / "test_sample.py").write_text(test)
+    sources = [source, *(source.replace(*change) for change in changes)]
+    tests = [str(folder / "test_sample.py")]
+    job = {"module": "ccm_sample", "path": str(folder / "ccm_sample.py"), "tests": tests, "sources": sources}
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": "1"}
     command = [sys.executable, "-m", "tests.mutation.worker"]
     done = subprocess.run(
-        command, cwd=tmp_path, input=json.dumps(job), capture_output=True, text=True, env=environment, check=True
+        command, cwd=folder, input=json.dumps(job), capture_output=True, text=True, env=environment, check=False
     )
-    assert done.stdout.split() == ["survived", "survived", "noticed", "endless"]
+    return done.stdout.split()
+
+
+OLDER = "def older(a, b):\n    return a > b\n"
+
+
+def test_a_worker_tells_who_noticed(tmp_path: Path) -> None:
+    test = "from ccm_sample import older\n\ndef test_it():\n    assert older(2, 1) and not older(1, 2)\n"
+    endless = ("return a > b", "while True: pass")
+    found = outcomes(tmp_path, OLDER, test, (">", ">="), (">", "<"), endless, (">", "=="))
+    assert found == ["survived", "survived", "noticed", "endless", "noticed"]
+
+
+def test_a_worker_shows_changes_of_what_runs_before_the_tests(tmp_path: Path) -> None:
+    test = "import ccm_sample\n\nFOUND = ccm_sample.older(2, 1)\n\ndef test_it():\n    assert FOUND\n"
+    assert outcomes(tmp_path, OLDER, test, (">", ">="), (">", "<")) == ["survived", "survived", "noticed"]
+
+
+def test_a_worker_shows_changes_of_methods_that_no_longer_call_their_base(tmp_path: Path) -> None:
+    source = "class Odd(Exception):\n    def __init__(self, a, b):\n        super().__init__(a)\n"
+    test = "from ccm_sample import Odd\n\ndef test_it():\n    assert str(Odd('a', 'b')) == 'a'\n"
+    assert outcomes(tmp_path, source, test, ("super().__init__(a)", "pass")) == ["survived", "noticed"]
+
+
+def test_what_no_test_calls_survives(tmp_path: Path) -> None:
+    test = "import ccm_sample\n\ndef test_it():\n    assert ccm_sample.older\n"
+    assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["survived", "survived"]
+
+
+def test_a_test_that_fails_without_any_change_is_a_problem(tmp_path: Path) -> None:
+    test = "from ccm_sample import older\n\ndef test_it():\n    assert older(1, 2)\n"
+    assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["noticed"]

@@ -1,23 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tests of one module once for each mutant of it, each in a fork of this process, which has loaded pytest
-already. Files are never changed: the fork imports the mutant's source instead of the module's.
+"""Run the tests of one module once for each mutant of it. Files are never changed.
 
 Reads {"module", "path", "tests", "sources"} as JSON from stdin; writes a line for each source: "noticed", "survived" or
 "endless" (it ran several times as long as the tests take). The first source is the module as it is.
+
+Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
+puts the changed code into the function that it changes, and runs the tests that run this statement until one fails:
+those that noticed an earlier change of the function come first, then the quickest, for a few seconds. Where that cannot
+show the change (the statement ran while tests were collected), the mutant is imported in a process of its own.
 """
 
 from __future__ import annotations
 
+import ast
+import gc
 import importlib.abc
 import importlib.util
+import itertools
 import json
+import math
 import os
+import resource
 import signal
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
+
+from .mutants import functions, is_docstring
 
 #: What tests load that is not ours: loaded once, before the forks.
 _SLOW = (
@@ -30,16 +43,27 @@ _SLOW = (
     "pytest_asyncio",
     "yaml",
 )
+_OPTIONS = ("-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--timeout=0")
 
-#: Seconds that tests may take with a change, besides five times as long as without.
+#: Seconds that a test may take with a change, besides five times as long as without.
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
+#: The same in seconds of the processor: an endless loop need not wait for a busy machine.
+PROCESSOR = PATIENCE / 10
+#: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some
+#: tests draw a hundred clusters, and what the first ones do not notice the others seldom do.
+BUDGET = 2.0
+#: Bytes: an endless loop that collects something fails, and does not take the machine with it.
+MEMORY = 4 << 30
+#: Examples of a property test: the same ones each time, so that a score can be compared with the last one.
+EXAMPLES = 50
 
 
 class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports one module from a text."""
+    """Imports one module from a text. With `entered`, each statement in a function reports its line."""
 
-    def __init__(self, module: str, path: str, source: str) -> None:
-        self.module, self.path, self.source = module, path, source
+    def __init__(self, module: str, path: str, source: str, entered: Callable[[int], None] | None = None) -> None:
+        self.module, self.path, self.source, self.entered = module, path, source, entered
+        self.code: CodeType | None = None
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != self.module:
@@ -48,60 +72,258 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def pytest_sessionstart(self) -> None:
         """As a plugin of pytest, whose own finder (it rewrites assertions) came in front of this one."""
-        assert self.module not in sys.modules, f"{self.module} was imported before the tests"
+        loaded = sys.modules.get(self.module)
+        assert loaded is None or loaded.__loader__ is self, f"{self.module} was imported before the tests"
         sys.meta_path.remove(self)
         sys.meta_path.insert(0, self)
 
     def exec_module(self, module: ModuleType) -> None:
-        exec(compile(self.source, self.path, "exec"), module.__dict__)
+        tree = ast.parse(self.source)
+        if self.entered is not None:
+            module.__dict__["__entered__"] = self.entered
+            for function in functions(tree):
+                _report_statements(function)
+        self.code = compile(tree, self.path, "exec")
+        exec(self.code, module.__dict__)
+
+
+def _report_statements(function: ast.AST) -> None:
+    """Let each statement report its line before it runs."""
+    for node in list(ast.walk(function)):
+        for _, block in ast.iter_fields(node):
+            if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+                block[:] = [each for statement in block for each in (*_report(statement), statement)]
+
+
+def _report(statement: ast.stmt) -> list[ast.stmt]:
+    if is_docstring(statement):
+        return []
+    call = ast.parse(f"__entered__({statement.lineno})").body[0]
+    for node in ast.walk(call):
+        ast.copy_location(node, statement)
+    return [call]
+
+
+def statement_of(tree: ast.AST, before: list[str], after: list[str]) -> int:
+    """The line where the innermost statement begins that is not the same in both sources."""
+    pairs = enumerate(itertools.zip_longest(before, after), 1)
+    line = next(line for line, (old, new) in pairs if old != new)
+    around = [
+        node for node in ast.walk(tree) if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return max(around, key=lambda node: (node.lineno, -(node.end_lineno or 0))).lineno
+
+
+def function_codes(code: CodeType) -> Iterator[CodeType]:
+    """The outermost functions of a module, methods included, in the order of the source."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            if constant.co_flags & 1:  # CO_OPTIMIZED: of a function, not of a class
+                yield constant
+            else:
+                yield from function_codes(constant)
+
+
+class Session:
+    """A plugin of pytest that runs the collected tests for each mutant, instead of once."""
+
+    def __init__(self, finder: Instead, sources: list[str], report: Callable[[str], None]) -> None:
+        self.finder, self.sources, self.report = finder, sources, report
+        self.entered: set[int] = set()
+        finder.entered = self.entered.add
+        self.failed = False
+        self.tree = ast.parse(sources[0])
+        self.items: list[Any] = []
+        self.own: set[int] = set()
+        self.lines: list[set[int]] = []
+        self.seconds: list[tuple[float, float]] = []
+        self.noticed: dict[int, Counter[int]] = {}
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.failed = self.failed or report.failed
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        self.items = session.items
+        for item in self.items:
+            _give_examples(item)
+        self.own = {index for index, item in enumerate(self.items) if item.path == self.items[0].path}
+        at_import = set(self.entered)
+        code = self.finder.code
+        assert code is not None, f"no test imports {self.finder.module}"
+        loaded = {id(each): index for index, each in enumerate(function_codes(code))}
+        found: dict[int, list[FunctionType]] = {}
+        for each in gc.get_objects():
+            if isinstance(each, FunctionType) and id(each.__code__) in loaded:
+                found.setdefault(loaded[id(each.__code__)], []).append(each)
+        gc.collect()
+        gc.freeze()
+        outcome, told = in_fork(self._learn, math.inf)
+        if outcome != "survived":
+            print(told, file=sys.stderr)
+            self.report("noticed")
+            return True
+        self.report("survived")
+        learned = json.loads(told)
+        self.lines, self.seconds = [set(each["lines"]) for each in learned], [tuple(e["seconds"]) for e in learned]
+        before = list(function_codes(compile(self.sources[0], self.finder.path, "exec")))
+        for source in self.sources[1:]:
+            self.report(self._try(before, source, found, at_import))
+        return True
+
+    def _learn(self) -> tuple[bool, str]:
+        learned = []
+        for item in self.items:
+            self.entered.clear()
+            began, busy = time.monotonic(), time.process_time()
+            self._run(item)
+            if self.failed:
+                return False, f"{item.nodeid} fails without any change"
+            seconds = time.monotonic() - began, time.process_time() - busy
+            learned.append({"lines": sorted(self.entered), "seconds": seconds})
+        return True, json.dumps(learned)
+
+    def _try(
+        self, before: list[CodeType], source: str, found: dict[int, list[FunctionType]], at_import: set[int]
+    ) -> str:
+        after = list(function_codes(compile(source, self.finder.path, "exec")))
+        index = next(index for index, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
+        new, statement = after[index], statement_of(self.tree, self.sources[0].splitlines(), source.splitlines())
+        changed = found.get(index, [])
+        if any(len(each.__code__.co_freevars) != len(new.co_freevars) for each in changed):
+            return "alone"
+        noticed = self.noticed.setdefault(index, Counter())
+        chosen = [item for item, lines in enumerate(self.lines) if statement in lines]
+        chosen.sort(key=lambda item: (-noticed[item], self.seconds[item][1]))
+        spent = itertools.accumulate(self.seconds[item][1] for item in chosen)
+        chosen = [item for item, seconds in zip(chosen, spent, strict=True) if seconds <= BUDGET or item in self.own]
+
+        def run() -> tuple[bool, str]:
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            for each in changed:
+                each.__code__ = new
+            for item in chosen:
+                # Their signals end the process.
+                seconds, processor = self.seconds[item]
+                signal.setitimer(signal.ITIMER_REAL, PATIENCE + 5 * seconds)
+                signal.setitimer(signal.ITIMER_PROF, PROCESSOR + 5 * processor)
+                self._run(self.items[item])
+                if self.failed:
+                    return False, str(item)
+            return True, ""
+
+        outcome, told = in_fork(run, math.inf)
+        if outcome == "noticed" and told:
+            noticed[int(told)] += 1
+        return "alone" if outcome == "survived" and statement in at_import else outcome
+
+    def _run(self, item: Any) -> None:
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+
+
+def _give_examples(item: Any) -> None:
+    import hypothesis
+
+    function = getattr(item.obj, "__func__", item.obj)
+    own = getattr(function, "_hypothesis_internal_use_settings", None)
+    if own is not None:
+        new = hypothesis.settings(own, max_examples=min(EXAMPLES, own.max_examples))
+        function._hypothesis_internal_use_settings = new
 
 
 def main() -> int:
     job = json.load(sys.stdin)
     for name in _SLOW:
         importlib.import_module(name)
-    limit = None
-    for source in job["sources"]:
+    sources = job["sources"]
+
+    def all_together() -> tuple[bool, str]:
+        outcomes: list[str] = []
+        finder = Instead(job["module"], job["path"], sources[0])
+        os.dup2(2, 1)
+        _run_pytest(job["tests"], finder, Session(finder, sources, outcomes.append))
+        return len(outcomes) == len(sources), json.dumps(outcomes)
+
+    _, told = in_fork(all_together, math.inf, quiet=False)
+    outcomes = json.loads(told or "[]")
+    limit = PATIENCE
+    if "alone" in outcomes:
         began = time.monotonic()
-        outcome = run(Instead(job["module"], job["path"], source), job["tests"], limit)
-        print(outcome, flush=True)
-        if limit is None:
-            if outcome != "survived":
-                return 1  # the tests fail without any change
-            limit = PATIENCE + 5 * (time.monotonic() - began)
-    return 0
+        if alone(job, sources[0], math.inf) != "survived":
+            return 1
+        limit += 5 * (time.monotonic() - began)
+    for outcome, source in zip(outcomes, sources, strict=False):
+        print(alone(job, source, limit) if outcome == "alone" else outcome, flush=True)
+    return 0 if len(outcomes) == len(sources) else 1
 
 
-def run(finder: Instead, tests: list[str], limit: float | None) -> str:
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        _test(finder, tests)
-    deadline = time.monotonic() + limit if limit is not None else None
-    pause = 0.01
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return "survived" if os.waitstatus_to_exitcode(status) == 0 else "noticed"
-        if deadline is not None and time.monotonic() > deadline:
-            os.killpg(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            return "endless"
-        time.sleep(pause)
+def alone(job: dict[str, Any], source: str, limit: float) -> str:
+    """The outcome when a process imports the mutant from the start, and runs all tests until one fails."""
+    finder = Instead(job["module"], job["path"], source)
+    outcome, _ = in_fork(lambda: (_run_pytest(job["tests"], finder, "-x") == 0, ""), limit)
+    return outcome
 
 
-def _test(finder: Instead, tests: list[str]) -> None:
-    """In the fork: run the tests, say nothing, and end without anything that only the parent should do."""
+def _run_pytest(tests: list[str], *more: Any) -> int:
+    import hypothesis
     import pytest
 
+    phases = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+    hypothesis.settings.register_profile(
+        "mutation", derandomize=True, database=None, deadline=None, phases=phases, max_examples=EXAMPLES
+    )
+    hypothesis.settings.load_profile("mutation")
+    plugins = [each for each in more if not isinstance(each, str)]
+    sys.meta_path.insert(0, plugins[0])
+    return int(pytest.main([*_OPTIONS, *(each for each in more if isinstance(each, str)), *tests], plugins=plugins))
+
+
+def in_fork(work: Callable[[], tuple[bool, str]], limit: float, quiet: bool = True) -> tuple[str, str]:
+    """("survived", "noticed" or "endless", the text that the work returned). Its first value says whether it passed."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _work(work, writer, quiet)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    deadline, told = time.monotonic() + limit, b""
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        told += _read(reader)
+        if not done and time.monotonic() > deadline:
+            os.killpg(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+            done = child
+        if done:
+            os.close(reader)
+            code = os.waitstatus_to_exitcode(status)
+            return "survived" if code == 0 else "endless" if code < 0 else "noticed", told.decode()
+        time.sleep(0.002)
+
+
+def _read(reader: int) -> bytes:
+    found = b""
+    try:
+        while piece := os.read(reader, 1 << 16):
+            found += piece
+    except BlockingIOError:
+        pass
+    return found
+
+
+def _work(work: Callable[[], tuple[bool, str]], writer: int, quiet: bool) -> None:
+    """In the fork: say nothing but to the parent, and end without anything that only the parent should do."""
     code = 1
     try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
-        sys.meta_path.insert(0, finder)
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler"]
-        code = int(pytest.main([*options, *tests], plugins=[finder]))
+        os.setsid()
+        if quiet:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nowhere, descriptor)
+        passed, text = work()
+        with os.fdopen(writer, "w") as pipe:
+            pipe.write(text)
+        code = 0 if passed else 1
     finally:
         os._exit(code)
 

@@ -36,16 +36,16 @@ def parse_cluster_cidrs(text: str) -> list[Network]:
 
 def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:
     """`--node-cidr-mask-size`, `-ipv4` and `-ipv6`, 0 for not given; the prefix length by family. Raises ValueError."""
-    dual_stack = len({network.version for network in cluster}) == 2
-    if size and dual_stack:
+    families = {network.version for network in cluster}
+    if size and families == {4, 6}:
         raise ValueError(
             "--node-cidr-mask-size is for one family: with a --cluster-cidr of both, give --node-cidr-mask-size-ipv4 "
             "and --node-cidr-mask-size-ipv6"
         )
     found: dict[int, int] = {}
-    for version, flag, own, longest in ((4, "ipv4", ipv4, 32), (6, "ipv6", ipv6, 128)):
-        for name, value in (("", size), (f"-{flag}", own)):
-            if not 0 <= value <= (128 if not name else longest):
+    for version, own, longest in ((4, ipv4, 32), (6, ipv6, 128)):
+        for name, value in (("", size if version in families else 0), (f"-ipv{version}", own)):
+            if not 0 <= value <= longest:
                 raise ValueError(f"--node-cidr-mask-size{name} must be between 1 and {longest}, not {value}")
         found[version] = own or size or NODE_PREFIX[version]
     return found

@@ -204,8 +204,8 @@ def source_ranges(service: Service) -> tuple[str, ...]:
     return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
 
 
-#: The longest CIDR in any spelling: 39 characters, a slash and 3 digits; IPv4 with a mask is shorter.
-_LONGEST = 43
+#: The longest CIDR in any spelling: an IPv6 address that ends as an IPv4 one (45 characters), a slash and 3 digits.
+_LONGEST = 49
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:

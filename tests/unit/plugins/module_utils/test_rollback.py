@@ -8,9 +8,11 @@ import shutil
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan
+from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan, _rollback, _undo
+from ansible_collections.outoftree.ccm.plugins.module_utils._flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge, make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import flags_after
 
 KCM = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 FLAGS_ENV = "/var/lib/kubelet/kubeadm-flags.env"
@@ -371,3 +373,282 @@ def test_kubeadms_configuration_keeps_the_version_and_form_of_an_upgrade(control
     flags = {flag.name: flag.value for flag in _kubeadm.managed_flags(text)["kube-controller-manager"]}
     assert f"kubernetesVersion: {version}" in text
     assert flags["cloud-config"] == "/etc/kubernetes/cloud.conf"
+
+
+# -- each decision alone ------------------------------------------------------------------------------------------------
+
+API = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+
+
+def manifest(*flags: str, image: str = "kube-apiserver:v1.33.4") -> str:
+    head = "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: kube-apiserver\n    image: {0}\n    command:\n    - kube-apiserver\n"
+    return head.format(image) + "".join(f"    - {flag}\n" for flag in flags)
+
+
+def baseline(original: str | None, written: str, copied: bool = True) -> dict[str, Any]:
+    """What the journal says of a file: its digest is its text here."""
+    return {"original": _rollback.encoded(original or ""), "existed": original is not None, "sha256": original or "", "written_sha256": [written],
+            "written": _rollback.encoded(written), "copied": copied}
+
+
+KIND = _undo.Manifest("kube-apiserver")
+PLUGINS = "--enable-admission-plugins=NodeRestriction,PersistentVolumeLabel"
+OLD, NEW = manifest(PLUGINS, "--v=1"), manifest("--enable-admission-plugins=NodeRestriction", "--v=1")
+
+
+@pytest.mark.parametrize(("kind", "baselines", "now", "mode", "after"), [
+    pytest.param(None, [baseline("a", "b")], "a", "done", "a", id="it-is-so-already"),
+    pytest.param(None, [baseline("a", "b")], "b", "bytes", "a", id="nobody-else-wrote"),
+    pytest.param(None, [baseline(None, "b")], "b", "bytes", None, id="it-was-not-there"),
+    pytest.param(KIND, [baseline(None, NEW)], NEW, "bytes", None, id="a-manifest-that-was-not-there"),
+    pytest.param(None, [baseline("b", "c"), baseline("a", "b")], "c", "bytes", "a", id="two-runs"),
+    pytest.param(None, [baseline("b", "c"), baseline("a", "b")], "b", "bytes", "a", id="two-runs-the-last-one-undone-already"),
+    pytest.param(KIND, [baseline("no manifest", NEW)], NEW, "bytes", "no manifest", id="what-it-was-is-not-ours-to-judge"),
+    pytest.param(KIND, [baseline(manifest("--v=1"), NEW)], NEW, "bytes", manifest("--v=1"), id="no-flag-that-is-fatal"),
+    pytest.param(KIND, [baseline(OLD, NEW)], NEW, "done", NEW, id="a-plugin-with-which-it-does-not-start"),
+    pytest.param(KIND, [baseline(manifest("--v=1"), NEW)], NEW.replace("v=1", "v=2"), "flags", manifest("--v=2"), id="somebody-else-wrote-too"),
+])
+def test_how_a_file_goes_back(kind: Any, baselines: list[dict[str, Any]], now: str, mode: str, after: str | None) -> None:
+    found = _rollback.restore(kind, API, baselines, now, now, (1, 33))
+    assert (found.mode, found.after, found.before) == (mode, after, now)
+
+
+@pytest.mark.parametrize(("kind", "copied", "reason"), [
+    (KIND, False, "the journal has no copy of what the migration wrote"),
+    (None, True, "it is no file whose flags could be told apart"),
+])
+def test_a_file_that_somebody_else_wrote_and_that_cannot_go_back(kind: Any, copied: bool, reason: str) -> None:
+    with pytest.raises(_undo.CannotUndo, match=reason):
+        _rollback.restore(kind, API, [baseline(OLD, NEW, copied)], "other", "other", (1, 33))
+
+
+@pytest.mark.parametrize(("component", "text", "running", "expected"), [
+    ("kubelet", None, "v1.30.1", (1, 30)),
+    ("kubelet", None, "", (1, 33)),
+    ("kube-apiserver", manifest(image="registry:5000/api:v1.31.2@sha256:01"), "v1.30.1", (1, 31)),
+    ("kube-apiserver", manifest(image="api"), "v1.30.1", (1, 30)),
+    ("kube-apiserver", None, "v1.30.1", (1, 30)),
+    ("kube-apiserver", "[", "", (1, 33)),
+])
+def test_the_release_that_is_going_to_read_a_file(component: str, text: str | None, running: str, expected: tuple[int, int]) -> None:
+    facts = {"kubelet": {"version": running}, "components": {"kube-apiserver": {"version": running}}}
+    assert _rollback._version(facts, component, text, (1, 33)) == expected
+
+
+@pytest.mark.parametrize(("name", "is_manifest"), [("kube-apiserver.yaml", True), ("kube-apiserver+json.yaml", False), ("notes.txt", False)])
+def test_which_patches_have_flags_that_can_be_told_apart(name: str, is_manifest: bool) -> None:
+    kind = _rollback._kind({}, "/etc/kubernetes/patches/" + name, {"component": "kubeadm-patches"})
+    assert isinstance(kind, _undo.Manifest) is is_manifest
+
+
+def test_flags_come_from_the_components_own_manifest(host_facts: Any) -> None:
+    folder = "/etc/kubernetes/manifests/"
+    facts = host_facts("cp-1", {folder + "a.yaml": "spec: [", folder + "b.yaml": manifest().replace("kube-apiserver", "other"), API: NEW})
+    assert _rollback._flags(facts, "kube-apiserver", {}) == ["--enable-admission-plugins=NodeRestriction"]
+    assert _rollback._flags(facts, "kube-apiserver", {API: None}) == [] == _rollback._flags(facts, "kube-controller-manager", {})
+
+
+@pytest.mark.parametrize(("original", "running", "rows"), [
+    pytest.param("--cloud-provider=aws", ["--cloud-provider=external"], [("--cloud-provider=external", "--cloud-provider=aws")], id="runs-otherwise"),
+    pytest.param("--cloud-provider=aws", [], [(None, "--cloud-provider=aws")], id="runs-with-none"),
+    pytest.param("--v=2", ["--cloud-provider=external"], [("--cloud-provider=external", None)], id="is-to-run-with-none"),
+    pytest.param("--cloud-provider=aws", ["--cloud-provider=aws"], [], id="runs-so-already"),
+])
+def test_restored_files_that_a_kubelet_has_not_read_yet(
+        worker: Any, cluster_facts: Any, original: str, running: list[str], rows: list[tuple[str | None, str | None]]) -> None:
+    host, cluster = worker(f'KUBELET_KUBEADM_ARGS="{original}"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    before = dict(host.texts)
+    migrate(host, cluster, "w-1")
+    restored = make_rollback_plan({"w-1": host.facts()}, cluster, [])
+    assert [row["file"] for row in restored["edits"]] == [FLAGS_ENV] and "restarts" in restored["edits"][0]["risk"]
+    host.texts.update(before)
+    facts = host.facts()
+    facts["kubelet"]["flags"] = running
+    plan = make_rollback_plan({"w-1": facts}, cluster, [])
+    assert [(row["now"], row["then"]) for row in plan["edits"] if row["file"] == "(the running process)"] == rows
+    step = plan["hosts"]["w-1"]["kubelet"]
+    assert [item["keep"] for item in step["files"]] == [True] and step["restart"] is False
+
+
+def test_the_service_of_a_unit_is_the_one_that_the_journal_knows(tree_facts: Any, machine: Any, cluster_facts: Any) -> None:
+    texts = {path: base64.b64decode(entry["content"]).decode() if entry["exists"] else None
+             for path, entry in tree_facts("systemd/control-plane")["files"].items()}
+    host = machine(lambda now: tree_facts("systemd/control-plane", "cp-1", changed=now), texts)
+    cluster = at(cluster_facts, "v1.29.9", "cp-1")
+    migrate(host, cluster, "cp-1")
+    plan = make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"])
+    assert {step["component"]: step["service"]["unit"] for step in plan["hosts"]["cp-1"]["control_plane"]} == {
+        name: name + ".service" for name in ("kube-controller-manager", "kube-apiserver")}
+    host.texts.update(texts)
+    facts = host.facts()
+    facts["components"].pop("kube-apiserver")
+    facts["components"]["kube-controller-manager"]["flags"] = []
+    rows = [(row["component"], row["now"]) for row in make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["edits"]]
+    assert rows == [("kube-controller-manager", None)]
+
+
+def test_what_is_known_of_hosts_and_nodes(worker: Any, cluster_facts: Any) -> None:
+    cluster = at(cluster_facts, "odd", "w-1", "w-2", "w-3", "stranger")
+    cluster["services"] = [{"namespace": "shop", "name": "web", "finalizer": True}, {"namespace": "shop", "name": "db", "finalizer": False}]
+    cluster["nodes"][0]["uninitialized"] = True
+    detected = {"w-1": worker().facts(), "w-2": {"msg": "no route " * 100}}
+    assert not [text for text in make_rollback_plan(detected, cluster, [], ["w-3"])["warnings"] if "not in the inventory" in text]
+    cluster["runtime"].update(exists=True, managed=True)
+    plan = make_rollback_plan(detected, cluster, [], ["w-3"])
+    assert [text.split(" is ")[0] for text in plan["warnings"] if "not in the inventory" in text] == ["Node stranger"]
+    assert (plan["held"], plan["tainted"]) == (["shop/web"], ["w-1"])
+    assert plan["problems"][0].startswith("w-2: could not be looked at: " + ("no route " * 100)[:300] + ". Fix that")
+
+
+def test_one_journal_is_enough_to_ask_every_kubelet_why_it_waits(worker: Any, cluster_facts: Any) -> None:
+    known, lost = worker(), worker('KUBELET_KUBEADM_ARGS="--cloud-provider=external"\n')
+    cluster = at(cluster_facts, "v1.33.4", "w-1", "w-2")
+    migrate(known, at(cluster_facts, "v1.33.4", "w-1"), "w-1")
+    detected = {"w-1": known.facts(), "w-2": lost.facts(node_name="w-2")}
+    assert "w-2: its kubelet has --cloud-provider=external" in make_rollback_plan(detected, cluster, [])["problems"][0]
+    forced = make_rollback_plan(detected, cluster, [], force=True)
+    assert forced["go"] and any("nobody initialises its Node any more" in text for text in forced["warnings"])
+
+
+def test_force_is_offered_with_what_it_does(control_plane: Any, worker: Any, cluster_facts: Any) -> None:
+    facts, cluster = worker().facts(journal={FLAGS_ENV: {"component": "kubelet", "state": "written"}}), at(cluster_facts, "v1.33.4", "w-1")
+    assert make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0].endswith("then it stays as it is")
+    assert any(text.endswith("It stays as it is") for text in make_rollback_plan({"w-1": facts}, cluster, [], force=True)["warnings"])
+    host, cluster = control_plane(), at(cluster_facts, "v1.29.9", "cp-1")
+    migrate(host, cluster, "cp-1")
+    host.texts[KCM] = "{"
+    assert "then its original is put over it" in make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"])["problems"][0]
+    forced = make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"], force=True)
+    assert [(row["flag"], row["then"]) for row in forced["edits"] if row["file"] == KCM] == [("(the file)", "as it was before")]
+
+
+def test_a_configuration_of_kubeadm_without_an_original(control_plane: Any, cluster_facts: Any) -> None:
+    facts, cluster = control_plane().facts(), at(cluster_facts, "v1.29.9", "cp-1")
+    cluster["kubeadm_config"].update(exists=True, content=V1BETA3)
+    facts["journal"] = {_plan.KUBEADM_CONFIG: {"component": "kubeadm-config", "state": "written"}}
+    (problem,) = make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"]
+    assert "cannot be restored: no journal has its original. Edit it with" in problem
+    forced = make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"], force=True)
+    assert [(item["host"], item["reason"]) for item in forced["unrestored"]] == [("(cluster)", "no journal has its original")]
+    assert any(text.endswith("It stays as it is") for text in forced["warnings"]) and forced["go"]
+    facts["journal"][_plan.KUBEADM_CONFIG]["problem"] = "the copy is missing"
+    assert "cannot be restored: the copy is missing" in make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"][0]
+    cluster["kubeadm_config"]["exists"] = False
+    assert make_rollback_plan({"cp-1": facts}, cluster, ["cp-1"])["problems"] == []
+
+
+@pytest.mark.parametrize(("held", "paused", "told"), [(["shop/web"], [], True), ([], [], False), (["shop/web"], [{"name": "other"}], False), ([], [{}], False)])
+def test_the_last_words_name_services_that_keep_the_finalizer(held: list[str], paused: list[Any], told: bool) -> None:
+    plan = {"files": [], "kept": [], "unrestored": [], "held": held, "paused": paused}
+    lines = judge(plan, {}, [])["lines"]
+    assert any("keep the finalizer" in line and "shop/web" in line for line in lines) is told
+    assert any(line.startswith("Nodes keep their providerID") for line in lines)
+
+
+def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -> None:
+    entry = {"component": "kubelet", "state": "written"}
+    facts = worker().facts(journal={FLAGS_ENV: entry, DEFAULT: entry, _plan.KUBEADM_CONFIG: entry})
+    plan = {"files": [], "kept": [], "unrestored": [{"host": "w-1", "file": FLAGS_ENV, "reason": "lost"}], "held": [], "paused": []}
+    assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == [f"w-1: {DEFAULT} is not restored"]
+    facts["journal_problem"] = "the journal cannot be read"
+    assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == ["w-1: the journal cannot be read"]
+
+
+# -- flags and lines that go back ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("before", "ours", "now", "expected", "kept"), [
+    pytest.param(["--cloud-provider=aws"], [], [], ["--cloud-provider=aws"], 0, id="a-flag-that-went"),
+    pytest.param([], ["--cloud-provider=external"], ["--cloud-provider=external"], [], 0, id="a-flag-that-came"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=external"], ["--cloud-provider=external"], ["--cloud-provider=aws"], 0, id="a-value"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=external"], ["--cloud-provider=aws"], ["--cloud-provider=aws"], 0, id="so-already"),
+    pytest.param(["--cloud-provider=aws"], ["--cloud-provider=aws"], ["--cloud-provider=gce"], ["--cloud-provider=gce"], 0, id="not-ours"),
+    pytest.param(["--cloud-provider=aws"], [], ["--cloud-provider=gce"], ["--cloud-provider=gce"], 1, id="somebody-elses"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], [], [], ["--cloud-config=/a", "--cloud-provider=aws"], 0, id="two"),
+    pytest.param(["--cloud-provider=a", "--cloud-provider=b"], [], [], ["--cloud-provider=a", "--cloud-provider=b"], 0, id="twice"),
+    pytest.param(["--cloud-config=/a"], ["--cloud-provider=external", "--cloud-config=/b"], ["--cloud-provider=external", "--cloud-config=/b"],
+                 ["--cloud-config=/a"], 0, id="in-their-order"),
+    pytest.param(["--enable-admission-plugins=A,B"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A,C"],
+                 ["--enable-admission-plugins=A,C,B"], 0, id="an-item-that-went"),
+    pytest.param(["--enable-admission-plugins=A"], ["--enable-admission-plugins=A,B"], ["--enable-admission-plugins=C,B"],
+                 ["--enable-admission-plugins=C"], 0, id="an-item-that-came"),
+    pytest.param([], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"], [], 0, id="a-list-that-came"),
+    pytest.param(["--enable-admission-plugins=A,B"], [], ["--enable-admission-plugins=C"], ["--enable-admission-plugins=C,A,B"], 0, id="a-list-that-went"),
+    pytest.param(["--feature-gates=A=true,B=true"], ["--feature-gates=A=true"], ["--feature-gates=B=false"],
+                 ["--feature-gates=B=false"], 0, id="a-gate-that-somebody-else-has-set"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], ["--cloud-config=/a"], ["--cloud-config=/a"],
+                 ["--cloud-config=/a", "--cloud-provider=aws"], 0, id="the-second-alone"),
+    pytest.param(["--cloud-config=/a", "--cloud-provider=aws"], [], ["--cloud-config=/b"],
+                 ["--cloud-config=/b", "--cloud-provider=aws"], 1, id="the-first-is-somebody-elses"),
+    pytest.param(["--feature-gates=A=true"], ["--feature-gates=B=true"], ["--feature-gates=B=true,C=true"],
+                 ["--feature-gates=C=true,A=true"], 0, id="gates-of-all-three"),
+    pytest.param(["--enable-admission-plugins=A,PersistentVolumeLabel"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"],
+                 ["--enable-admission-plugins=A"], 1, id="an-item-with-which-it-does-not-start"),
+    pytest.param(["--enable-admission-plugins=PersistentVolumeLabel"], [], [], [], 1, id="a-list-with-which-it-does-not-start"),
+])
+def test_how_flags_go_back(before: list[str], ours: list[str], now: list[str], expected: list[str], kept: int) -> None:
+    found = find_flags(now)
+    changes, told = _undo.reversal("kube-apiserver", find_flags(before), find_flags(ours), found,
+                                   (1, 33) if "PersistentVolumeLabel" in str(before) else (1, 29))
+    assert [f"--{name}={value}" for name, value in flags_after(found, changes)] == expected and len(told) == kept
+    assert all(change.why == _undo.WHY for change in changes)
+
+
+def test_ours_among_other_values_cannot_be_told_apart() -> None:
+    ours, now = ["--cloud-provider=external"], ["--cloud-provider=external", "--cloud-provider=''"]
+    with pytest.raises(_undo.CannotUndo, match=r"--cloud-provider was not set, the migration made it external, and somebody else made it"):
+        _undo.reversal("kubelet", [], find_flags(ours), find_flags(now), (1, 33))
+
+
+@pytest.mark.parametrize(("base", "first", "second", "expected"), [
+    pytest.param("abcd", "abXcd", "abcdY", "abXcdY", id="far-apart"),
+    pytest.param("abcd", "acd", "abcdY", "acdY", id="one-goes-and-one-comes"),
+    pytest.param("abcd", "Abcd", "Abcd", "Abcd", id="the-same-on-both-sides"),
+    pytest.param("abcd", "Abcd", "Bbcd", None, id="one-line-two-ways"),
+    pytest.param("abcd", "abXcd", "abYcd", None, id="two-insertions-in-one-place"),
+    pytest.param("abcd", "abXcd", "abXcd", "abXcd", id="one-insertion-twice"),
+    pytest.param("abcd", "abXcd", "ad", None, id="an-insertion-in-what-went"),
+    pytest.param("abcd", "ad", "abXcd", None, id="what-went-around-an-insertion"),
+    pytest.param("abcd", "aXbcd", "acd", "aXcd", id="an-insertion-before-what-went"),
+    pytest.param("abcd", "abXcd", "acd", "aXcd", id="an-insertion-after-what-went"),
+    pytest.param("abcd", "acd", "aXbcd", "aXcd", id="what-went-after-an-insertion"),
+    pytest.param("abcd", "acd", "abXcd", "aXcd", id="what-went-before-an-insertion"),
+    pytest.param("abcd", "cd", "abc", "c", id="both-ends"),
+    pytest.param("abcd", "acd", "abd", "ad", id="neighbours"),
+    pytest.param("abcd", "ad", "bcd", "d", id="neighbours-the-other-way"),
+    pytest.param("abcd", "ad", "ab", None, id="what-overlaps"),
+])
+def test_lines_of_two_sides_are_merged_unless_they_touch(base: str, first: str, second: str, expected: str | None) -> None:
+    merged = _undo.merge(*("".join(line + "\n" for line in text) for text in (base, first, second)))
+    assert (None if merged is None else merged.replace("\n", "")) == expected
+
+
+@pytest.mark.parametrize("texts", [
+    pytest.param(("--cloud-provider=aws", "--cloud-provider=external"), id="value"),
+    pytest.param(("--v=2\n    - --cloud-provider=aws", "--v=2"), id="gone"),
+])
+def test_a_manifest_that_others_changed_keeps_what_they_wrote(texts: tuple[str, str]) -> None:
+    before, ours = (manifest(text) for text in texts)
+    for image in ("kube-apiserver:v1.29.9", "elsewhere/kube-apiserver:v1.29.10"):
+        assert _undo.undo(KIND, before, ours, ours.replace("kube-apiserver:v1.33.4", image), (1, 29)).text == before.replace("kube-apiserver:v1.33.4", image)
+    undone = _undo.undo(KIND, before, ours, before + "    - --v=9\n", (1, 29))
+    assert (undone.text, undone.kept) == (before + "    - --v=9\n", [])
+    with pytest.raises(_undo.CannotUndo):
+        _undo.undo(KIND, before, ours, "{", (1, 29))
+
+
+@pytest.mark.parametrize(("before", "ours"), [
+    pytest.param("kubelet-arg:\n- v=2\n- cloud-provider=aws\n", "kubelet-arg:\n- v=2\n- cloud-provider=external\n", id="an-items-value"),
+    pytest.param("kubelet-arg:\n- v=2\n", "kubelet-arg:\n- v=2\n- cloud-provider=external\n", id="an-item-that-came"),
+    pytest.param("kubelet-arg:\n- v=2\n- cloud-provider=aws\n", "kubelet-arg:\n- v=2\n", id="an-item-that-went"),
+    pytest.param("token: x\n", "token: x\ndisable-cloud-controller: true\n", id="a-key-that-came"),
+    pytest.param("token: x\ndisable-cloud-controller: false\n", "token: x\ndisable-cloud-controller: true\n", id="a-keys-value"),
+    pytest.param("token: x\ndisable:\n- a\n", "token: x\ndisable:\n- a\n- servicelb\n", id="an-item-of-disable"),
+])
+def test_a_configuration_of_k3s_goes_back_to_what_it_said(before: str, ours: str) -> None:
+    kind = _undo.Rancher("k3s")
+    changes = {part: _undo.reversal(part, kind.flags(before).get(part, []), kind.flags(ours).get(part, []), found, (1, 29))[0]
+               for part, found in kind.flags(ours).items()}
+    text = kind.edit(before, ours, ours, changes, (1, 29))
+    assert _undo._plain(kind.flags(text)) == _undo._plain(kind.flags(before)) and kind.rest(text) == kind.rest(before)
+    assert _undo.undo(kind, before, ours, ours + "debug: true\n", (1, 29)).text == before + "debug: true\n"

@@ -13,6 +13,7 @@ import pytest
 from ccm.cloud import Backend, CloudError, Conflict, LoadBalancerSpec, RetryAfter, Transient
 from ccm.controllers import comparison_rules as rules
 from ccm.controllers.comparison_rules import ANNOTATION, PACE, Compared
+from ccm.engine.objects import ObjectMeta, Service
 
 from ..cloud.virtual import in_virtual_time
 from .services_harness import Balancers, Cluster, until
@@ -131,8 +132,28 @@ def test_whose_turn_it_is() -> None:
     assert rules.following([new, old, written, never]) == "d" and never.compared_at == -math.inf
     assert rules.following([new, old, written]) == "c"
     assert rules.following([new, old]) == "b" and rules.following([]) is None
+    assert rules.following([Compared("a", 5.0, 5.0), Compared("b", 8.0, 7.0)]) == "b"
 
 
 def test_a_message_names_some() -> None:
     assert rules.some(["a", "b"]) == "a, b"
+    assert rules.some([str(number) for number in range(5)]) == "0, 1, 2, 3, 4"
     assert rules.some([str(number) for number in range(8)]) == "0, 1, 2, 3, 4, and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "asked"),
+    [
+        pytest.param(None, "now", False, id="our-start"),
+        pytest.param("", "now", True, id="asked"),
+        pytest.param("now", "again", True, id="asked-again"),
+        pytest.param("now", "now", False, id="asked-before"),
+        pytest.param("now", "", False, id="taken-away"),
+        pytest.param("", "", False, id="never"),
+    ],
+)
+def test_when_a_comparison_is_asked_for(old: str | None, new: str, asked: bool) -> None:
+    def service(value: str) -> Service:
+        return Service(metadata=ObjectMeta(annotations={ANNOTATION: value} if value else {}))
+
+    assert rules.is_asked_for(None if old is None else service(old), service(new)) is asked

@@ -200,7 +200,7 @@ WALL = datetime.datetime(2026, 3, 1, 12, 0, 0, tzinfo=datetime.UTC)
 
 def test_the_next_leader_is_told_what_went_when():
     """Its monotonic clock is another one."""
-    window = Window(600.0, {"old": 0.0, "a": 500.0, "b": 500.2, "c": 990.0})
+    window = Window(600.0, {"old": 0.0, "just-out": 400.0, "a": 500.0, "b": 500.2, "c": 990.0})
     told = window.told(1000.0, WALL)
     assert told == '{"2026-03-01T11:51:40Z":2,"2026-03-01T11:59:50Z":1}'
     later = Window(600.0)
@@ -210,7 +210,9 @@ def test_the_next_leader_is_told_what_went_when():
 
 def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
     window = Window(600.0)
-    window.recall('{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5}', 0.0, WALL)
+    told = '{"2026-03-01T13:00:00Z":1,"2026-03-01T11:00:00Z":5,"2026-03-01T11:50:00Z":7}'
+    window.recall(told, 0.0, WALL)
+    assert len(window.times) == 1  # the note may be long: what no longer counts is not kept
     assert [len(window.within(now)) for now in (0.0, 599.0, 601.0)] == [1, 1, 0]
 
 

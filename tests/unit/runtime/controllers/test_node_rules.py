@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.controllers import node_rules as rules
+from ccm.controllers.limits import NODE_TAINTS
 from ccm.engine.objects import Node
 
 UNINITIALIZED = {"key": rules.UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}
@@ -23,11 +24,11 @@ EXTERNAL = ("ExternalIP", "132.143.154.163")
 KUBELET = ("Hostname", "node0")
 
 
-def node(*, taints=(UNINITIALIZED,), provider_id="", labels=None, addresses=(), node_ip=None, conditions=()):
+def node(*, taints=(UNINITIALIZED,), provider_id="", labels=None, addresses=(), node_ip=None, conditions=(), uid=""):
     annotations = {} if node_ip is None else {rules.PROVIDED_NODE_IP: node_ip}
     return msgspec.convert(
         {
-            "metadata": {"name": "node0", "labels": labels or {}, "annotations": annotations},
+            "metadata": {"name": "node0", "uid": uid, "labels": labels or {}, "annotations": annotations},
             "spec": {"providerID": provider_id, "taints": list(taints)},
             "status": {"addresses": wire(addresses), "conditions": list(conditions)},
         },
@@ -227,6 +228,30 @@ def test_is_uninitialized(taints, expected):
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "again"),
+    [
+        pytest.param({}, {}, False, id="nothing-changed"),
+        pytest.param({}, {"conditions": [READY]}, False, id="what-does-not-matter-changed"),
+        pytest.param({"uid": "a"}, {"uid": "b"}, True, id="another-node-of-the-name"),
+        pytest.param({"taints": []}, {}, True, id="tainted-just-now"),
+        pytest.param({}, {"provider_id": "fake://1"}, True, id="providerID"),
+        pytest.param({"node_ip": "10.0.0.1"}, {"node_ip": "10.0.0.2"}, True, id="node-ip"),
+    ],
+)
+def test_when_a_tainted_node_is_looked_at_again(old, new, again):
+    assert rules.asks_anew(node(**old), node(**new)) is again
+
+
+def test_an_error_with_a_reason_says_its_message_alone():
+    assert str(rules.NodeRuleError("there is no such thing", "SomeReason")) == "there is no such thing"
+
+
+@pytest.mark.parametrize(("number", "refused"), [(NODE_TAINTS, False), (NODE_TAINTS + 1, True)])
+def test_the_most_taints_that_are_written(number, refused):
+    assert bool(rules.too_many_taints(node(taints=[OTHER] * number))) is refused
+
+
+@pytest.mark.parametrize(
     ("conditions", "expected"),
     [
         ([{"type": "Ready", "status": "True"}], True),
@@ -338,6 +363,7 @@ def test_provided_node_ip(node_ip, listed, expected):
         pytest.param("10.0.0.1, fd00:1::1", [V4, V6], "is not an IP or a dual-stack pair", id="blank"),
         pytest.param("10.0.0.1,10.0.0.2", [V4, V4B], "is not one IPv4 and one IPv6", id="two-of-a-family"),
         pytest.param("10.0.0.1,fd00:1::1,10.0.0.2", [V4, V6], "is not one IPv4 and one IPv6", id="three"),
+        pytest.param("10.0.0.1,fd00:1::1,10.0.0.2,10.0.0.3", [V4, V6], "is not an IP", id="four"),
         pytest.param("0.0.0.0,fd00:1::1", [V4, V6], "is not one IPv4 and one IPv6", id="unspecified-in-a-pair"),
         pytest.param("10.0.0.256", [V4], "'10.0.0.256' is not an IP", id="octet"),
         pytest.param("\u0661\u0660.0.0.1", [V4], "is not an IP", id="digits-of-another-script"),
@@ -567,11 +593,13 @@ def test_legacy_labels_at_initialisation(legacy):
         (("row", "a b"), False),
         (("row", "-a"), False),
         (("row", "a\n"), False),
+        (("x" * 63, "a"), True),
         (("x" * 64, "a"), False),
         (("", "a"), False),
         (("/row", "a"), False),
         (("a/b/c", "a"), False),
         (("Rack.example.com/row", "a"), False),
+        (("x" * 253 + "/row", "a"), True),
         (("x" * 254 + "/row", "a"), False),
     ],
     ids=str,
@@ -587,6 +615,11 @@ def test_a_zone_that_cannot_be_a_label_is_left_out_and_told():
     machine = zoned(type="m1 (large)")
     assert rules.cloud_labels(machine, {}) == {key: value for key, value in BOTH.items() if value != "t"}
     assert rules.unusable_labels(machine) == ["node.kubernetes.io/instance-type='m1 (large)'"]
+
+
+def test_labels_that_steer_are_the_clouds_in_both_spellings_and_none_that_is_reserved():
+    machine = zoned(labels={"rack": "4", "kubernetes.io/x": "no"})
+    assert rules.steering_labels(machine) == BOTH | {"rack": "4"}
 
 
 KEYS = st.sampled_from([*LEGACY, *CURRENT, "rack/row", "kubernetes.io/x", "not a key", "x.k8s.io/y"])

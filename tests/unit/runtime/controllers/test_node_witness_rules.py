@@ -126,6 +126,20 @@ def test_an_older_listing_does_not_undo_a_later_answer():
         assert (known.last, known.absent_since) == (30.0, None)
 
 
+def test_a_later_answer_for_one_node_hides_nothing_of_the_others():
+    sightings = Sightings()
+    sightings.saw(claim("n0"), 30.0)
+    sightings.learn([claim("n0", listed=False), claim("n1")], 20.0)
+    assert sightings.of("uid-n0", "fake://n0").absent_since is None and sightings.of("uid-n1", "fake://n1").last == 20.0
+
+
+def test_a_listing_of_the_same_moment_as_an_answer_counts():
+    sightings = Sightings()
+    sightings.saw(claim("n0"), 20.0)
+    sightings.learn([claim("n0", listed=False)], 20.0)
+    assert sightings.of("uid-n0", "fake://n0").absent_since == 20.0
+
+
 @pytest.mark.threat("kubelet-cannot-delete-others")
 @pytest.mark.parametrize(
     ("claims", "credited"),
@@ -236,6 +250,10 @@ def test_the_message_names_nodes_and_what_to_do():
         assert part in message
     message = doubt(Evidence(True, 2, absent(unseen=2)), last_seen=None, cap=2, now=1e6).message
     assert "(unseen-0, unseen-1)" in message and "--cloud-config" in message
+    message = doubt(Evidence(True, 3, absent(unseen=3)), last_seen=None, cap=2, now=1e6).message
+    assert "(unseen-0, unseen-1, unseen-2)" in message  # no dots: these are all
+    message = doubt(Evidence(True, 0), last_seen=None, cap=2, now=1e6).message
+    assert "lists no instance of any Ready Node" in message and "--cloud-config" in message
 
 
 @given(st.integers(2, 50), st.data())

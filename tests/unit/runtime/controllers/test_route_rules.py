@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.cloud import Route
+from ccm.cloud import Address, AddressType, Route
 from ccm.controllers import pod_network_rules
 from ccm.controllers import route_rules as rules
-from ccm.controllers.vouching_rules import Reason
+from ccm.controllers.vouching_rules import Reason, Vouched
 from ccm.engine.objects import Node
 
 from .judges import believing, refusing
@@ -51,40 +51,13 @@ def going(plan):
         pytest.param("2001:db8::/64", ["10.244.0.0/16"], False, id="5.3.3-other-family"),
         pytest.param("", ["10.244.0.0/16"], False, id="5.3.3-no-cidr"),
         pytest.param("10.244.0.0/24", [], False, id="5.3.3-no-cluster"),
+        pytest.param("10.244.0.7/32", ["10.244.0.0/16"], True, id="a-single-address"),
+        pytest.param("10.244.255.254/31", ["10.244.255.254/32"], True, id="the-first-of-two"),
+        pytest.param("10.244.255.254/31", ["10.244.255.255/32"], True, id="the-last-of-two"),
     ],
 )
 def test_is_responsible(destination, cluster, expected):
     assert rules.is_responsible(destination, networks(*cluster)) is expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("10.244.0.0/16", ["10.244.0.0/16"]),
-        ("10.244.0.0/16,fd00::/48", ["10.244.0.0/16", "fd00::/48"]),
-        (" fd00::/48 , 10.244.0.0/16 ", ["fd00::/48", "10.244.0.0/16"]),
-        ("10.244.3.7/16", ["10.244.0.0/16"]),
-    ],
-)
-def test_parse_cluster_cidrs(text, expected):
-    assert pod_network_rules.parse_cluster_cidrs(text) == networks(*expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "--cluster-cidr is empty, but .*--configure-cloud-routes=false"),
-        ("  ", "--cluster-cidr is empty"),
-        ("pods", "--cluster-cidr: 'pods' does not appear to be"),
-        ("10.244.0.0/16,", "--cluster-cidr: '' does not appear to be"),
-        ("10.244.0.0/33", "--cluster-cidr: '10.244.0.0/33'"),
-        ("10.244.0.0/16,10.245.0.0/16", "at most one IPv4 and one IPv6 CIDR"),
-        ("10.244.0.0/16,fd00::/48,fd01::/48", "at most one IPv4 and one IPv6 CIDR"),
-    ],
-)
-def test_bad_cluster_cidrs(text, message):
-    with pytest.raises(ValueError, match=message):
-        pod_network_rules.parse_cluster_cidrs(text)
 
 
 def node(name, *pod_cidrs, provider_id=None):
@@ -191,6 +164,27 @@ def test_plan(nodes, present, create, delete):
     assert {*going(plan)} == {*delete} and len(going(plan)) == len(delete)
     assert plan.problems == []
     assert plan.nodes == {n.metadata.name: n for n in nodes if n.spec.pod_cidrs and owns(n.spec.provider_id)}
+
+
+@pytest.mark.parametrize(
+    ("present", "sure"),
+    [
+        pytest.param(route(B4, "gone"), False, id="its-node-may-be-new"),
+        pytest.param(route(B4, "gone", blackhole=True), True, id="leads-nowhere"),
+        pytest.param(route(B4, ""), True, id="leads-to-nobody"),
+        pytest.param(route(A4, "a", target_addresses=("10.0.0.9",)), True, id="its-node-gets-a-better-one"),
+        pytest.param(route(A4, "b"), False, id="another-node-wants-the-cidr"),
+    ],
+)
+def test_a_route_that_is_wrong_for_certain_goes_and_of_others_the_api_server_is_asked(present, sure):
+    plan = rules.plan([A], [present], NETWORK, judge)
+    assert (plan.delete, [each.route for each in plan.unclaimed]) == (([present], []) if sure else ([], [present]))
+
+
+def test_targets_are_the_machines_to_which_routes_of_ours_lead():
+    outside, theirs = route("10.9.0.0/24", "c"), route(B6, "d", owner="theirs")
+    plan = rules.plan([A], [route(A4, "a"), route(B4, "gone"), outside, theirs], NETWORK, judge, "ours")
+    assert plan.targets == {"fake://a", "fake://gone"}
 
 
 def test_a_cidr_of_two_nodes_goes_to_one_and_the_other_is_told():
@@ -340,6 +334,55 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(nodes, present, blackho
                 network = ipaddress.ip_network(cidr)
                 holders = {f"fake://{n.metadata.name}" for n in nodes if network in networks(*n.spec.pod_cidrs)}
                 assert any((network, holder) in reached for holder in holders) or one.metadata.name in told
+
+
+def with_addresses(*ips, own=()):
+    addresses = tuple(Address(AddressType.INTERNAL_IP, ip) for ip in ips)
+    return lambda node: Vouched((*addresses, Address(AddressType.HOSTNAME, "a")), own=own)
+
+
+@pytest.mark.parametrize(
+    ("targets", "ips", "stays"),
+    [
+        pytest.param(None, ("10.0.0.1",), True, id="the-cloud-keeps-none"),
+        pytest.param(("10.0.0.1",), ("10.0.0.1",), True, id="the-address"),
+        pytest.param(("10.0.0.1",), ("10.0.0.1", "fd00::1"), True, id="one-of-them"),
+        pytest.param(("10.0.0.1", "10.0.0.9"), ("10.0.0.1",), False, id="a-former-one-besides"),
+        pytest.param(("a",), ("10.0.0.1",), False, id="a-name"),
+        pytest.param((), ("10.0.0.1",), False, id="to-no-address"),
+        pytest.param(("10.0.0.1",), (), False, id="the-node-has-none"),
+    ],
+)
+def test_a_route_stays_while_its_addresses_are_the_nodes(targets, ips, stays):
+    present = route(A4, "a", target_addresses=targets)
+    plan = rules.plan([A], [present], NETWORK, with_addresses(*ips))
+    assert plan.delete == ([] if stays else [present])
+    assert [each.target_addresses for _, each in plan.create] == ([] if stays else [ips or None])
+
+
+@pytest.mark.parametrize(
+    ("own", "covered"),
+    [
+        pytest.param((), "", id="none"),
+        pytest.param(("192.0.2.1",), "", id="outside-of-the-cluster-cidr"),
+        pytest.param(("10.120.1.5",), "", id="in-another-pod-cidr"),
+        pytest.param(("not an IP", "192.0.2.1", "fd00::1", "10.120.0.5"), "10.120.0.5", id="the-last-of-several"),
+    ],
+)
+def test_no_route_covers_an_address_of_a_machine(own, covered):
+    plan = rules.plan([A], [], NETWORK, with_addresses("192.0.2.1", own=own))
+    told = [f"no route to {A4}: pod CIDR {A4} covers {covered}, an address of node a"] if covered else []
+    assert [text for _, text in plan.problems] == told
+    assert len(plan.create) == (0 if covered else 1)
+
+
+def test_what_is_looked_at_again_when_it_changes():
+    assert rules.routing(None, judge) is None
+    assert rules.routing(A, lambda node: None) is None
+    found = [rules.routing(A, with_addresses(*ips)) for ips in ((), ("10.0.0.1",), ("10.0.0.2",))]
+    refused = [rules.routing(A, refusing("a", judge=judge, reason=reason)) for reason in Reason]
+    others = [rules.routing(each, judge) for each in (node("a", B4), node("a", A4, provider_id="fake://b"))]
+    assert len({*found, *refused, *others}) == 3 + len(Reason) + 2
 
 
 NOW, BEFORE = "2026-11-21T10:00:00Z", "2026-11-20T10:00:00Z"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
+from ccm.controllers import limits
 from ccm.controllers import service_rules as rules
 from ccm.controllers.service_state import ServiceState
 from ccm.engine.objects import IngressEntry, Node, Service
@@ -224,7 +225,18 @@ def test_load_balancer_spec_of_a_bare_service():
     assert spec == LoadBalancerSpec("kubernetes", "6f0c7a3e-1", "shop", "web", ports=(Port("", "TCP", 80, 0),))
 
 
-TOO_BAD = ["0.0.0.0/33", "foo.bar", "foo.bar/24", "*", "10.0.0.1/32,", "10.0.0.1/32, ", "10.0.0.1"]
+LONGEST = ":".join(["ffff"] * 6) + ":255.255.255.255"
+TOO_BAD = [
+    "0.0.0.0/33",
+    "foo.bar",
+    "foo.bar/24",
+    "*",
+    "10.0.0.1/32,",
+    "10.0.0.1/32, ",
+    "10.0.0.1",
+    "fe80::1%eth0/64",
+    LONGEST + "/0128",
+]
 
 
 @pytest.mark.parametrize("text", TOO_BAD)
@@ -255,13 +267,51 @@ def test_s132_bad_ranges(where, text):
         pytest.param(["0.0.0.0/0"], None, (), id="S135-said-outright"),
         pytest.param([], "192.168.0.0/0", (), id="S136"),
         pytest.param(["0.0.0.0/0", "2001:db8::/32"], None, ("0.0.0.0/0", "2001:db8::/32"), id="S136-both-families"),
+        pytest.param(["0.0.0.0/0", "10.0.0.0/8"], None, (), id="S136-and-a-part-of-it"),
+        pytest.param(["0.0.0.0/0", "::/0"], None, (), id="S136-everybody-of-both-families"),
+        pytest.param(["::/0"], None, ("::/0",), id="S136-everybody-of-ipv6-alone"),
         pytest.param(["10.0.0.0/8"], "foo", ("10.0.0.0/8",), id="4.6-field-wins"),
+        pytest.param([LONGEST + "/128"], None, (":".join(["ffff"] * 8) + "/128",), id="longest-spelling"),
     ],
 )
 def test_source_ranges(field, annotation, expected):
     annotations = {} if annotation is None else {rules.SOURCE_RANGES_ANNOTATION: annotation}
     found = rules.source_ranges(service({"loadBalancerSourceRanges": field}, annotations=annotations))
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("192.0.2.9", "192.0.2.9"),
+        ("2001:DB8:0::9", "2001:db8::9"),
+        (LONGEST, ":".join(["ffff"] * 8)),
+        ("::ffff:192.0.2.9", None),
+        ("fe80::1%eth0", None),
+        ("192.0.2.0/24", None),
+        ("one", None),
+        ("1" * 5000, None),
+    ],
+)
+def test_load_balancer_ip(text, expected):
+    wish = service({"loadBalancerIP": text})
+    if expected is not None:
+        assert rules.load_balancer_ip(wish) == expected
+    else:
+        with pytest.raises(rules.ServiceRuleError, match=r"spec\.loadBalancerIP: .* is not an IP address"):
+            rules.load_balancer_ip(wish)
+
+
+def test_the_most_ports_and_source_ranges_of_one_service():
+    ports = [{"port": number + 1} for number in range(limits.PORTS)]
+    assert len(rules.load_balancer_spec(service({"ports": ports}), "c").ports) == limits.PORTS
+    with pytest.raises(rules.ServiceRuleError, match="more than 250 ports"):
+        rules.load_balancer_spec(service({"ports": [*ports, {"port": 999}]}), "c")
+    ranges = [f"10.0.{number // 256}.{number % 256}/32" for number in range(limits.SOURCE_RANGES)]
+    assert len(rules.source_ranges(service({"loadBalancerSourceRanges": ranges}))) == limits.SOURCE_RANGES
+    with pytest.raises(rules.ServiceRuleError, match="more than 1000 CIDRs"):
+        rules.source_ranges(service({"loadBalancerSourceRanges": [*ranges, "10.1.0.0/32"]}))
 
 
 def owns(provider_id):
