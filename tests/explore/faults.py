@@ -49,6 +49,15 @@ STALE, LATE, LAG = 20.0, 35.0, 20.0
 WRONG_FOR = 15.0
 
 
+#: After which time a fault that hits one request is over, in seconds: then it can only have effects.
+SHORT = {"late": LATE + 5.0, "lag": LAG, "hang": 30.0, "lost-silently": 30.0, "empty": WRONG_FOR, "shrunken": WRONG_FOR}
+
+
+def lasts(kind: str) -> float:
+    """How long a fault goes on, in seconds."""
+    return DURATION.get(kind) or SHORT.get(kind, 5.0)
+
+
 class Fault(NamedTuple):
     point: str
     kind: str

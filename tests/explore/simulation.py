@@ -105,7 +105,7 @@ class Simulation:
         if not kind:
             return ""
         self.note(f"FAULT {point}={kind}")
-        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.lasts(kind))
         return self._happen(kind, point, process)
 
     def _strike(self, kind: str, point: str) -> None:
@@ -113,7 +113,7 @@ class Simulation:
         if self._ending:
             return
         self.note(f"FAULT {point}={kind}")
-        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.lasts(kind))
         if kind == "kill":
             self.people.kill_leader()
         else:
