@@ -105,7 +105,7 @@ class ApiServer:
         self.simulation = simulation
         self.store = self.shown = store
         self.streams: list[Stream] = []
-        self.down_until = self.paused_until = 0.0
+        self.down_until = self.paused_until = self.throttled_until = self.behind_until = self.behind_since = 0.0
         self.spoil_next_list: dict[str, str] = {}
         store.listeners.append(functools.partial(self._on_change, store))
 
@@ -117,6 +117,11 @@ class ApiServer:
 
     def pause(self, seconds: float) -> None:
         self.paused_until = self._now() + seconds
+
+    def fall_behind(self, seconds: float) -> None:
+        """Reads come from a replica that lags: they show what was there some time before now, watches nothing new."""
+        self.behind_since, self.behind_until = self._now() - faults.STALE, self._now() + seconds
+        self.break_streams()
 
     def become(self, other: Store, seconds: float) -> None:
         """Another cluster, or another state of this one, answers for a while; connections break at either change."""
@@ -172,6 +177,8 @@ class ApiServer:
             await asyncio.sleep(self.paused_until - self._now())
         if self._now() < self.down_until or not process.alive:
             raise unreachable()
+        if not kind and self._now() < self.throttled_until:
+            kind = "throttled"
         return await self._with(kind, process, request, read_timeout)
 
     async def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response:
@@ -221,7 +228,8 @@ class ApiServer:
             return _metadata({"metadata": {"name": "event", "resourceVersion": str(store.version)}})
         match request.verb:
             case "GET":
-                table = store.as_of(resource, self._now() - faults.STALE)[0] if kind == "stale" else None
+                seen_at = self._seen_at(kind)
+                table = None if seen_at is None else store.as_of(resource, seen_at)[0]
                 if table is not None and key not in table:
                     raise Refusal(404, "NotFound", f'{resource} "{key}" not found')
                 return Response(200, _encode(table[key] if table is not None else store.get(resource, key)))
@@ -245,12 +253,19 @@ class ApiServer:
                 return _metadata({"metadata": {}})
         raise Refusal(405, "MethodNotAllowed", request.verb)
 
+    def _seen_at(self, kind: str) -> float | None:
+        """The moment that a read shows; None: the present."""
+        if kind == "stale":
+            return self._now() - faults.STALE
+        return self.behind_since if self._now() < self.behind_until else None
+
     def _list(self, process: Process, request: Request, kind: str) -> Response:
         kind = self.spoil_next_list.pop(request.resource, kind)
-        is_right = self.is_genuine and kind not in ("empty", "shrunken", "stale")
+        seen_at = self._seen_at(kind)
+        is_right = self.is_genuine and kind not in ("empty", "shrunken") and seen_at is None
         process.first_list_right.setdefault(request.resource, is_right)
-        if kind == "stale":
-            table, version = self.shown.as_of(request.resource, self._now() - faults.STALE)
+        if seen_at is not None:
+            table, version = self.shown.as_of(request.resource, seen_at)
         else:
             table, version = self.shown.table(request.resource), self.shown.version
         items = [each for each in table.values() if request.selects(each)]
@@ -304,11 +319,14 @@ class Stream:
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
                 status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "simulated: compacted"}
                 line = _encode({"type": "ERROR", "object": status}) + b"\n"
+            case "skipped":  # it is never told of; in the end everybody has to list again
+                server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists)
+                return
             case "lag":
                 self._lag = faults.LAG
             case "silent":
                 self._silent = True
-        due = server._now() + server.simulation.latency() + self._lag
+        due = max(server._now(), server.behind_until) + server.simulation.latency() + self._lag
         self._lines.append((max(due, self._lines[-1][0]) if self._lines else due, line))
         self._wake_up()
 
