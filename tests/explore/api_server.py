@@ -29,6 +29,8 @@ _encode = msgspec.json.encode
 JSON = {"Content-Type": "application/json"}
 #: How often a watch is told the resourceVersion, in seconds.
 BOOKMARKS = 60.0
+#: How long before its end it is told for the last time.
+LAST_BOOKMARK = 2.0
 
 
 class Response:
@@ -276,10 +278,11 @@ class ApiServer:
 
     def _watch(self, process: Process, request: Request, read_timeout: float | None) -> Response:
         version = int(request.query.get("resourceVersion", "0"))
-        if version < self.shown.compacted or version > self.shown.version:
-            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.shown.compacted})")
         stream = Stream(self, process, request, read_timeout or 90.0)
         self.streams.append(stream)
+        if version < self.shown.compacted or version > self.shown.version:
+            stream.refuse(f"too old resource version: {version} ({self.shown.compacted})")
+            return Response(200, b"", JSON, stream)
         for change in self.shown.since(request.resource, version):
             stream.offer(change)
         return Response(200, b"", JSON, stream)
@@ -288,6 +291,11 @@ class ApiServer:
 def _metadata(document: Document, status: int = 200) -> Response:
     """Writes are answered with metadata alone, as the client asks for it."""
     return Response(status, _encode({"metadata": document["metadata"]}))
+
+
+def _expired(message: str) -> bytes:
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": message}
+    return _encode({"type": "ERROR", "object": status}) + b"\n"
 
 
 class Stream:
@@ -306,7 +314,8 @@ class Stream:
         """A change of the cluster: sent if it is one of ours, unless a fault is due at it."""
         if change.resource != self._request.resource or self._error is not None:
             return
-        if not self._request.selects(msgspec.json.decode(change.line)["object"] if self._request.only_name else _ANY):
+        narrow = self._request.only_name or self._request.namespace
+        if narrow and not self._request.selects(msgspec.json.decode(change.line)["object"]):
             return
         server, line = self._server, change.line
         kind = server.simulation.reach(f"api EVENT {change.resource}", self._process)
@@ -317,8 +326,7 @@ class Stream:
                 server.shown.compact()
                 if kind != "gone":
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
-                status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "simulated: compacted"}
-                line = _encode({"type": "ERROR", "object": status}) + b"\n"
+                line = _expired("simulated: compacted")
             case "skipped":  # it is never told of; in the end everybody has to list again
                 server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists)
                 return
@@ -329,6 +337,11 @@ class Stream:
         due = max(server._now(), server.behind_until) + server.simulation.latency() + self._lag
         self._lines.append((max(due, self._lines[-1][0]) if self._lines else due, line))
         self._wake_up()
+
+    def refuse(self, message: str) -> None:
+        """The only thing that this watch tells."""
+        self._lines.append((self._server._now(), _expired(message)))
+        self._ends = self._server._now()
 
     def break_off(self) -> None:
         self._error = lambda: aiohttp.ClientPayloadError("simulated: the connection broke")
@@ -344,7 +357,7 @@ class Stream:
 
     async def iter_any(self) -> AsyncIterator[bytes]:
         loop = self._server.simulation.loop
-        heard, bookmark = loop.now, loop.now + BOOKMARKS
+        heard, bookmark = loop.now, min(loop.now + BOOKMARKS, self._ends - LAST_BOOKMARK)
         while True:
             now = loop.now
             if self._error is not None:
@@ -366,6 +379,8 @@ class Stream:
                 return
             elif now >= bookmark and not self._lines:
                 heard, bookmark = now, now + BOOKMARKS
+                if bookmark > (last := self._ends - LAST_BOOKMARK) > now:
+                    bookmark = last
                 version = str(self._server.shown.version)
                 yield _encode({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}) + b"\n"
                 continue
@@ -377,9 +392,6 @@ class Stream:
                 await self._wake
             finally:
                 timer.cancel()
-
-
-_ANY: Document = {"metadata": {}}
 
 
 class Session:
