@@ -82,8 +82,9 @@ def pick(chance: random.Random, points: Sequence[str]) -> Fault:
 def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
     """The sequences of one seed, as they were run: none, one and two faults. No two seeds have one in common."""
     chance = random.Random(seed)
-    usual = [name for name, each in workloads.WORKLOADS.items() if each.seldom == 1]
-    seldom = [name for name, each in workloads.WORKLOADS.items() if each.seldom > 1 and seed % each.seldom == each.seldom - 1]
+    known = workloads.WORKLOADS.values()
+    usual = [each.name for each in known if each.seldom == 1]
+    seldom = [each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1]
     workload = seldom[-1] if seldom else chance.choice([*usual, *[f"churn-{seed}"] * 3])
     plain = Trial(workload, seed)
     outcome = outcome_of(plain)

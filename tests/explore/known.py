@@ -50,6 +50,13 @@ KNOWN = (
         ("snapshot",),
     ),
     Known(
+        "an API server that shows what was before Nodes had a providerID is believed, although its resourceVersion is "
+        "older than what was seen: load balancers lose members until it has caught up",
+        "nodes@55; steps=; api EVENT services#2=api-stale; api WATCH services#2=relist-shrunken",
+        ("backend-removed",),
+        ("api-stale",),
+    ),
+    Known(
         "a process has nothing to compare its first list of Nodes with: if it is wrong, load balancers lose members",
         "churn-46@1; steps=5; api GET leases/kube-system/cloud-controller-manager#3=relist-shrunken",
         ("backend-removed-at-start",),

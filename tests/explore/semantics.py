@@ -138,8 +138,8 @@ async def a_finalizer_keeps_what_is_deleted(kube: KubeClient, name: str) -> None
 
 async def status_and_spec_change_by_their_own_paths_alone(kube: KubeClient, name: str) -> None:
     path = f"{SERVICES}/{name}"
-    created = await kube.create(SERVICES, {**service(name), "status": {"loadBalancer": {"ingress": [{"ip": "1.1.1.1"}]}}})
     ingress = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    created = await kube.create(SERVICES, {**service(name), "status": ingress})
     before = await read(kube, path)
     assert not before["status"].get("loadBalancer", {}).get("ingress")
     same = await kube.patch(path, {"status": ingress})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The explorer's API server does what a real one does; `tests/integration/engine/test_semantics.py` is the other half."""
+"""The explorer's API server does what a real one does; the other half is in `tests/integration/engine`."""
 
 import contextlib
 from types import SimpleNamespace
