@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from .explorer import Finding, Report, Trial, explore
 
 #: Runs of seeds after which a worker looks for circles of objects.
-COLLECT = 10
+COLLECT = 3
 _runs = itertools.count(1)
 
 

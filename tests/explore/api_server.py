@@ -29,6 +29,8 @@ _encode = msgspec.json.encode
 JSON = {"Content-Type": "application/json"}
 #: How often a watch is told the resourceVersion, in seconds.
 BOOKMARKS = 60.0
+#: How long before its end it is told for the last time.
+LAST_BOOKMARK = 2.0
 
 
 class Response:
@@ -105,7 +107,7 @@ class ApiServer:
         self.simulation = simulation
         self.store = self.shown = store
         self.streams: list[Stream] = []
-        self.down_until = self.paused_until = 0.0
+        self.down_until = self.paused_until = self.throttled_until = self.behind_until = self.behind_since = 0.0
         self.spoil_next_list: dict[str, str] = {}
         store.listeners.append(functools.partial(self._on_change, store))
 
@@ -117,6 +119,11 @@ class ApiServer:
 
     def pause(self, seconds: float) -> None:
         self.paused_until = self._now() + seconds
+
+    def fall_behind(self, seconds: float) -> None:
+        """Reads come from a replica that lags: they show what was there some time before now, watches nothing new."""
+        self.behind_since, self.behind_until = self._now() - faults.STALE, self._now() + seconds
+        self.break_streams()
 
     def become(self, other: Store, seconds: float) -> None:
         """Another cluster, or another state of this one, answers for a while; connections break at either change."""
@@ -172,6 +179,8 @@ class ApiServer:
             await asyncio.sleep(self.paused_until - self._now())
         if self._now() < self.down_until or not process.alive:
             raise unreachable()
+        if not kind and self._now() < self.throttled_until:
+            kind = "throttled"
         return await self._with(kind, process, request, read_timeout)
 
     async def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response:
@@ -221,7 +230,8 @@ class ApiServer:
             return _metadata({"metadata": {"name": "event", "resourceVersion": str(store.version)}})
         match request.verb:
             case "GET":
-                table = store.as_of(resource, self._now() - faults.STALE)[0] if kind == "stale" else None
+                seen_at = self._seen_at(kind)
+                table = None if seen_at is None else store.as_of(resource, seen_at)[0]
                 if table is not None and key not in table:
                     raise Refusal(404, "NotFound", f'{resource} "{key}" not found')
                 return Response(200, _encode(table[key] if table is not None else store.get(resource, key)))
@@ -245,12 +255,19 @@ class ApiServer:
                 return _metadata({"metadata": {}})
         raise Refusal(405, "MethodNotAllowed", request.verb)
 
+    def _seen_at(self, kind: str) -> float | None:
+        """The moment that a read shows; None: the present."""
+        if kind == "stale":
+            return self._now() - faults.STALE
+        return self.behind_since if self._now() < self.behind_until else None
+
     def _list(self, process: Process, request: Request, kind: str) -> Response:
         kind = self.spoil_next_list.pop(request.resource, kind)
-        is_right = self.is_genuine and kind not in ("empty", "shrunken", "stale")
+        seen_at = self._seen_at(kind)
+        is_right = self.is_genuine and kind not in ("empty", "shrunken") and seen_at is None
         process.first_list_right.setdefault(request.resource, is_right)
-        if kind == "stale":
-            table, version = self.shown.as_of(request.resource, self._now() - faults.STALE)
+        if seen_at is not None:
+            table, version = self.shown.as_of(request.resource, seen_at)
         else:
             table, version = self.shown.table(request.resource), self.shown.version
         items = [each for each in table.values() if request.selects(each)]
@@ -261,10 +278,11 @@ class ApiServer:
 
     def _watch(self, process: Process, request: Request, read_timeout: float | None) -> Response:
         version = int(request.query.get("resourceVersion", "0"))
-        if version < self.shown.compacted or version > self.shown.version:
-            raise Refusal(410, "Expired", f"too old resource version: {version} ({self.shown.compacted})")
         stream = Stream(self, process, request, read_timeout or 90.0)
         self.streams.append(stream)
+        if version < self.shown.compacted or version > self.shown.version:
+            stream.refuse(f"too old resource version: {version} ({self.shown.compacted})")
+            return Response(200, b"", JSON, stream)
         for change in self.shown.since(request.resource, version):
             stream.offer(change)
         return Response(200, b"", JSON, stream)
@@ -273,6 +291,11 @@ class ApiServer:
 def _metadata(document: Document, status: int = 200) -> Response:
     """Writes are answered with metadata alone, as the client asks for it."""
     return Response(status, _encode({"metadata": document["metadata"]}))
+
+
+def _expired(message: str) -> bytes:
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": message}
+    return _encode({"type": "ERROR", "object": status}) + b"\n"
 
 
 class Stream:
@@ -291,7 +314,8 @@ class Stream:
         """A change of the cluster: sent if it is one of ours, unless a fault is due at it."""
         if change.resource != self._request.resource or self._error is not None:
             return
-        if not self._request.selects(msgspec.json.decode(change.line)["object"] if self._request.only_name else _ANY):
+        narrow = self._request.only_name or self._request.namespace
+        if narrow and not self._request.selects(msgspec.json.decode(change.line)["object"]):
             return
         server, line = self._server, change.line
         kind = server.simulation.reach(f"api EVENT {change.resource}", self._process)
@@ -302,15 +326,22 @@ class Stream:
                 server.shown.compact()
                 if kind != "gone":
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
-                status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "simulated: compacted"}
-                line = _encode({"type": "ERROR", "object": status}) + b"\n"
+                line = _expired("simulated: compacted")
+            case "skipped":  # it is never told of; in the end everybody has to list again
+                server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists)
+                return
             case "lag":
                 self._lag = faults.LAG
             case "silent":
                 self._silent = True
-        due = server._now() + server.simulation.latency() + self._lag
+        due = max(server._now(), server.behind_until) + server.simulation.latency() + self._lag
         self._lines.append((max(due, self._lines[-1][0]) if self._lines else due, line))
         self._wake_up()
+
+    def refuse(self, message: str) -> None:
+        """The only thing that this watch tells."""
+        self._lines.append((self._server._now(), _expired(message)))
+        self._ends = self._server._now()
 
     def break_off(self) -> None:
         self._error = lambda: aiohttp.ClientPayloadError("simulated: the connection broke")
@@ -326,7 +357,7 @@ class Stream:
 
     async def iter_any(self) -> AsyncIterator[bytes]:
         loop = self._server.simulation.loop
-        heard, bookmark = loop.now, loop.now + BOOKMARKS
+        heard, bookmark = loop.now, min(loop.now + BOOKMARKS, self._ends - LAST_BOOKMARK)
         while True:
             now = loop.now
             if self._error is not None:
@@ -348,6 +379,8 @@ class Stream:
                 return
             elif now >= bookmark and not self._lines:
                 heard, bookmark = now, now + BOOKMARKS
+                if bookmark > (last := self._ends - LAST_BOOKMARK) > now:
+                    bookmark = last
                 version = str(self._server.shown.version)
                 yield _encode({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}) + b"\n"
                 continue
@@ -359,9 +392,6 @@ class Stream:
                 await self._wake
             finally:
                 timer.cancel()
-
-
-_ANY: Document = {"metadata": {}}
 
 
 class Session:

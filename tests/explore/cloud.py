@@ -34,7 +34,15 @@ CONFIG = configuration.from_data(
         "timing": {"load_balancer_create": 2.0, "load_balancer_update": 0.5, "load_balancer_delete": 1.0},
     }
 )
-CLOUD_CONF = "endpoint: http://cloud\nproject: demo\ntoken: t\ncalls_per_second: 1000\nburst: 1000\n"
+#: `listing_lag`: stale answers are no lies where the provider says so; that the cloud lies is a fault of its own.
+CLOUD_CONF = f"""\
+endpoint: http://cloud
+project: demo
+token: t
+calls_per_second: 1000
+burst: 1000
+listing_lag: {faults.STALE:g}
+"""
 
 
 def _shape(method: str, path: str) -> tuple[str, ...]:
@@ -81,7 +89,7 @@ class InProcessCloud:
         self.simulation = simulation
         self.server = Server(CONFIG)
         self.server.world._clock = lambda: simulation.loop.now
-        self.down_until = 0.0
+        self.down_until = self.stale_until = self.throttled_until = 0.0
 
     @property
     def project(self) -> Project:
@@ -100,6 +108,10 @@ class InProcessCloud:
         await asyncio.sleep(simulation.latency())
         if simulation.loop.now < self.down_until or not process.alive:
             raise aiohttp.ClientConnectionError("simulated: no connection")
+        if not kind and simulation.loop.now < self.throttled_until:
+            kind = "throttled"
+        elif not kind and simulation.loop.now < self.stale_until and method == "GET":
+            kind = "stale"
         match kind:
             case "error":
                 return Response(500, b"<html>simulated</html>", {"Content-Type": "text/html"})

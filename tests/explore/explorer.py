@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -14,11 +13,8 @@ from .faults import ANYWHERE, Fault, kinds_at
 from .known import explain
 from .simulation import Outcome, Simulation, simulate
 
-#: Different orders of the answers that are tried of one workload: each has a fault-free run of its own.
-TIMINGS = 8
-
-#: One seed in so many runs `scale-down`, which takes long.
-SELDOM = 9
+#: How many first faults one seed tries, and how many second ones with each of them.
+FIRST, SECOND = 5, 3
 
 Prepare = Callable[[Simulation], None]
 
@@ -74,12 +70,6 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
 
 
-@functools.lru_cache(maxsize=64)
-def points_of(workload: str, timing: int) -> tuple[str, ...]:
-    """The points of the run without faults."""
-    return tuple(Trial(workload, timing).run().points)
-
-
 def pick(chance: random.Random, points: Sequence[str]) -> Fault:
     """A fault, so that neither what is done often nor what can fail in many ways takes all of them."""
     names = sorted({point.partition("#")[0] for point in points})
@@ -90,33 +80,28 @@ def pick(chance: random.Random, points: Sequence[str]) -> Fault:
 
 
 def sequences_of(seed: int, outcome_of: Callable[[Trial], Outcome]) -> list[tuple[Trial, Outcome]]:
-    """The sequences of one seed, as they were run: one fault, then a second one after it, twice."""
+    """The sequences of one seed, as they were run: none, one and two faults. No two seeds have one in common."""
     chance = random.Random(seed)
-    timing = chance.randrange(TIMINGS)
-    names = [*(each for each in workloads.WORKLOADS if each != "scale-down"), *[f"churn-{seed}"] * 4]
-    if seed % SELDOM == 0:
-        names = ["scale-down"]
-    workload = chance.choice(names)
-    done = []
-    if workload.startswith("churn"):
-        plain = Trial(workload, timing)
-        outcome = outcome_of(plain)
-        done.append((plain, outcome))
-        if outcome.violations:
-            return done
-        points: Sequence[str] = outcome.points
-    else:
-        points = points_of(workload, timing)
-    first = pick(chance, points)
-    one = Trial(workload, timing, (first,))
-    outcome = outcome_of(one)
-    done.append((one, outcome))
-    if outcome.violations or first.point not in outcome.points:
+    known = workloads.WORKLOADS.values()
+    usual = [each.name for each in known if each.seldom == 1]
+    seldom = [each.name for each in known if each.seldom > 1 and seed % each.seldom == each.seldom - 1]
+    workload = seldom[-1] if seldom else chance.choice([*usual, *[f"churn-{seed}"] * 3])
+    plain = Trial(workload, seed)
+    outcome = outcome_of(plain)
+    done = [(plain, outcome)]
+    if outcome.violations:
         return done
-    later = outcome.points[outcome.points.index(first.point) + 1 :]
-    for _ in range(2 if later else 0):
-        two = Trial(workload, timing, (first, pick(chance, later)))
-        done.append((two, outcome_of(two)))
+    firsts = {pick(chance, outcome.points): None for _ in range(FIRST)}
+    for first in firsts:
+        one = Trial(workload, seed, (first,))
+        result = outcome_of(one)
+        done.append((one, result))
+        if result.violations or first.point not in result.points:
+            continue
+        later = result.points[result.points.index(first.point) + 1 :]
+        for second in {pick(chance, later): None for _ in range(SECOND if later else 0)}:
+            two = Trial(workload, seed, (first, second))
+            done.append((two, outcome_of(two)))
     return done
 
 
@@ -177,4 +162,4 @@ def judge(seed: int, trial: Trial, outcome: Outcome, prepare: Prepare | None = N
     return Finding(seed, short, result, explain(short.workload, short.faults, result.violations))
 
 
-__all__ = ["Finding", "Report", "Trial", "explore", "points_of", "shrink"]
+__all__ = ["Finding", "Report", "Trial", "explore", "shrink"]

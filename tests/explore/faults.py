@@ -14,12 +14,16 @@ ANYWHERE = (
     "kill",
     "api-down",
     "api-pause",
+    "api-stale",
+    "api-throttled",
     "relist-empty",
     "relist-shrunken",
     "other-cluster",
     "empty-cluster",
     "snapshot",
     "cloud-down",
+    "cloud-stale",
+    "cloud-throttled",
 )
 
 API_READ = ("error", "hang", "stale")
@@ -27,7 +31,7 @@ API_LIST = (*API_READ, "empty", "shrunken")
 API_WRITE = ("error", "throttled", "conflict", "lost", "lost-silently", "late", "kill-before")
 #: A watch when it is opened, and when it is about to tell of a change.
 API_WATCH = ("error", "hang", "gone")
-API_EVENT = ("cut", "gone", "gone-then-empty", "gone-then-shrunken", "lag", "silent")
+API_EVENT = ("cut", "gone", "gone-then-empty", "gone-then-shrunken", "skipped", "lag", "silent")
 
 CLOUD_READ = ("error", "hang", "throttled", "stale", "truncated")
 CLOUD_LIST = (*CLOUD_READ, "empty", "short", "shrunken")
@@ -38,15 +42,36 @@ CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
 DURATION = {
     "api-down": 45.0,
     "api-pause": 20.0,
+    "api-stale": 25.0,
+    "api-throttled": 15.0,
     "other-cluster": 30.0,
     "empty-cluster": 30.0,
     "snapshot": 30.0,
     "cloud-down": 60.0,
+    "cloud-stale": 30.0,
+    "cloud-throttled": 30.0,
 }
 #: How old a stale answer is, how much later a late write is carried out, how far a watch lags behind, in seconds.
 STALE, LATE, LAG = 20.0, 35.0, 20.0
 #: How long a wrong list is all that a reader has, in seconds.
 WRONG_FOR = 15.0
+
+
+#: After which time a fault that hits one request is over, in seconds: then it can only have effects.
+SHORT = {
+    "late": LATE + 5.0,
+    "lag": LAG,
+    "hang": 30.0,
+    "lost-silently": 30.0,
+    "empty": WRONG_FOR,
+    "shrunken": WRONG_FOR,
+    "skipped": WRONG_FOR,
+}
+
+
+def lasts(kind: str) -> float:
+    """How long a fault goes on, in seconds."""
+    return DURATION.get(kind) or SHORT.get(kind, 5.0)
 
 
 class Fault(NamedTuple):

@@ -35,6 +35,12 @@ class Known(NamedTuple):
         return any(fault.kind in self.kinds and fault.point.startswith(self.points) for fault in faults)
 
 
+#: Why, for an eventually consistent cloud and machines that are replaced.
+_FORMER_MACHINE = (
+    "a Node whose machine was replaced under its name gets the providerID of the former machine while the cloud still "
+    "shows that one; it is Ready, so nobody asks for its instance again"
+)
+
 KNOWN = (
     Known(
         "a Service that is deleted while the API server shows an older state loses its finalizer with it: no process "
@@ -48,6 +54,27 @@ KNOWN = (
         "leaders@3; steps=1; api PATCH services/shop/web/status#1=snapshot",
         ("write-without-lease",),
         ("snapshot",),
+    ),
+    Known(
+        "an API server that shows what was before Nodes had a providerID is believed, although its resourceVersion is "
+        "older than what was seen: load balancers lose members until it has caught up",
+        "nodes@55; steps=; api EVENT services#2=api-stale; api WATCH services#2=relist-shrunken",
+        ("backend-removed",),
+        ("api-stale",),
+    ),
+    *(
+        Known(
+            _FORMER_MACHINE,
+            "replace@79; steps=0; api DELETE nodes/n2#1=cloud-stale",
+            (invariant,),
+            ("cloud-stale",),
+            says,
+            workloads=("replace", "one-replaced"),
+        )
+        for invariant, says in (
+            ("node-stays", "Node n2 exists and its instance does not"),
+            ("not-converged", "has other targets"),
+        )
     ),
     Known(
         "a process has nothing to compare its first list of Nodes with: if it is wrong, load balancers lose members",

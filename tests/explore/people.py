@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ccm.controllers.service_rules import FINALIZER
-from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody
+from ccm.providers.sim import CSI_DRIVER
+from ccm_simcloud.model import Address, InstanceBody, InstancePatch, RouteBody, VolumeBody
 from tests.merge_patch import merge
 
+from .cloud import CLOUD_CONF, PROJECT
 from .process import CLUSTER
 from .store import Document
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 NAMESPACE = "shop"
 UNINITIALISED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+#: Who holds the Lease of a leader migration besides us, and which Lease that is.
+OTHERS, MIGRATION_LEASE = "kube-controller-manager_1", "cloud-provider-extraction-migration"
 OLD = "2025-12-01T00:00:00Z"
 
 
@@ -177,7 +181,59 @@ class People:
         patch = {"status": {"conditions": [*conditions, {"type": "Ready", "status": status}]}}
         self.store.update("nodes", name, lambda before: merge(before, patch), status=True)
 
+    # Volumes
+
+    def create_volume(self, name: str) -> None:
+        """A disk is bought and an administrator writes the PersistentVolume for it."""
+        if name in self.store.table("persistentvolumes"):
+            return
+        zone = f"north-{1 + len(name) % 2}"
+        row = self._simulation.cloud.project.create_volume(VolumeBody(name=name, zone=zone))
+        self.store.create(
+            "persistentvolumes",
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": name},
+                "spec": {"csi": {"driver": CSI_DRIVER, "volumeHandle": row.id}, "capacity": {"storage": "1Gi"}},
+            },
+        )
+
+    def delete_volume(self, name: str) -> None:
+        """The PersistentVolume, and then its disk."""
+        volume = self.store.table("persistentvolumes").get(name)
+        if volume is not None:
+            self.store.delete("persistentvolumes", name)
+            self._simulation.cloud.project.delete_volume(volume["spec"]["csi"]["volumeHandle"])
+
+    # Credentials
+
+    def write_conf(self, line: str) -> None:
+        """An administrator changes one line of cloud.conf, which then has it once."""
+        key = line.partition(":")[0]
+        kept = [each for each in CLOUD_CONF.splitlines() if each.partition(":")[0] != key]
+        self._simulation.cloud_conf = "\n".join([*kept, line, ""])
+
+    def new_token(self, token: str) -> None:
+        self._simulation.cloud.server._static[token] = PROJECT
+
+    def revoke_token(self, token: str) -> None:
+        """What was issued for it ends with it. The file has another one by then, in shorter sequences too."""
+        if f"token: {token}\n" not in self._simulation.cloud_conf:
+            self._simulation.cloud.server._static.pop(token, None)
+            self._simulation.cloud.server._issued.clear()
+
     # Processes
+
+    def others_lead(self) -> None:
+        """The other component of a leader migration holds the Lease of the migration."""
+        spec = {"holderIdentity": OTHERS, "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:10.000000Z"}
+        meta = {"name": MIGRATION_LEASE, "namespace": "kube-system"}
+        self.store.create("leases", {"metadata": meta, "spec": spec})
+
+    def others_end(self) -> None:
+        """It ends and says so."""
+        self._change("leases", f"kube-system/{MIGRATION_LEASE}", {"spec": {"holderIdentity": ""}})
 
     def kill_leader(self) -> None:
         for process in list(self._simulation.processes):

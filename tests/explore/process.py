@@ -11,16 +11,21 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ccm.app import assembly, leadership
+import prometheus_client
+
+from ccm.app import assembly, clouds, leadership
+from ccm.app.clouds import Keeper
+from ccm.app.errors import StartError
 from ccm.app.leadership import Leadership
-from ccm.app.main import first_of
+from ccm.app.main import _volumes, first_of
 from ccm.app.migration import split
 from ccm.app.options import Options, parse
 from ccm.app.recorders import Recorders
-from ccm.cloud import CloudError, ProviderConfig
+from ccm.cloud import Cloud, ProviderConfig
 from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
@@ -32,7 +37,7 @@ from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
-from ccm.providers.sim import Api, Project, SimCloud
+from ccm.providers.sim import Api, Project, Settings, SimCloud
 
 from . import api_server, cloud
 from .virtual_time import wall_clock
@@ -44,6 +49,7 @@ CLUSTER = "kubernetes"
 CLUSTER_CIDR = "10.120.0.0/16"
 ARGV = (
     "--cloud-provider=sim",
+    "--cloud-config=cloud.conf",
     f"--cluster-cidr={CLUSTER_CIDR}",
     "--leader-elect-lease-duration=15s",
     "--leader-elect-renew-deadline=10s",
@@ -55,8 +61,8 @@ current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("proces
 
 
 @functools.cache
-def options() -> Options:
-    return parse(ARGV)
+def options(more: tuple[str, ...]) -> Options:
+    return parse((*ARGV, *more))
 
 
 async def _open(api: Api, session: cloud.Session) -> None:
@@ -126,34 +132,26 @@ class Process:
     async def _run(self) -> None:
         try:
             await self._live()
-        except (LeadershipLost, ClusterChanged) as error:
+        except (LeadershipLost, ClusterChanged, StartError) as error:
             self.simulation.note(f"{self.name} ends: {error}")
+        except Exception as error:
+            if self.alive:
+                self.simulation.checks.violated("crashed", f"{self.name}: {_innermost(error)}")
+            raise
         finally:
             self.leads = False
             self.simulation.on_end(self)
 
     async def _live(self) -> None:
         """As `ccm.app.main._live`."""
-        simulation, given = self.simulation, options()
+        simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
         client._session = api_server.Session(simulation.api, self)  # type: ignore[assignment]
-        provider = SimCloud(ProviderConfig(cloud.CLOUD_CONF, "cloud.conf"))
-        provider._api.open = functools.partial(  # type: ignore[method-assign]
-            _open, provider._api, cloud.Session(simulation.cloud, self)
-        )
-        clock = simulation.loop.time
-        gateway = Gateway(provider, clock=clock)
-        parts = split(assembly.usable_controllers(given, provider), given.migration())
-        own = tuple(name for name in parts.own if name != "persistentvolume-label-controller")
-        parts = parts.__class__(own, parts.migrated, parts.elsewhere)
+        keeper = Keeper(given)
+        gateway, clock = keeper.gateway, simulation.loop.time
+        parts = split(assembly.usable_controllers(given, gateway.cloud), given.migration())
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(gateway.close)
-            while True:
-                try:
-                    await gateway.call("cloud.start", provider.start)
-                    break
-                except CloudError:
-                    await asyncio.sleep(2.0)
             identity = ClusterIdentity(client)
             nodes: Informer[Node] = Informer(
                 client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
@@ -167,10 +165,13 @@ class Process:
                 doubtful=True,
                 check=identity.check,
             )
+            volumes = _volumes(client, identity, (*parts.own, *parts.migrated))
+            informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
             recorders = Recorders(client)
             cleanup.push_async_callback(recorders.close)
             leader = Leadership(given, parts, client, gateway, recorders)
             self.elector = leader.main
+            await keeper.start()
             context = Context(
                 client,
                 gateway,
@@ -189,14 +190,15 @@ class Process:
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
-                controllers = [assembly.make(name, context, given, vouching) for name in names]
-                self.queues = sorted(set(QUEUES) - before, key=lambda queue: queue.name)
+                controllers = [assembly.make(name, context, given, vouching, volumes) for name in names]
+                self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
                 await assembly.run(controllers, vouching)
 
             ended: LeadershipLost | ClusterChanged | None = None
             try:
                 async with asyncio.TaskGroup() as background:
-                    tasks = [background.create_task(nodes.run()), background.create_task(services.run())]
+                    lasting = (*(informer.run() for informer in informers), keeper.watch())
+                    tasks = [background.create_task(coroutine) for coroutine in lasting]
                     try:
                         await leader.run(work)
                     except LeadershipLost as error:
@@ -210,6 +212,14 @@ class Process:
                 raise ended
 
 
+def _innermost(error: BaseException) -> str:
+    """Of an error, or of the first one in a group: what it is and where it was raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{error!r} in {place.name} ({place.filename.rpartition('/')[2]}:{place.lineno})"
+
+
 def _expired() -> None:
     """In the place of `os._exit`."""
     process = current.get()
@@ -217,15 +227,70 @@ def _expired() -> None:
         process.kill()
 
 
+#: Nobody reads them here, and keeping them takes a twelfth of a run.
+_METRICS: tuple[tuple[type, str], ...] = (
+    (prometheus_client.metrics.MetricWrapperBase, "labels"),
+    (prometheus_client.metrics.MetricWrapperBase, "remove"),
+    (prometheus_client.Counter, "inc"),
+    (prometheus_client.Gauge, "inc"),
+    (prometheus_client.Gauge, "dec"),
+    (prometheus_client.Gauge, "set"),
+    (prometheus_client.Gauge, "set_function"),
+    (prometheus_client.Gauge, "set_to_current_time"),
+    (prometheus_client.Histogram, "observe"),
+)
+
+_settings = functools.cache(Settings.parse)
+
+
 @contextlib.contextmanager
 def in_process() -> Iterator[None]:
-    """A Lease that ran out ends the simulated process, and not this one."""
-    before = leadership._end_at_once
-    leadership._end_at_once = _expired
+    """A Lease that ran out ends the simulated process, and not this one. Metrics stand still."""
+    places: list[tuple[Any, str, Any]] = [
+        (leadership, "_end_at_once", _expired),
+        (Settings, "parse", _settings),
+        (clouds, "read", _read),
+        (clouds, "build", _build),
+        (clouds, "time", _Time),
+        (clouds, "Gateway", lambda cloud: Gateway(cloud, clock=_Time.monotonic)),
+        *((owner, name, _itself) for owner, name in _METRICS),
+    ]
+    before = [vars(owner)[name] for owner, name, _ in places]
+    for owner, name, replacement in places:
+        setattr(owner, name, replacement)
     try:
         yield
     finally:
-        leadership._end_at_once = before
+        for (owner, name, _), original in zip(places, before, strict=True):
+            setattr(owner, name, original)
+
+
+class _Time:
+    """In the place of the module `time`."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _read(_: Options) -> str:
+    """The file `--cloud-config`, as it is now."""
+    process = current.get()
+    assert process is not None
+    return process.simulation.cloud_conf
+
+
+def _build(_: Options, text: str) -> Cloud:
+    process = current.get()
+    assert process is not None
+    provider = SimCloud(ProviderConfig(text, "cloud.conf"))
+    session = cloud.Session(process.simulation.cloud, process)
+    provider._api.open = functools.partial(_open, provider._api, session)  # type: ignore[method-assign]
+    return provider
+
+
+def _itself(metric: Any, *_: object, **__: object) -> Any:
+    return metric
 
 
 def task_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 from . import faults
 from .api_server import ApiServer
 from .checks import Checks, Violation
-from .cloud import InProcessCloud
+from .cloud import CLOUD_CONF, InProcessCloud
 from .faults import Fault
 from .people import People
 from .process import Process, in_process, task_factory
@@ -28,6 +28,8 @@ QUIET = 12.0
 #: After the last step and the last fault everything is as it should be within so many seconds.
 BOUND = 420.0
 LOOK = 2.0
+#: No run takes longer: processes that end again and again would go on for ever.
+LONGEST = 3600.0
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Simulation:
     ) -> None:
         self.loop = loop
         self._workload, self._seed = workload, seed
+        self.arguments, self.cloud_conf = workload.arguments, CLOUD_CONF
         self._planned = {fault.point: fault.kind for fault in planned}
         self._steps = [step for number, step in enumerate(workload.steps) if steps is None or number in set(steps)]
         self._random = random.Random(seed)
@@ -105,7 +108,7 @@ class Simulation:
         if not kind:
             return ""
         self.note(f"FAULT {point}={kind}")
-        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.lasts(kind))
         return self._happen(kind, point, process)
 
     def _strike(self, kind: str, point: str) -> None:
@@ -113,7 +116,7 @@ class Simulation:
         if self._ending:
             return
         self.note(f"FAULT {point}={kind}")
-        self._last_trouble = max(self._last_trouble, self.loop.now + faults.DURATION.get(kind, 40.0))
+        self._last_trouble = max(self._last_trouble, self.loop.now + faults.lasts(kind))
         if kind == "kill":
             self.people.kill_leader()
         else:
@@ -138,8 +141,16 @@ class Simulation:
                 # Its resourceVersions are never those of other content: etcdutl's --bump-revision is for that.
                 restored.version = restored.compacted = 500_000
                 self.api.become(restored, seconds)
+            case "api-stale":
+                self.api.fall_behind(seconds)
+            case "api-throttled":
+                self.api.throttled_until = self.loop.now + seconds
             case "cloud-down":
                 self.cloud.go_down(seconds)
+            case "cloud-stale":
+                self.cloud.stale_until = self.loop.now + seconds
+            case "cloud-throttled":
+                self.cloud.throttled_until = self.loop.now + seconds
             case "relist-empty" | "relist-shrunken":
                 self.api.make_list_again(kind.removeprefix("relist-"))
             case "kill" if process is not None and " EVENT " in point:
@@ -226,6 +237,9 @@ class Simulation:
                     self.checks.violated("key-left", text)
                 if not problems and not queued:
                     self.checks.violated("not-converged", "nobody leads")
+                return
+            if now - EPOCH > LONGEST:
+                self.checks.violated("never-quiet", "processes end again and again")
                 return
             if now - self._last_trouble > 2 * BOUND + self._workload.patience:
                 self.checks.violated("never-quiet", "all is well, and yet something is written again and again")

@@ -114,6 +114,8 @@ class Store:
         key = f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
         if key in self.table(resource):
             raise Refusal(409, "AlreadyExists", f'{resource} "{key}" already exists')
+        if resource == "services":  # a Service's status cannot be created
+            body = {**body, "status": {"loadBalancer": {}}}
         self.uids += 1
         given = {"uid": f"{self.name}-uid-{self.uids}", "creationTimestamp": self.stamp(), **meta}
         return self._put(resource, "ADDED", key, {**body, "metadata": given})
@@ -130,11 +132,14 @@ class Store:
     ) -> Document:
         """Replace by what `change` makes of it. `status`: through that subresource. An unchanged one stays."""
         before = self.get(resource, key)
-        self._check(before, version, uid)
+        self._check(before, version)
+        if uid not in (None, before["metadata"]["uid"]):
+            raise Refusal(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
         after = change(before)
         if resource in WITH_STATUS:
-            kept, name = (before, "spec") if status else (before, "status")
-            after = {**after, name: kept.get(name, {})}
+            name = "spec" if status else "status"
+            after = {key: value for key, value in after.items() if key != name}
+            after |= {name: before[name]} if name in before else {}
         meta = before["metadata"]
         fixed = {name: meta[name] for name in ("name", "namespace", "uid", "resourceVersion") if name in meta}
         after = {**after, "metadata": {**after["metadata"], **fixed}}
@@ -143,6 +148,9 @@ class Store:
             raise Refusal(422, "Invalid", "spec.providerID: Forbidden: node updates may not change providerID")
         if after == before:
             return before
+        new = set(after["metadata"].get("finalizers") or ()) - set(meta.get("finalizers") or ())
+        if meta.get("deletionTimestamp") and new:
+            raise Refusal(422, "Invalid", "metadata.finalizers: Forbidden: no new finalizers can be added")
         if meta.get("deletionTimestamp") and not after["metadata"].get("finalizers"):
             return self._remove(resource, key, after)
         return self._put(resource, "MODIFIED", key, after)
@@ -175,7 +183,7 @@ class Store:
         if key in self.table(resource):
             self.update(resource, key, lambda before: merge(before, note))
 
-    def _check(self, before: Document, version: str | None, uid: str | None) -> None:
+    def _check(self, before: Document, version: str | None, uid: str | None = None) -> None:
         meta = before["metadata"]
         if uid not in (None, meta["uid"]):
             raise Refusal(409, "Conflict", f"precondition failed: UID in precondition: {uid}, in object: {meta['uid']}")

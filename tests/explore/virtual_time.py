@@ -2,15 +2,21 @@
 """An event loop without I/O whose time jumps to the next timer, and a system clock that follows it.
 
 Everything that runs in it is in this process, so nothing ever waits for a descriptor: the loop makes no system call.
+It does what asyncio's own loop does, in the same order, without what only real time, threads and debugging need: a
+run of the explorer is many thousands of turns, and asyncio's bookkeeping took a quarter of its time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import datetime
+import heapq
+import itertools
 import selectors
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ccm.engine.clock import SystemClock
@@ -27,33 +33,89 @@ class Stuck(Exception):
 
 
 class _Selector(selectors.SelectSelector):
-    """Instead of waiting for `timeout` it moves the loop's time by it."""
-
-    loop: VirtualLoop
+    """Nothing is ever waited for."""
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        loop = self.loop
-        if timeout is None:
-            raise Stuck("deadlock: every task waits and no timer is set")
-        if timeout > 0:
-            loop.now += timeout
-            loop.turns = 0
-        else:
-            loop.turns += 1
-            if loop.turns > TURNS:
-                raise Stuck(f"livelock: {TURNS} turns of the event loop in one moment")
         return []
 
 
+class _Handle(asyncio.TimerHandle):
+    """For callbacks at once and later ones alike."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: VirtualLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self._context = contextvars.copy_context() if context is None else context
+        self._loop, self._callback, self._args = loop, callback, args
+        self._cancelled, self._repr, self._source_traceback = False, None, None
+        self._when, self._scheduled = when, True
+
+    def cancel(self) -> None:
+        self._cancelled, self._callback, self._args = True, _nothing, ()
+
+
+def _nothing() -> None: ...
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
+    _ready: deque[asyncio.Handle]
+    _stopping: bool
+
     def __init__(self) -> None:
         self.now, self.turns = EPOCH, 0
-        selector = _Selector()
-        selector.loop = self
-        super().__init__(selector)
+        #: When, the order in which they were set, and the timer.
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._order = itertools.count()
+        super().__init__(_Selector())
 
     def time(self) -> float:
         return self.now
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        handle = _Handle(self.now, callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        timer = _Handle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+        return self.call_at(self.now + delay, callback, *args, context=context)
+
+    def _run_once(self) -> None:
+        """One turn: what is due at the present time; if nothing is, time jumps to the next timer."""
+        ready, timers = self._ready, self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        self.turns += 1
+        if not ready and not self._stopping:
+            if not timers:
+                raise Stuck("deadlock: every task waits and no timer is set")
+            if timers[0][0] > self.now:
+                self.now, self.turns = timers[0][0], 0
+        if self.turns > TURNS:
+            raise Stuck(f"livelock: {TURNS} turns of the event loop in one moment")
+        now = self.now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.call_exception_handler({"message": "exception in a callback", "exception": error})
 
 
 def wall_clock(seconds: float) -> datetime.datetime:

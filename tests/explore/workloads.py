@@ -19,13 +19,16 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Workload:
-    """`before`: what is there before the first process starts. `patience`: seconds that it may take longer."""
+    """`before`: what is there before the first process starts. `patience`: seconds that it may take longer.
+    `arguments`: flags that the processes have besides the usual ones. One seed in `seldom` runs it: it takes long."""
 
     name: str
     before: tuple[tuple[Any, ...], ...]
     steps: tuple[Step, ...] = field(default=())
     processes: int = 1
     patience: float = 0.0
+    arguments: tuple[str, ...] = ()
+    seldom: int = 1
 
 
 def _nodes(number: int) -> tuple[tuple[Any, ...], ...]:
@@ -88,8 +91,60 @@ SCALE_DOWN = Workload(
     (*_settled(8), ("create_service", "web")),
     _steps((10, "lose", "n5"), (10.5, "lose", "n6"), (11, "lose", "n7")),
     patience=500.0,
+    seldom=9,
 )
-WORKLOADS = {each.name: each for each in (SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN)}
+SCALE_DOWN_30 = Workload(
+    "scale-down-30",
+    (*_settled(30), ("create_service", "web")),
+    _steps(*((10 + number / 4, "lose", f"n{number}") for number in range(11, 21))),
+    patience=900.0,
+    seldom=200,
+)
+ONE_SERVICE = Workload(
+    "one-service",
+    (*_settled(2),),
+    _steps((2, "create-service", "web"), (8, "change-port", "web", 81), (10, "delete-service", "web")),
+)
+ONE_NODE = Workload("one-node", (*_settled(1),), _steps((2, "join", "n2", 2), (9, "drain", "n2")))
+ONE_REPLACED = Workload("one-replaced", (*_settled(2), ("create_service", "web")), _steps((4, "replace", "n2", 12)))
+VOLUMES = Workload(
+    "volumes",
+    (*_settled(1), ("create_volume", "data"), ("create_volume", "logs")),
+    _steps((4, "create-volume", "late"), (5, "delete-volume", "logs"), (7, "create-volume", "logs")),
+    arguments=("--controllers=*,persistentvolume-label-controller",),
+)
+RELOAD = Workload(
+    "reload",
+    (*_settled(2), ("create_service", "web")),
+    _steps(
+        (4, "write-conf", "no such key: 1"),
+        (6, "change-port", "web", 81),
+        (9, "new-token", "t2"),
+        (9.5, "write-conf", "token: t2"),
+        (15, "revoke-token", "t"),
+        (15.2, "create-service", "new", 82),
+        (17, "change-port", "web", 83),
+    ),
+)
+TWO_LEADERS = Workload(
+    "two-leaders",
+    (*_settled(1), ("create_service", "web")),
+    _steps((4, "change-port", "web", 81), (4.05, "kill-leader"), (22, "delete-service", "web"), (22.02, "stop-leader")),
+    processes=2,
+)
+MIGRATION = Workload(
+    "migration",
+    (*_settled(1), ("create_service", "web"), ("others_lead",)),
+    _steps((6, "change-port", "web", 81), (7, "join", "n2", 2), (12, "others_end"), (30, "change-port", "web", 82)),
+    arguments=("--enable-leader-migration",),
+)
+WORKLOADS = {
+    each.name: each
+    for each in (
+        *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
+        *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, MIGRATION),
+    )
+}
 
 
 def churn(seed: int) -> Workload:

@@ -9,7 +9,6 @@ failed route delays neither the others nor its own next attempt (W22).
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import math
 from collections.abc import Collection, Sequence
@@ -198,7 +197,7 @@ class RouteController:
 
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
         """For the Node as it is now; None when there is nothing to write."""
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return rules.condition_patch(self._context.nodes.get(node.metadata.name) or node, routed, now)
 
     async def _set_condition(self, node: Node, routed: bool) -> ApiError | None:

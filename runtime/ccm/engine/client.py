@@ -190,7 +190,8 @@ class KubeClient:
     ) -> ObjectMeta:
         """Merge patch (or strategic merge patch); the new metadata.
 
-        For a precondition put `metadata.resourceVersion` or `metadata.uid` into the patch: ConflictError when it fails.
+        For a precondition put `metadata.resourceVersion` into the patch: ConflictError when it fails. Another
+        `metadata.uid` than the object's is InvalidError.
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
         return await self._metadata(

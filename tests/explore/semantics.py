@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runtime relies upon an API server to do, as checks that any API server must pass.
+
+`test_semantics` runs them against the API server of this folder, and `tests/integration/engine/test_semantics` against
+a real one: so what the explorer finds is true of a real cluster. Each check takes a client and a name of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ccm.engine.client import KubeClient
+from ccm.engine.errors import ConflictError, InvalidError, NotFoundError
+
+Check = Callable[[KubeClient, str], Awaitable[None]]
+
+SERVICES = "/api/v1/namespaces/default/services"
+NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+FINALIZER = "example.com/kept"
+Document = dict[str, Any]
+
+
+def service(name: str, **meta: Any) -> Document:
+    ports = [{"name": "http", "protocol": "TCP", "port": 80}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "namespace": "default", **meta},
+        "spec": {"type": "ClusterIP", "ports": ports},
+    }
+
+
+def node(name: str) -> Document:
+    conditions = [{"type": "Ready", "status": "True"}, {"type": "NetworkUnavailable", "status": "True"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"providerID": "sim://north/a"},
+        "status": {"conditions": conditions},
+    }
+
+
+async def read(kube: KubeClient, path: str) -> Document:
+    return await kube.get(path, dict)
+
+
+async def watched(kube: KubeClient, path: str, version: str, number: int, **params: str) -> list[Document]:
+    """The first events of a watch; fewer if it ends before."""
+    found: list[Document] = []
+    query = {"resourceVersion": version, "timeoutSeconds": "5", "allowWatchBookmarks": "true", **params}
+    async with kube.watch(path, query, read_timeout=30.0) as lines:
+        async for line in lines:
+            found.append(msgspec.json.decode(line))
+            if len(found) == number:
+                break
+    return found
+
+
+async def a_name_is_taken_once(kube: KubeClient, name: str) -> None:
+    await kube.create(SERVICES, service(name))
+    with pytest.raises(ConflictError):
+        await kube.create(SERVICES, service(name))
+
+
+async def a_patch_of_an_old_version_is_a_conflict(kube: KubeClient, name: str) -> None:
+    created = await kube.create(SERVICES, service(name))
+    meta = {"resourceVersion": created.resource_version}
+    changed = await kube.patch(f"{SERVICES}/{name}", {"metadata": {**meta, "labels": {"a": "1"}}})
+    assert changed.resource_version != created.resource_version
+    with pytest.raises(ConflictError):
+        await kube.patch(f"{SERVICES}/{name}", {"metadata": {**meta, "labels": {"a": "2"}}})
+    assert (await read(kube, f"{SERVICES}/{name}"))["metadata"]["labels"] == {"a": "1"}
+
+
+async def a_patch_of_another_uid_is_refused(kube: KubeClient, name: str) -> None:
+    """As invalid; as a conflict only if it names another resourceVersion as well."""
+    created = await kube.create(SERVICES, service(name))
+    meta = {"uid": "another", "labels": {"a": "1"}}
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{SERVICES}/{name}", {"metadata": meta})
+    await kube.patch(f"{SERVICES}/{name}", {"metadata": {"labels": {"b": "1"}}})
+    with pytest.raises(ConflictError):
+        await kube.patch(f"{SERVICES}/{name}", {"metadata": {**meta, "resourceVersion": created.resource_version}})
+
+
+async def a_patch_that_changes_nothing_keeps_the_version(kube: KubeClient, name: str) -> None:
+    created = await kube.create(SERVICES, service(name, labels={"a": "1"}))
+    again = await kube.patch(f"{SERVICES}/{name}", {"metadata": {"labels": {"a": "1"}}})
+    assert again.resource_version == created.resource_version
+
+
+async def a_merge_patch_merges_maps_and_removes_by_null(kube: KubeClient, name: str) -> None:
+    await kube.create(SERVICES, service(name, labels={"a": "1", "b": "2"}))
+    changed = await kube.patch(f"{SERVICES}/{name}", {"metadata": {"labels": {"a": None, "c": "3"}}})
+    assert changed.labels == {"b": "2", "c": "3"}
+
+
+async def what_is_not_there_is_not_found(kube: KubeClient, name: str) -> None:
+    path = f"{SERVICES}/{name}"
+    for attempt in (lambda: read(kube, path), lambda: kube.patch(path, {}), lambda: kube.delete(path)):
+        with pytest.raises(NotFoundError):
+            await attempt()
+
+
+async def a_delete_has_preconditions(kube: KubeClient, name: str) -> None:
+    created = await kube.create(SERVICES, service(name))
+    path = f"{SERVICES}/{name}"
+    with pytest.raises(ConflictError):
+        await kube.delete(path, uid="another")
+    with pytest.raises(ConflictError):
+        await kube.delete(path, resource_version="1")
+    await kube.delete(path, uid=created.uid, resource_version=created.resource_version)
+    with pytest.raises(NotFoundError):
+        await read(kube, path)
+
+
+async def a_finalizer_keeps_what_is_deleted(kube: KubeClient, name: str) -> None:
+    path = f"{SERVICES}/{name}"
+    created = await kube.create(SERVICES, service(name, finalizers=[FINALIZER]))
+    await kube.delete(path)
+    kept = (await read(kube, path))["metadata"]
+    assert kept["deletionTimestamp"] and kept["uid"] == created.uid
+    await kube.delete(path)
+    assert (await read(kube, path))["metadata"]["resourceVersion"] == kept["resourceVersion"]
+    with pytest.raises(InvalidError):  # one may go, none may come
+        await kube.patch(path, {"metadata": {"finalizers": [FINALIZER, "example.com/more"]}})
+    await kube.patch(f"{path}/status", {"metadata": {"finalizers": None}})
+    with pytest.raises(NotFoundError):
+        await read(kube, path)
+
+
+async def status_and_spec_change_by_their_own_paths_alone(kube: KubeClient, name: str) -> None:
+    path = f"{SERVICES}/{name}"
+    ingress = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
+    created = await kube.create(SERVICES, {**service(name), "status": ingress})
+    before = await read(kube, path)
+    assert not before["status"].get("loadBalancer", {}).get("ingress")
+    same = await kube.patch(path, {"status": ingress})
+    assert same.resource_version == created.resource_version
+    other = {"spec": {"sessionAffinity": "ClientIP"}, "metadata": {"finalizers": [FINALIZER]}}
+    await kube.patch(path, {"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}})
+    await kube.patch(f"{path}/status", {**other, "status": ingress})
+    after = await read(kube, path)
+    assert after["status"]["loadBalancer"]["ingress"][0]["ip"] == "192.0.2.1"
+    assert after["spec"].get("sessionAffinity") != "ClientIP"
+    assert after["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def a_strategic_patch_merges_conditions_by_type(kube: KubeClient, name: str) -> None:
+    await kube.create(NODES, node(name))
+    patch = {"status": {"conditions": [{"type": "NetworkUnavailable", "status": "False"}]}}
+    await kube.patch(f"{NODES}/{name}/status", patch, strategic=True)
+    conditions = (await read(kube, f"{NODES}/{name}"))["status"]["conditions"]
+    assert {each["type"]: each["status"] for each in conditions} == {"Ready": "True", "NetworkUnavailable": "False"}
+
+
+async def a_provider_id_is_written_once(kube: KubeClient, name: str) -> None:
+    await kube.create(NODES, node(name))
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{NODES}/{name}", {"spec": {"providerID": "sim://north/b"}})
+
+
+async def a_watch_goes_on_where_the_list_ended(kube: KubeClient, name: str) -> None:
+    await kube.create(SERVICES, service(f"{name}-a"))
+    items, version = await kube.list(SERVICES, dict)
+    assert f"{name}-a" in {each["metadata"]["name"] for each in items}
+    await kube.create(SERVICES, service(f"{name}-b"))
+    await kube.patch(f"{SERVICES}/{name}-a", {"metadata": {"labels": {"a": "1"}}})
+    await kube.delete(f"{SERVICES}/{name}-b")
+    events = [each for each in await watched(kube, SERVICES, version, 3) if each["type"] != "BOOKMARK"]
+    told = [(each["type"], each["object"]["metadata"]["name"]) for each in events]
+    assert told == [("ADDED", f"{name}-b"), ("MODIFIED", f"{name}-a"), ("DELETED", f"{name}-b")]
+    versions = [int(each["object"]["metadata"]["resourceVersion"]) for each in events]
+    assert int(version) < versions[0] and versions == sorted(set(versions))
+
+
+async def a_watch_of_one_name_tells_of_it_alone(kube: KubeClient, name: str) -> None:
+    _, version = await kube.list(SERVICES, dict)
+    await kube.create(SERVICES, service(f"{name}-a"))
+    await kube.create(SERVICES, service(f"{name}-b"))
+    events = await watched(kube, SERVICES, version, 1, fieldSelector=f"metadata.name={name}-b")
+    assert [each["object"]["metadata"]["name"] for each in events] == [f"{name}-b"]
+
+
+async def a_watch_from_a_forgotten_version_is_told_so(kube: KubeClient, version: str) -> None:
+    """As an event in the stream: the answer itself is 200. Not in `SUITE`: the server has to forget `version` first."""
+    (event,) = await watched(kube, SERVICES, version, 9)
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
+
+
+async def a_watch_ends_with_a_bookmark(kube: KubeClient, name: str) -> None:
+    """If others write meanwhile: so a watch of what never changes can go on all the same."""
+    created = await kube.create(SERVICES, service(f"{name}-a"))
+    own = {"fieldSelector": f"metadata.name={name}-a"}
+    watching = asyncio.create_task(watched(kube, SERVICES, created.resource_version, 9, **own))
+    await asyncio.sleep(1.0)
+    other = await kube.create(SERVICES, service(f"{name}-b"))
+    events = await watching
+    assert {each["type"] for each in events} == {"BOOKMARK"}
+    assert int(events[-1]["object"]["metadata"]["resourceVersion"]) >= int(other.resource_version)
+
+
+async def a_lease_is_taken_by_one(kube: KubeClient, name: str) -> None:
+    spec = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}, "spec": spec}
+    created = await kube.create(LEASES, lease)
+    meta = {"resourceVersion": created.resource_version}
+    await kube.patch(f"{LEASES}/{name}", {"metadata": meta, "spec": {"holderIdentity": "b"}})
+    with pytest.raises(ConflictError):
+        await kube.patch(f"{LEASES}/{name}", {"metadata": meta, "spec": {"holderIdentity": "c"}})
+    found = await read(kube, f"{LEASES}/{name}")
+    assert found["spec"] == {**spec, "holderIdentity": "b"}
+
+
+SUITE: tuple[Check, ...] = (
+    a_name_is_taken_once,
+    a_patch_of_an_old_version_is_a_conflict,
+    a_patch_of_another_uid_is_refused,
+    a_patch_that_changes_nothing_keeps_the_version,
+    a_merge_patch_merges_maps_and_removes_by_null,
+    what_is_not_there_is_not_found,
+    a_delete_has_preconditions,
+    a_finalizer_keeps_what_is_deleted,
+    status_and_spec_change_by_their_own_paths_alone,
+    a_strategic_patch_merges_conditions_by_type,
+    a_provider_id_is_written_once,
+    a_watch_goes_on_where_the_list_ended,
+    a_watch_of_one_name_tells_of_it_alone,
+    a_watch_ends_with_a_bookmark,
+    a_lease_is_taken_by_one,
+)

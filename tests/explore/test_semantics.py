@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The explorer's API server does what a real one does; the other half is in `tests/integration/engine`."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from ccm.engine.auth import Access
+from ccm.engine.client import KubeClient
+
+from .api_server import Session
+from .semantics import SUITE, a_watch_from_a_forgotten_version_is_told_so
+from .simulation import Simulation
+from .virtual_time import virtual_time
+from .workloads import Workload
+
+
+@contextlib.contextmanager
+def cluster():
+    """The loop, the store, and a client of an empty cluster."""
+    with virtual_time() as loop:
+        simulation = Simulation(loop, Workload("none", ()), (), 0)
+        client = KubeClient(Access(server="http://api"))
+        process = SimpleNamespace(alive=True, name="suite", elector=None, first_list_right={})
+        client._session = Session(simulation.api, process)
+        yield loop, simulation.store, client
+
+
+@pytest.mark.parametrize("check", SUITE, ids=lambda check: check.__name__)
+def test_as_a_real_api_server(check):
+    with cluster() as (loop, _, client):
+        loop.run_until_complete(check(client, "suite"))
+
+
+def test_a_watch_from_a_forgotten_version():
+    with cluster() as (loop, store, client):
+        version = str(store.version)
+        store.compact()
+        loop.run_until_complete(a_watch_from_a_forgotten_version_is_told_so(client, version))
