@@ -61,15 +61,21 @@ class RouteRemoval:
         errors: list[Exception] = []
         self._former = {key: node for key, node in self._former.items() if key in plan.targets}
         for removal in plan.unclaimed:
+            route = removal.route
             try:
                 fate = await self._ask(removal)
+                if fate is rules.Fate.UNLISTED and self._has_turn(route, plan):
+                    fate = await self._read_instance(route)
             except (ApiError, CloudError) as error:
                 errors.append(error)
                 continue
             if fate is rules.Fate.UNKNOWN:
-                unknown.append(removal.route)
-            elif fate is rules.Fate.GO or (fate is rules.Fate.TURN and self._has_turn(removal.route, plan)):
-                going.append(removal.route)
+                unknown.append(route)
+            elif fate is rules.Fate.GO:
+                going.append(route)
+            elif fate is rules.Fate.TURN and self._has_turn(route, plan):
+                self._gone.add(route.provider_id, self._context.monotonic())
+                going.append(route)
         try:
             going += await self._orphans(unknown, plan)
         except ApiError as error:
@@ -80,13 +86,9 @@ class RouteRemoval:
         return going, errors
 
     def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
-        now, target, targets = self._context.monotonic(), route.provider_id, len(plan.targets)
-        gone = self._gone.within(now)
+        targets, gone = len(plan.targets), self._gone.within(self._context.monotonic())
         # Without a cap Nodes are not deleted; but whoever deletes them does not want their routes.
-        if target not in gone and len(gone) >= (self._safety.cap(targets) or absence_rules.cap(targets)):
-            return False
-        self._gone.add(target, now)
-        return True
+        return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
     async def _ask(self, removal: rules.Removal) -> rules.Fate:
         """What becomes of a route. Raises ApiError and CloudError."""
@@ -110,10 +112,20 @@ class RouteRemoval:
         try:
             instance = snapshot.find(InstanceRef("", route.provider_id))
         except NotFound:
-            return rules.Fate.TURN
+            return rules.Fate.UNLISTED
         except CloudError:  # the listing does not say
             return rules.Fate.STAY
         return rules.Fate.STAY if rules.wants(await self._read(instance.name), route) else rules.Fate.UNKNOWN
+
+    async def _read_instance(self, route: Route) -> rules.Fate:
+        """What becomes of a route whose instance is not listed: a listing may be short. Raises CloudError."""
+        directory = self._context.gateway.instances
+        assert directory is not None
+        try:
+            await directory.get(InstanceRef("", route.provider_id))
+        except NotFound:
+            return rules.Fate.TURN
+        return rules.Fate.STAY
 
     async def _read(self, name: str) -> Node | None:
         """The Node of this name as it is now, which may be a new one; None when there is none. Raises ApiError."""

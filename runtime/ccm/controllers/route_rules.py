@@ -38,6 +38,8 @@ class Fate(enum.Enum):
     GO = "go"
     #: Its Node, or even its instance, is gone: it goes when it is its turn.
     TURN = "turn"
+    #: Nobody knows a Node of it, and its instance is not listed: when it is its turn, a read of the instance decides.
+    UNLISTED = "unlisted"
     #: Its instance lives, and nobody knows a Node of it.
     UNKNOWN = "unknown"
 

@@ -85,6 +85,24 @@ async def test_a_route_that_leads_to_no_instance_goes_at_once():
 
 
 @in_virtual_time
+async def test_two_short_listings_at_the_start_delete_no_route():
+    """The first list of Nodes and the listing of instances lack the same ones; only a read of an instance is proof."""
+    async with Cluster() as c:
+        for number in range(NUMBER):
+            c.add_node(f"n{number}", cidr(number))
+            c.routes.add(cidr(number), f"n{number}")
+        c.api.wrong_lists["nodes"] = [list(c.api.objects["nodes"].values())[2:]]
+        c.machines.missing = {"fake://n0", "fake://n1"}
+        c.route()
+        await asyncio.sleep(3600)
+        assert c.routes.count("delete") == 0 and unclaimed() == 2
+        reads = c.machines.calls.count("get fake://n0")
+        c.machines.hide("n0")
+        await until(lambda: len(c.routes.routes) == NUMBER - 1, 60)
+        assert (cidr(0), "n0") not in c.routes.table() and c.machines.calls.count("get fake://n0") == reads + 1
+
+
+@in_virtual_time
 async def test_an_instance_that_is_not_known_for_sure_keeps_its_route():
     async with Cluster() as c:
         await routed(c)
