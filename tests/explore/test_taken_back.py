@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixes that are taken back, one at a time: the explorer finds the mistake that each of them ended.
+
+The sequences are the explorer's own, found with the fix taken back; with the fix the same sequence does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from ccm.cloud import NotFound
+from ccm.cloud.directory import InstanceDirectory
+from ccm.controllers import vanished_services
+from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.controllers.route_removal import RouteRemoval
+from ccm.engine.client import KubeClient
+from ccm.engine.identity import ClusterIdentity
+from ccm.engine.informer import Informer
+
+from .explorer import Trial
+
+Patch = pytest.MonkeyPatch
+
+
+def lists_are_believed(patch: Patch) -> None:
+    """What a list lacks is gone."""
+
+    async def doubt(self: Informer[Any], listed: Any) -> None:
+        self._set_missing(set())
+
+    patch.setattr(Informer, "_doubt", doubt)
+
+
+def vanished_services_are_released_at_once(patch: Patch) -> None:
+    """Without a live read and a grace period."""
+
+    async def exists(self: KubeClient, path: str, metadata: Any) -> bool:
+        return False
+
+    lists_are_believed(patch)
+    patch.setattr(KubeClient, "exists", exists)
+    patch.setattr(vanished_services, "grace", lambda state: 0.0)
+
+
+def unclaimed_routes_are_deleted(patch: Patch) -> None:
+    """No Node in the cache wants a route, so it goes."""
+
+    async def choose(self: RouteRemoval, plan: Any) -> Any:
+        return [*plan.delete, *(removal.route for removal in plan.unclaimed)], []
+
+    patch.setattr(RouteRemoval, "choose", choose)
+
+
+def any_cluster_will_do(patch: Patch) -> None:
+    """The cluster behind the address may become another one."""
+
+    async def check(self: ClusterIdentity) -> None:
+        return None
+
+    patch.setattr(ClusterIdentity, "check", check)
+
+
+def listings_of_instances_are_proof(patch: Patch) -> None:
+    """No read of the very instance comes before something is deleted."""
+
+    async def get(self: InstanceDirectory, ref: Any) -> Any:
+        raise NotFound(str(ref))
+
+    patch.setattr(InstanceDirectory, "get", get)
+
+
+def nodes_go_at_no_rate(patch: Patch) -> None:
+    """A cap of zero stops deletions: what is gone stays."""
+    patch.setattr(Safety, "cap", lambda self, nodes: 0)
+
+
+class Fix(NamedTuple):
+    """`without` takes the fix back; then `sequence` violates `invariant`."""
+
+    without: Callable[[Patch], None]
+    sequence: str
+    invariant: str
+
+
+FIXES = (
+    Fix(lists_are_believed, "churn-0@0; steps=1; api EVENT nodes#2=relist-shrunken", "backend-removed"),
+    Fix(
+        vanished_services_are_released_at_once,
+        "churn-0@0; steps=1; api EVENT nodes#2=relist-shrunken",
+        "load-balancer-deleted",
+    ),
+    Fix(
+        unclaimed_routes_are_deleted,
+        "churn-0@0; steps=0; api PATCH services/shop/db/status#2=empty-cluster",
+        "route-deleted",
+    ),
+    Fix(
+        any_cluster_will_do,
+        "leaders@3; steps=0,2,4,5; api PATCH nodes/n4#1=cloud-stale; cloud load_balancers.list#18=other-cluster",
+        "write-without-lease",
+    ),
+    Fix(
+        listings_of_instances_are_proof,
+        "reload@34; steps=; cloud project.get#1=relist-empty; cloud instances.list#1=shrunken",
+        "route-deleted",
+    ),
+    Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),
+)
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("fix", FIXES, ids=lambda fix: fix.without.__name__)
+def test_a_fix_that_is_taken_back_is_missed(fix: Fix, monkeypatch: Patch) -> None:
+    assert Trial.parse(fix.sequence).run().violations == []
+    fix.without(monkeypatch)
+    assert fix.invariant in Trial.parse(fix.sequence).run().invariants
