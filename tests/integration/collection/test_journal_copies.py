@@ -20,6 +20,8 @@ from .conftest import kubeconfig_for
 from .test_layouts import HOSTS, Cluster, all_diffs, cluster, forget_copies, play
 from .test_rollback import back, files, migrated, there
 
+pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+
 __all__ = ["cluster", "migrated"]
 
 SECRETS = "/api/v1/namespaces/kube-system/secrets"
@@ -36,7 +38,6 @@ def state(cluster: Cluster, name: str) -> Path:
     return cluster.machines[name].folder / STATE
 
 
-@pytest.mark.timeout(900)
 async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     cluster: Cluster, kube: KubeClient, migrated: dict[str, dict[str, bytes]]
 ) -> None:
@@ -80,7 +81,6 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     assert await copies(kube) == {}
 
 
-@pytest.mark.timeout(900)
 async def test_a_person_decides_where_the_copy_is_newer_and_copies_of_others_are_not_used(
     cluster: Cluster, kube: KubeClient, migrated: dict[str, dict[str, bytes]]
 ) -> None:
@@ -104,7 +104,6 @@ async def test_a_person_decides_where_the_copy_is_newer_and_copies_of_others_are
     assert set(await copies(kube)) == {"w-1", "w-2"}
 
 
-@pytest.mark.timeout(600)
 async def test_a_part_of_a_rollback_leaves_the_copies_and_the_next_part_knows_who_is_restored(
     cluster: Cluster, kube: KubeClient, migrated: dict[str, dict[str, bytes]]
 ) -> None:
@@ -125,7 +124,6 @@ async def test_a_part_of_a_rollback_leaves_the_copies_and_the_next_part_knows_wh
     assert now["ccm.outoftree.dev/journal-id"] == json.loads((state(cluster, "w-1") / "journal.json").read_text())["id"]
 
 
-@pytest.mark.timeout(600)
 async def test_a_copy_that_cannot_be_written_is_a_warning_and_is_written_at_the_end(
     cluster: Cluster, kube: KubeClient, kubeconfig: str
 ) -> None:

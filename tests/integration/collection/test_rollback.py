@@ -18,6 +18,8 @@ from .ansible import Run
 from .test_ccm_takeover import APPS, body
 from .test_layouts import HOSTS, Cluster, cluster, forget_copies, play
 
+pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+
 __all__ = ["cluster"]
 
 NAME = "cloud-controller-manager"
@@ -67,7 +69,6 @@ async def there(kube: KubeClient) -> bool:
         return False
 
 
-@pytest.mark.timeout(600)
 async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     cluster: Cluster, kube: KubeClient, migrated: dict[str, dict[str, bytes]]
 ) -> None:

@@ -23,6 +23,8 @@ from .test_ccm_takeover import APPS, NOTE, PODS, body
 from .test_layouts import HOSTS, Cluster, cluster
 from .test_runs import LOOK, plays, run
 
+pytestmark = pytest.mark.timeout(900)  # several plays each, of seconds where nothing else runs
+
 __all__ = ["cluster"]
 
 OLD, NEW = "acme", "cloud-controller-manager"
@@ -136,7 +138,6 @@ async def go(cluster: Cluster, books: list[dict[str, Any]], **variables: Any) ->
     return await run(cluster, books, ccm_install_takeover="adopt", ccm_runtime_health_timeout=60, **variables)
 
 
-@pytest.mark.timeout(600)
 async def test_the_new_one_takes_the_place_of_the_old_one_and_gives_it_back(
     cluster: Cluster, workloads: Workloads, kube: KubeClient
 ) -> None:
@@ -161,7 +162,6 @@ async def test_the_new_one_takes_the_place_of_the_old_one_and_gives_it_back(
     assert workloads.leaders[-1] == f"{OLD}-5d9f-1_a" and not workloads.both
 
 
-@pytest.mark.timeout(600)
 async def test_one_that_does_not_come_up_leaves_the_old_one_running(
     cluster: Cluster, workloads: Workloads, kube: KubeClient
 ) -> None:
