@@ -4,19 +4,38 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
+from collections.abc import AsyncIterator
 
 import pytest
 
-from ccm.engine.client import KubeClient
-from tests.explore.semantics import SERVICES, SUITE, Check, a_watch_from_a_forgotten_version_is_told_so, service
+from ccm.engine.client import KubeClient, NotFoundError
+from ccm.engine.objects import PartialObject
+from tests.explore.semantics import (
+    LEASES,
+    NODES,
+    SERVICES,
+    SUITE,
+    Check,
+    a_watch_from_a_forgotten_version_is_told_so,
+    service,
+)
 
 from ..cluster import ApiServer
 
 
 @pytest.fixture
-def name() -> str:
-    return f"same-{uuid.uuid4().hex[:8]}"
+async def name(kube: KubeClient) -> AsyncIterator[str]:
+    """Of the objects of one test. They are removed in the end: other tests look at all Nodes and Services."""
+    name = f"same-{uuid.uuid4().hex[:8]}"
+    yield name
+    for path in (SERVICES, NODES, LEASES):
+        for found in (await kube.list(path, PartialObject))[0]:
+            if found.metadata.name.startswith(name):
+                await kube.patch(f"{path}/{found.metadata.name}", {"metadata": {"finalizers": None}})
+                with contextlib.suppress(NotFoundError):
+                    await kube.delete(f"{path}/{found.metadata.name}")
 
 
 @pytest.mark.parametrize("check", SUITE, ids=lambda check: check.__name__)
