@@ -11,6 +11,7 @@ all else as it is. Controller side only (it needs PyYAML). Pure: text in, text o
 
 from __future__ import annotations
 
+import abc
 import difflib
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
@@ -124,19 +125,19 @@ def _paired(name: str, found: List[Flag], back: List[str]) -> List[Change]:
 # -- texts ------------------------------------------------------------------------------------------------------------
 
 
-class Kind:
+class Kind(abc.ABC):
     """How one kind of file says flags; C(component) is the one whose flags they are."""
 
     def __init__(self, component: str) -> None:
         self.component = component
 
+    @abc.abstractmethod
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         """Return the managed flags by component."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def rest(self, text: str) -> Any:
         """Return all that an undo leaves as it is, for comparison."""
-        raise NotImplementedError
 
     def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
         """Return the text with the flags changed. Raises ValueError."""

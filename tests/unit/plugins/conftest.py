@@ -39,8 +39,7 @@ def _importable() -> None:
 
 _importable()
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _flags, _journal, _rollback, _unit  # noqa: E402
-from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_flags_info  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils import _detect, _flags, _journal, _rollback, _unit  # noqa: E402
 
 
 @pytest.fixture
@@ -191,7 +190,7 @@ class Machine:
                 text = self.texts.get(path)
                 facts["files"][path] = {"exists": text is not None, "content": _rollback.encoded(text or ""), "problem": "",
                                         "sha256": _journal.digest(None if text is None else text.encode())}
-        ccm_component_flags_info.detect_journal(facts, str(self.directory))
+        _detect.detect_journal(facts, str(self.directory))
         facts.update(more)
         return facts
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.outoftree.ccm.plugins.module_utils import _kubeadm, _manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils import _detect, _kubeadm, _manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused
-from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_flags_info
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[4]
 MANIFESTS = "/etc/kubernetes/manifests/"
@@ -177,6 +176,6 @@ def entry(**original: Any) -> dict[str, Any]:
 def test_a_journal_that_cannot_be_used_is_a_problem_with_its_file(text: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "journal.json").write_text(text)
     result: dict[str, Any] = {"problems": [], "journal": {}}
-    ccm_component_flags_info.detect_journal(result, str(tmp_path))
+    _detect.detect_journal(result, str(tmp_path))
     (problem,) = result["problems"]
     assert str(tmp_path) in problem

@@ -54,7 +54,6 @@ def test_a_note_of_another_form_proves_nothing(note: Any) -> None:
     assert _run_lease.process_of({"metadata": {"annotations": {_run_lease.ANNOTATION: note}}}) == {}
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_a_run_has_ended_only_where_that_can_be_known() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         seen = {"machine": action.machine(), "pid": process.pid, "start": action.started(process.pid)}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _host, _journal, _processes, _secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _component, _host, _journal, _processes, _secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
@@ -36,8 +36,8 @@ class Host:
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": None)
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
         monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
-        monkeypatch.setattr(subject, "POLL", 0.01)
-        monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(_component, "POLL", 0.01)
+        monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
 
     def _processes(self) -> list[_processes.Process]:
@@ -163,8 +163,8 @@ class Service:
         monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
         monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
         monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
-        monkeypatch.setattr(subject, "POLL", 0.01)
-        monkeypatch.setattr(subject.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(_component, "POLL", 0.01)
+        monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
 
     def _run(self, argv: list[str], timeout: float = 60) -> Any:
         self.commands.append(argv)

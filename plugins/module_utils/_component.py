@@ -1,0 +1,161 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A component on this host: its files are replaced in one step, and it is waited for until it runs as they say.
+
+Stdlib-only, it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files, _host, _processes, _secrets, _unit
+
+POLL = 0.5
+#: Components that are one process with all others in it.
+WHOLE = ("k3s", "rke2")
+#: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
+CRASHES = 3
+
+
+class Failed(Exception):
+    """The component did not come up."""
+
+
+def read(path):
+    return _files.read(path)
+
+
+def temporary(path):
+    """Return the name a file has while it is written: beside it, and with a dot, which the kubelet does not read."""
+    folder, name = os.path.split(_files.resolve(path))
+    return os.path.join(folder, ".outoftree-ccm." + name)
+
+
+def remove(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def show(content, component):
+    text = "" if content is None else content.decode("utf-8", "backslashreplace")
+    return _secrets.hide(text) if component in WHOLE else text
+
+
+class Component:
+    """The component on this host: write its files, make it take them up, wait for it."""
+
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["component"]
+        self.timeout = module.params["timeout"]
+        self.restarted_at = ""
+        self.use(module.params["service"])
+
+    def use(self, service):
+        self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
+        self.data_directory = service.get("data_directory") or ""
+        self.port = service.get("port") or _host.RANCHER_PORT
+        kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
+        self.logs = _host.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
+
+    def write(self, path, content, mode, owner):
+        """Replace a file in one step. Raises OSError, also for a path that others than root decide about."""
+        real, new = _files.resolve(path), temporary(path)
+        if content is None:
+            remove(real)
+            return
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        remove(new)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.chmod(new, mode)
+            os.chown(new, owner[0], owner[1])
+            self.module.atomic_move(new, real)
+            os.chmod(real, mode)
+        finally:
+            remove(new)
+
+    def runs(self, flags, paths):
+        """Whether the component runs as files say that are back already: a run may have been killed before its restart."""
+        processes = self.processes()
+        if self.name not in WHOLE:
+            return any(self._flags(process) == list(flags) for process in processes)
+        # A file that is gone again changed its folder.
+        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in map(_files.resolve, paths)]
+        return bool(processes) and _processes.started_at(processes[0]) > max(changed)
+
+    def processes(self):
+        """Return the component's processes: the main one of its unit, or those of its static Pods."""
+        if self.unit:
+            running = _processes.of_unit(self.unit, "" if self.name in WHOLE else self.name)
+            return [running] if running else []
+        return _processes.of_static_pod(self.name, self.logs)
+
+    def take_up(self, paths):
+        """Make a service start with new files; static Pods are restarted by the kubelet itself."""
+        if not self.unit:
+            return
+        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
+        # still have an older unit than the one that the plan was made from.
+        if not paths or any(map(_unit.is_unit_file, paths)) or \
+                _commands.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
+            done = _commands.run(["systemctl", "daemon-reload"])
+            if done.returncode != 0:
+                raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
+        self.restarted_at = _host.timestamp()
+        done = _commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
+        if done.returncode != 0:
+            raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
+
+    def wait(self, flags, old, folders):
+        """Return the seconds until a process that is not among the old ones has the flags and is healthy, twice."""
+        begun = time.monotonic()
+        if self.name == "kubeadm-patches":
+            return 0.0
+        lacks = "no process of it was seen"
+        good = None
+        while time.monotonic() - begun < self.timeout:
+            candidates = [process for process in self.processes() if process.identity not in old]
+            process = next((p for p in candidates if self._flags(p) == list(flags)), None)
+            if process is None:
+                lacks = "no new process with {0} was seen".format(" ".join(flags) or "no cloud flag")
+            else:
+                lacks = self._health(process)
+            if process is not None and not lacks:
+                if good == process.identity:
+                    return round(time.monotonic() - begun, 1)
+                good = process.identity
+                time.sleep(1)
+                continue
+            good = None
+            starts = _host.restarts(self.unit) if self.unit else _host.container_starts(self.name, folders, self.logs)
+            if starts >= CRASHES:
+                raise Failed("it ends again and again ({0})".format(lacks))
+            time.sleep(POLL)
+        raise Failed("after {0} s: {1}".format(self.timeout, lacks or "it was seen healthy once, and there was no time to look again"))
+
+    def _flags(self, process):
+        if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see
+            return []
+        return ["--{0}={1}".format(name, value) for name, value in _unit.managed_flags(process.argv)]
+
+    def _health(self, process):
+        if self.name == "kubelet":
+            return _host.kubelet_health(_host.kubelet_settings(process.argv))
+        if self.name in WHOLE:
+            return _host.rancher_health(self.unit, self.data_directory, self.port)
+        return _host.component_health(self.name, process.argv)
+
+    def log(self, since):
+        if self.unit:
+            return _host.kubelet_log(since, unit=self.unit)
+        return _host.pod_log(self.name, since, logs=self.logs) or _host.kubelet_log(since, about=self.name)
