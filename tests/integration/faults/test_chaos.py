@@ -91,6 +91,8 @@ async def test_a_leader_killed_at_random_points_leaks_and_doubles_nothing(
     churn = Churn(kube, cloud, witness, seed=SEED, nodes=NODES, services=SERVICES)
     await pair.leader()
     await churn.begin()
+    async with pair.tended():
+        await passes(kube, cloud, witness)  # a Node that was never initialised cannot go with its instance
     changes = asyncio.create_task(churn.run(per_second=12))
     for _ in range(KILLS):
         leader = await pair.leader()

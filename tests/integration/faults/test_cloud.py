@@ -124,7 +124,7 @@ async def test_an_instance_made_again_under_its_name_is_another_one(
 ):
     """The Node of the old one goes, that of the new one gets the new providerID, address, route and targets."""
     await start_ccm(**FAST).leading()
-    churn = Churn(kube, cloud, witness, seed=6, nodes=6, services=3)
+    churn = Churn(kube, cloud, witness, seed=6, nodes=16, services=3)
     await churn.begin()
     await passes(kube, cloud, witness)
     first = {name: await get_node(kube, name) for name in sorted(witness.present())}
