@@ -237,7 +237,10 @@ def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
     equals = text.find("=", begin, end)
     if equals < 0:
         return {}
-    chars = tuple(Char(i, i + 1, text[i]) for i in range(equals + 1, end))
+    first = equals + 1
+    if not quoted and end - first > 1 and text[first] in "\"'" and text[end - 1] == text[first]:  # NAME="value"
+        first, end, quoted = first + 1, end - 1, True
+    chars = tuple(Char(i, i + 1, text[i]) for i in range(first, end))
     return {text[begin:equals]: Value(path, chars, end, quoted)}
 
 
@@ -375,18 +378,33 @@ def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
 
 
 def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
-    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file."""
+    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
+
+    In a unit, white space ends an assignment that is not in quotes (systemd.exec, Environment=): such a one gets them. Raises UnitRefused.
+    """
     if variable == "":
         path, at = line.unit.exec_path, line.unit.exec_words[-1].end
         spans.setdefault(path, []).append(Span(at, at, " " + flag))
         return path
     value = line.variables[variable]
-    removed = [span for span in spans.get(value.path, []) if not span.text]
+    found, at = spans.setdefault(value.path, []), value.insert_at
+    quote = '"' if not value.quoted and (is_unit_file(value.path) or not value.chars) else ""
+    earlier = next((span for span in found if span.start == span.end == at), None)
+    if earlier is not None:
+        found[found.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
+        return value.path
+    removed = [span for span in found if not span.text]
     left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
-    text = (" " if left and not left[-1].char.isspace() else "") + flag
-    if not value.quoted and not value.chars:
-        text = '"{0}"'.format(flag)
-    spans.setdefault(value.path, []).append(Span(value.insert_at, value.insert_at, text))
+    text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
+    if quote and is_unit_file(value.path):
+        if any(char.char in "\"'\\" for char in value.chars):
+            raise UnitRefused("{0} has quotes inside the value of {1}, and --{2} cannot be added to it: put the whole assignment in quotes, as in "
+                              "Environment=\"{1}=...\", then run again".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
+        begin = at - len(value.chars) - len(variable + "=")
+        found.append(Span(begin, begin, quote))
+    else:
+        text = quote + text
+    found.append(Span(at, at, text))
     return value.path
 
 
