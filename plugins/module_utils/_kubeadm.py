@@ -149,7 +149,7 @@ def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> 
     if not changes:
         return ""
     extra = document.get((key, "extraArgs"))
-    listed = isinstance(extra, list) or str(document.data.get("apiVersion", "")).endswith("/v1beta4")
+    listed = isinstance(extra, list) if extra else str(document.data.get("apiVersion", "")).endswith("/v1beta4")
     section = expected.get(key) or {}
     expected[key] = section
     new: Any = [{"name": change.name, "value": change.then} for change in changes] if listed \

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime" / "ccm"
 
 #: Modules of the collection that read or write the host, run programs or ask servers: others decide for them.
-_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes", "_secrets"}
+_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes"}
 #: Modules that only other modules use, or that have a test of another name.
 _TESTED_BY = {
     "_gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
