@@ -104,8 +104,8 @@ def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
         first = text[start:end].lstrip()[:1] in COMMENTS
-        inside = comments and position > start and text[position:end].lstrip()[:1] in COMMENTS
-        if not first and end < len(text) and (inside or text[position:end].rstrip("\r").endswith("\\")):
+        inside = comments and text[position:end].lstrip()[:1] in COMMENTS
+        if not first and end < len(text) and (inside or _goes_on(text[position:end])):
             position = end + 1
             continue
         lines.append((start, end))
@@ -113,6 +113,12 @@ def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
     if start < len(text):
         lines.append((start, len(text)))
     return lines
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a line ends in a backslash that is not itself behind one."""
+    line = line.rstrip("\r")
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
@@ -123,7 +129,7 @@ def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
         stripped = line.lstrip()
         if not stripped or stripped[0] in "#;" or "=" not in line:
             continue
-        name = line.split("=", 1)[0].strip()
+        name = line.partition("=")[0].strip()
         begin = start + line.index("=") + 1
         values[name] = _decode(path, text, begin, end)
     return values
@@ -135,7 +141,6 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
         end -= 1
     chars: List[Char] = []
     quote = ""
-    opened: Optional[int] = None
     closed: Optional[int] = None
     position = begin
     while position < end:
@@ -151,11 +156,10 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
                 chars.append(Char(position, position + 2, following))
                 position += 2
                 continue
-        if char in "\"'" and not quote and (opened is None or closed is not None):
-            if position == begin or not chars:
-                quote, opened, closed = char, position, None
-                position += 1
-                continue
+        if char in "\"'" and not quote and not chars:
+            quote, closed = char, None
+            position += 1
+            continue
         if quote and char == quote:
             closed, quote = position, ""
             position += 1
@@ -187,9 +191,9 @@ def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
             line = text[start:end].strip()
             if line.startswith("["):
                 section = line.strip("[]")
-            if section != "Service" or not line or line[0] in "#;" or "=" not in line:
+            if section != "Service" or "=" not in line:
                 continue
-            key = line.split("=", 1)[0].strip()
+            key = line.partition("=")[0].strip()
             begin = start + text[start:end].index("=") + 1
             words = split_words(_unit_chars(text, begin, end))
             if key == "ExecStart":
