@@ -134,7 +134,7 @@ def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) 
     new = [change for change in changes if change.flag is None]
     if not isinstance(extra, list) or not new or len(gone) < len(extra):
         return []
-    index = gone[0].flag.index if gone[0].flag else 0
+    index = gone[0].flag.index
     for name, value in (("name", new[0].name), ("value", new[0].then or "")):
         document.replace((key, "extraArgs", index, name), value)
         expected[key]["extraArgs"][index][name] = value

@@ -79,6 +79,7 @@ def flags_back(component: str = "kube-controller-manager", **values: str) -> Any
     ("kind: Other\n", "its kind is not ClusterConfiguration"),
     ("kind: ClusterConfiguration\napiServer: text\n", "apiServer is not a mapping"),
     ("kind: ClusterConfiguration\napiServer: {extraArgs: [text]}\n", "extraArgs is neither"),
+    ("kind: ClusterConfiguration\napiServer: {extraArgs: [{name: v}, text]}\n", "extraArgs is neither"),
 ])
 def test_what_cannot_be_understood_is_named(text: str, words: str) -> None:
     with pytest.raises(_kubeadm.BadClusterConfiguration, match=words):
@@ -171,6 +172,16 @@ def test_an_entry_of_a_list_gets_another_value_in_its_place() -> None:
         return [Change("cloud-provider", flags[1], "x", "", "")] if flags else []
 
     assert _kubeadm.edit(text, (1, 29), second)[0] == text.replace("gce", "x")
+
+
+def test_an_entry_that_gets_another_value_makes_room_for_no_other() -> None:
+    text = f"{HEAD_4}controllerManager:\n  extraArgs:\n  - name: cloud-provider\n    value: aws\n"
+
+    def both(name: str, flags: Any, version: Any) -> list[Change]:
+        return [Change("cloud-provider", flags[0], "x", "", ""), Change("cloud-config", None, "/c", "", "")] if flags else []
+
+    found = yaml.safe_load(_kubeadm.edit(text, (1, 29), both)[0])["controllerManager"]["extraArgs"]
+    assert found == [{"name": "cloud-provider", "value": "x"}, {"name": "cloud-config", "value": "/c"}]
 
 
 @pytest.mark.parametrize(("scheduler", "expected"), [
