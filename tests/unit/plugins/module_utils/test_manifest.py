@@ -99,6 +99,11 @@ def test_a_value_that_is_an_argument_of_its_own_goes_with_its_flag() -> None:
     assert (data["command"], data["args"]) == ([KCM], ["--v=2"])
 
 
+def test_a_flag_whose_value_is_missing_goes_too() -> None:
+    before = small("    command:\n    - kube-controller-manager\n    - --v=2\n    - --cloud-config\n")
+    assert _manifest.edit(before, KCM, (1, 36))[0] == before.replace("    - --cloud-config\n", "")
+
+
 def test_a_volume_that_something_else_needs_stays() -> None:
     rest = ("    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes/cloud}\n  volumes:\n  - {name: etc, hostPath: {path: /e}}\n")
     flags = "    command:\n    - kube-controller-manager\n    - --cloud-config=/etc/kubernetes/cloud/c.conf\n"
