@@ -84,7 +84,9 @@ class Equivalent:
 def equivalents() -> list[Equivalent]:
     found = yaml.safe_load(EQUIVALENT.read_text()) or {}
     return [
-        Equivalent(name, each["line"], each["change"], each.get("in", "")) for name, all_ in found.items() for each in all_
+        Equivalent(name, each["line"], each["change"], each.get("in", ""))
+        for name, all_ in found.items()
+        for each in all_
     ]
 
 

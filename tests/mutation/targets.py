@@ -18,8 +18,11 @@ _TESTED_BY = {
     "_inventory": ("test_inventories.py", "test_plan.py"),
     "_new_nodes": ("test_plan.py", "test_layouts.py"),
     "_report": ("test_plan.py",),
+    "_secrets": ("test_journal_copy.py",),
     "_undo": ("test_rollback.py", "test_forward_and_back.py"),
+    "load_balancer_rules": ("test_load_balancers.py",),
     "node_rules": ("test_nodes.py",),
+    "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
 #: Tests that draw inputs are the slowest by far, and do not look at what exactly comes out.
 _SLOW = re.compile("fuzz|forward_and_back")
