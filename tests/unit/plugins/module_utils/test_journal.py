@@ -118,7 +118,8 @@ class Clock:
 
 
 @pytest.mark.parametrize(("patience", "naps"), [(0, 0), (0.4, 2), (1, 5)])
-def test_a_run_asks_every_fifth_of_a_second_until_its_patience_ends(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, patience: float, naps: int) -> None:
+def test_a_run_asks_five_times_a_second_until_its_patience_ends(
+        tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, patience: float, naps: int) -> None:
     clock = Clock()
     monkeypatch.setattr(_journal, "time", clock)
     with alone(str(tmp_path), 0), pytest.raises(JournalRefused, match=f"for more than {int(patience)} s"), alone(str(tmp_path), patience):

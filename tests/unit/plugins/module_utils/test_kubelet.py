@@ -177,7 +177,8 @@ PACKAGE, OURS = "/lib/systemd/system/kubelet.service", "/etc/systemd/system/kube
 ])
 def test_a_packages_file_is_never_edited(flags: str) -> None:
     with pytest.raises(_unit.UnitRefused, match=f"{PACKAGE} sets --(feature-gates|cloud-provider|cloud-config)=.*belongs to a package"):
-        plan_unit((PACKAGE, f"[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS {flags}\n"), (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2"\n'))
+        plan_unit((PACKAGE, f"[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS {flags}\n"),
+                  (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2"\n'))
 
 
 def test_a_packages_variable_is_not_edited() -> None:
