@@ -692,10 +692,12 @@ UNIT, DROPIN = "/etc/kubelet.service", "/etc/kubelet.service.d/10.conf"
                  "[Service]\nEnvironment=A=-a\nExecStart=/usr/bin/kubelet $A --cloud-provider=aws\n", id="the-command-itself"),
     pytest.param(UNIT, "$A", f"{SERVICE}Environment=A=-a\n", '[Service]\nExecStart=/other\nEnvironment="A=-a"\n',
                  '[Service]\nExecStart=/other\nEnvironment="A=-a --cloud-provider=aws"\n', id="a-command-that-a-drop-in-replaces"),
+    pytest.param(DROPIN, "$A", f"[Service]\nExecStart=\n{SERVICE}", '[Service]\nEnvironment="A=-a"\n',
+                 '[Service]\nEnvironment="A=-a --cloud-provider=aws"\n', id="a-command-that-is-elsewhere-by-now"),
 ])
 def test_where_a_flag_comes_back_that_went(path: str, exec_start: str, before: str, now: str, after: str) -> None:
     other = f"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet {exec_start}\n"
-    files = [(UNIT, other), (DEFAULT, now)] if path == DEFAULT else [(UNIT, now), *([(DROPIN, other)] if exec_start else [])]
+    files = [(UNIT, other), (path, now)] if path in (DEFAULT, DROPIN) else [(UNIT, now), *([(DROPIN, other)] if exec_start else [])]
     kind = unit_kind(path, *files)
     changes = {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}
     assert kind.edit(before, "", now, changes, (1, 29)) == after
@@ -705,6 +707,13 @@ def test_a_flag_has_no_place_in_a_file_that_the_unit_does_not_use() -> None:
     kind = unit_kind(DEFAULT, (UNIT, SERVICE), (DEFAULT, "A=-a\n"))
     with pytest.raises(_undo.CannotUndo, match="no place left in it for --cloud-provider"):
         kind.edit("A=--cloud-provider=aws\n", "", "A=-a\n", {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}, (1, 29))
+
+
+def test_a_flag_has_no_place_where_its_variable_is_gone() -> None:
+    kind = unit_kind(UNIT, (UNIT, SERVICE))
+    before = "[Service]\nEnvironment=A=--cloud-provider=aws\nExecStart=/usr/bin/kubelet $A\n"
+    with pytest.raises(_undo.CannotUndo, match="no place left in it for --cloud-provider"):
+        kind.edit(before, "", SERVICE, {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}, (1, 29))
 
 
 def test_lines_of_ours_that_nothing_reads_any_more_go_back_too() -> None:
@@ -777,8 +786,8 @@ def test_ours_among_other_values_cannot_be_told_apart() -> None:
     pytest.param("abcd", "acd", "abd", "ad", id="neighbours"),
     pytest.param("abcd", "ad", "bcd", "d", id="neighbours-the-other-way"),
     pytest.param("abcd", "ad", "ab", None, id="what-overlaps"),
-    pytest.param("x" * 150 + "a" + "x" * 150, "x" * 150 + "A" + "x" * 150, "b" + "x" * 150 + "a" + "x" * 150, "b" + "x" * 150 + "A" + "x" * 150,
-                 id="long-with-many-equal-lines"),
+    pytest.param("x" * 150 + "a" + "x" * 150, "x" * 150 + "A" + "x" * 150, "x" * 100 + "b" + "x" * 50 + "a" + "x" * 150,
+                 "x" * 100 + "b" + "x" * 50 + "A" + "x" * 150, id="long-with-many-equal-lines"),
 ])
 def test_lines_of_two_sides_are_merged_unless_they_touch(base: str, first: str, second: str, expected: str | None) -> None:
     merged = _undo.merge(*("".join(line + "\n" for line in text) for text in (base, first, second)))
