@@ -403,7 +403,7 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
     if quote and is_unit_file(value.path):
         if any(char.char in "\"'\\" for char in value.chars):
             raise UnitRefused("{0} has quotes inside the value of {1}, and --{2} cannot be added to it: put the whole assignment in quotes, as in "
-                              "Environment=\"{1}=...\", then run again".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
+                              "Environment=\"{1}=...\"".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
         begin = at - len(value.chars) - len(variable + "=")
         found.append(Span(begin, begin, quote))
     else:
