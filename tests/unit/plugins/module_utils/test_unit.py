@@ -184,6 +184,7 @@ def test_a_backslash_at_the_end_of_a_file_is_a_character() -> None:
     pytest.param("ExecStart=/k $A $B\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2\n", ["/k", "2"], id="an-empty-one-resets-them"),
     pytest.param("ExecStart=/k $A\nEnvironment=A=bA\n", ["/k", "bA"], id="a-name-that-is-the-last-letter"),
     pytest.param("x\n#ExecStart=/no\nExecStart=/k\n[Install]\nExecStart=/no\n", ["/k"], id="what-says-nothing"),
+    pytest.param("ExecStart=/k $A\nEnvironment=A=", ["/k"], id="an-empty-assignment-at-the-end"),
     pytest.param("ExecStart=/k a=b=c\n", ["/k", "a=b=c"], id="equals-signs"),
 ])
 def test_what_a_unit_runs(body: str, words: list[str]) -> None:
@@ -256,6 +257,7 @@ def test_a_flag_takes_the_place_of_one_that_goes(before: str, after: str) -> Non
 @pytest.mark.parametrize(("exec_start", "path", "expected"), [
     ("/k $A $B", "/etc/e", "B"),
     ("/k $A $B $C", "/etc/e", "B"),
+    ("/k $A $B $D", "/etc/e", "D"),
     ("/k $A --v=2", "/etc/e", ""),
     ("/k --v=2", "/etc/e", ""),
     ("/k $C", "/etc/e", ""),
@@ -263,7 +265,7 @@ def test_a_flag_takes_the_place_of_one_that_goes(before: str, after: str) -> Non
     ("$A /k", "/etc/e", ""),
 ])
 def test_where_a_further_flag_comes_last(exec_start: str, path: str, expected: str) -> None:
-    texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart={exec_start}\n", path: "A=-a\nB=-b\n"}
+    texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart={exec_start}\n", path: "A=-a\nB=-b\nD=-d\n"}
     assert _unit.last_variable(_unit.Sources((UNIT,), (path,), texts).command_line()) == expected
 
 

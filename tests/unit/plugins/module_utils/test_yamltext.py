@@ -112,7 +112,7 @@ def test_how_a_value_is_written() -> None:
     ("a: [x, \"y\"]\n", "z", "a: [x, \"y\", \"z\"]\n"),
     ("a:\n- n: 1\n  m: [2]\n", {"n": "x", "o": True}, "a:\n- n: 1\n  m: [2]\n- n: x\n  o: true\n"),
     ("a:\r\n  - n: 1\r\n", {"n": "x", "o": "y"}, "a:\r\n  - n: 1\r\n  - n: x\r\n    o: y\r\n"),
-    ("a: [{n: 1}]\n", {"n": "x", "o": 2}, "a: [{n: 1}, {n: x, o: 2}]\n"),
+    ("a: [{n: 1}]\n", {"o": "x", "n": 2}, "a: [{n: 1}, {o: x, n: 2}]\n"),
     ("a:\n- {n: 1}\n", {"b": 2, "a": 1}, "a:\n- {n: 1}\n- b: 2\n  a: 1\n"),
 ])
 def test_an_item_is_added_as_the_last_one_is_written(before: str, value: Any, after: str) -> None:
