@@ -181,6 +181,12 @@ def test_a_packages_file_is_never_edited(flags: str) -> None:
                   (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2"\n'))
 
 
+def test_a_value_in_a_packages_file_is_not_edited() -> None:
+    unit = "[Service]\nEnvironment=P=aws\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $P\n"
+    with pytest.raises(_unit.UnitRefused, match="sets --cloud-provider=aws, and that file belongs to a package"):
+        plan_unit((PACKAGE, unit), (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-provider"\n'))
+
+
 def test_a_packages_variable_is_not_edited() -> None:
     unit = "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--cloud-provider=aws\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $KUBELET_ARGS\n"
     with pytest.raises(_unit.UnitRefused, match=f"{PACKAGE} sets --cloud-provider=aws"):

@@ -218,8 +218,16 @@ def test_what_an_edit_took_away_is_known_and_comes_back_with_the_flag() -> None:
     spec = yaml.safe_load(after)["spec"]
     assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc", "cloud"]
     assert notes == [] and spec["volumes"][1] == LOST.volumes[0]
+    assert spec["containers"][0]["command"] == [KCM, "--cloud-provider=aws", "--cloud-config=/etc/kubernetes/cloud.conf"]
     for alone in (back(("cloud-provider", "aws")), back(("cloud-config", ""))):
-        assert "/c}" not in _manifest.edit(ours, KCM, (1, 29), alone, LOST)[0]
+        spec = yaml.safe_load(_manifest.edit(ours, KCM, (1, 29), alone, LOST)[0])["spec"]
+        assert [item["name"] for item in spec["volumes"]] == ["etc"]
+
+
+def test_a_new_flag_before_one_that_goes_does_not_keep_it() -> None:
+    after = _manifest.edit(small(COMMAND + CONFIG), KCM, (1, 29), lambda _, flags, unused: [
+        Change("cloud-provider", None, "aws", "", ""), Change("cloud-config", flags[0], None, "", "")])[0]
+    assert yaml.safe_load(after)["spec"]["containers"][0]["command"] == [KCM, "--cloud-provider=aws"]
 
 
 def test_a_path_and_a_name_that_somebody_else_uses_by_now_stay_as_they_are() -> None:
