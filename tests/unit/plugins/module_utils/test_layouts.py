@@ -268,6 +268,7 @@ def test_values_of_an_option_on_the_command_line(arguments: list[str], values: l
     ("rke2", "cloud-provider-name: external\n", True),
     ("rke2", "cloud-provider-name: [aws, other, external]\n", True),
     ("rke2", "cloud-provider-name: [external, other, aws]\n", False),
+    ("rke2", "cloud-provider-name: [aws, external, gce]\n", False),
     ("rke2", "kubelet-arg: [cloud-provider=external]\n", True),
     ("rke2", "cloud-provider-name: aws\n", False),
     ("rke2", "", False),
