@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, Page, Transient
-from ccm.cloud.gateway import Gateway
-from ccm.providers.openstack import OpenStackCloud, node_rules
+from ccm.gateway.gateway import Gateway
+from ccm.providers.openstack import OpenStackCloud, server_rules
 from ccm.providers.openstack.config import Networking
 
 from .fake_cloud import FakeCloud, running
@@ -59,13 +59,13 @@ async def listing(provider: OpenStackCloud) -> list[Instance]:
     ],
 )
 def test_spellings_of_a_provider_id(spelt: str, server: str | None) -> None:
-    assert node_rules.server_id(spelt, "north") == server
+    assert server_rules.server_id(spelt, "north") == server
 
 
 @given(st.uuids(), st.sampled_from(["", "north", "eu-de-1"]), st.booleans())
 def test_what_is_written_is_read(id: uuid.UUID, region: str, regional: bool) -> None:
-    written = node_rules.provider_id(str(id), region, regional)
-    assert node_rules.server_id(written, region) == str(id)
+    written = server_rules.provider_id(str(id), region, regional)
+    assert server_rules.server_id(written, region) == str(id)
     assert written == f"openstack://{region if regional else ''}/{id}"
 
 
@@ -86,7 +86,7 @@ def port(id: str, *addresses: str, status: str = "ACTIVE") -> dict[str, Any]:
 def told(
     server: dict[str, Any], ports: list[dict[str, Any]], subports: dict[str, list[str]] | None = None, **networking: Any
 ) -> list[str]:
-    found = node_rules.addresses(server, ports, subports or {}, Networking(**networking))
+    found = server_rules.addresses(server, ports, subports or {}, Networking(**networking))
     return [f"{each.type} {each.address}" for each in found]
 
 
@@ -214,7 +214,7 @@ def test_subports_of_trunks_are_of_their_networks() -> None:
     ],
 )
 def test_label(text: str, expected: str) -> None:
-    assert node_rules.label(text) == expected
+    assert server_rules.label(text) == expected
 
 
 # Over HTTP.

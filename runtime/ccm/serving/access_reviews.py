@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter
 
-from ccm.engine.clock import SYSTEM_CLOCK, Clock
+from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.engine.rate_limit import RateLimit
 
 T = TypeVar("T")

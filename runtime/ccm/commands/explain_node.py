@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
+from ccm.base.text import printable, shorten
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, NotFoundError
 from ccm.engine.objects import Lease, Node, parse_time
-from ccm.text import printable, shorten
 
 #: Whose Events explain something.
 COMPONENTS = ("cloud-node-controller", "cloud-node-lifecycle-controller")

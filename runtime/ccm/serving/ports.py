@@ -7,69 +7,39 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
-import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from aiohttp import web
 
+from ccm.base.start_error import StartError
+from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
-from ccm.engine.informer import Informer
-from ccm.engine.queue import QUEUES
+from ccm.options import feature_gates
+from ccm.options.command_line import Options
 
-from . import gates, server, webhooks
-from .api import create_client
-from .auth import LOOKUP, Authorizer, ClientCas, Lifetimes
-from .clouds import Keeper
-from .errors import StartError
-from .health import Check, Health
-from .leadership import Leadership
-from .options import Options
-from .tls import CertificateError, ServingTls
+from . import secure_port, webhooks
+from .authorization import LOOKUP, Authorizer, ClientCas, Lifetimes
+from .certificates import CertificateError, ServingTls
+from .health import Health
 
 log = logging.getLogger(__name__)
 
-#: Our view of the cluster is stale when no informer heard from the API server for this long, in seconds; bookmarks come
-#: about once a minute.
-STALE_AFTER = 180.0
-#: Work that waited for this long is not waiting its turn any more, in seconds.
-STUCK_AFTER = 600.0
-
-
-def checks(options: Options, leadership: Leadership, informers: Sequence[Informer[Any]], keeper: Keeper) -> Health:
-    """What `/healthz`, `/livez` and `/readyz` look at."""
-    live: dict[str, Check] = {"ping": lambda: None}
-    if options.leader_elect:
-        live["leaderElection"] = leadership.unhealthy
-    ready = {**live, "informers": lambda: stale(informers), "queues": stuck, "cloud": keeper.not_ready}
-    return Health(healthz=live, livez=live, readyz=ready)
-
-
-def stale(informers: Sequence[Informer[Any]]) -> str | None:
-    """Why our view of the cluster cannot be trusted."""
-    for informer in informers:
-        if not informer.synced:
-            return f"the {informer.name} have not been listed yet"
-        if (silence := time.monotonic() - informer.last_contact) >= STALE_AFTER:
-            return f"nothing heard from the API server about {informer.name} for {silence:.0f} s: {informer.last_error}"
-    return None
-
-
-def stuck() -> str | None:
-    """Which work waits for so long that its workers must be stuck."""
-    for queue in list(QUEUES):
-        if (age := queue.oldest_age) >= STUCK_AFTER:
-            return f"work in the queue {queue.name} has waited for {age:.0f} s"
-    return None
-
 
 class Serving:
-    """The servers of one process; `start` them, then let `follow` run."""
+    """The servers of one process; `start` them, then let `follow` run.
+
+    `client` makes a client of the API server from a kubeconfig file, "" for our own identity. `offered`: the webhooks
+    of the present cloud.
+    """
 
     def __init__(
-        self, options: Options, client: KubeClient, keeper: Keeper, cleanup: contextlib.AsyncExitStack
+        self,
+        options: Options,
+        client: Callable[[str], KubeClient],
+        offered: Callable[[], Mapping[str, Webhook]],
+        cleanup: contextlib.AsyncExitStack,
     ) -> None:
-        self._options, self._client, self._keeper, self._cleanup = options, client, keeper, cleanup
+        self._options, self._client, self._offered, self._cleanup = options, client, offered, cleanup
         self._cas: ClientCas | None = None
 
     async def start(self, health: Health) -> None:
@@ -103,17 +73,16 @@ class Serving:
             o.authorization_webhook_cache_unauthorized_ttl,
         )
         authorizer = Authorizer(tokens, self._reviewer(o.authorization_kubeconfig), lifetimes)
-        app = server.application(health, authorizer, o.authorization_always_allow_paths, o.configz)
+        app = secure_port.application(health, authorizer, o.authorization_always_allow_paths, o.configz)
         await self._serve(app, "", cas)
 
     async def _start_webhooks(self) -> None:
-        offered = self._keeper.gateway.cloud.webhooks
         try:
-            chosen = webhooks.choose(self._options.webhooks, offered)
+            chosen = webhooks.choose(self._options.webhooks, self._offered())
         except ValueError as error:
             raise StartError(str(error)) from None
-        if chosen and gates.enabled(self._options.feature_gates, gates.WEBHOOK):
-            app = webhooks.application(chosen, lambda: self._keeper.gateway.cloud.webhooks)
+        if chosen and feature_gates.enabled(self._options.feature_gates, feature_gates.WEBHOOK):
+            app = webhooks.application(chosen, self._offered)
             file, flag = self._options.webhook_client_ca_file, "--webhook-client-ca-file"
             await self._serve(app, "webhook_", ClientCas(file, None, flag=flag) if file else None)
             if not file and not _is_loopback(self._options.webhook_bind_address):
@@ -129,7 +98,7 @@ class Serving:
         address, port = getattr(o, f"{prefix}bind_address"), getattr(o, f"{prefix}secure_port")
         try:
             tls = ServingTls(o.tls(prefix), cas.bundle if cas else None, required=bool(prefix))
-            served = await server.serve(
+            served = await secure_port.serve(
                 app, address, port, tls, share_port=o.permit_port_sharing, name="webhook" if prefix else "secure"
             )
         except CertificateError as error:
@@ -144,7 +113,7 @@ class Serving:
     def _reviewer(self, kubeconfig: str) -> KubeClient:
         """A client for reviews alone, by default with our own identity. Its budget is the Authorizer's: the limits of
         the controllers' client are not for those who ask us."""
-        client = create_client(self._options, kubeconfig=kubeconfig)
+        client = self._client(kubeconfig)
         client.set_rate_limit(0, 0)
         self._cleanup.push_async_callback(client.close)
         return client

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
 from ccm.controllers.context import RUNNING, Context, Controller
 from ccm.controllers.node import NodeController, NodeOptions
@@ -17,10 +18,8 @@ from ccm.controllers.volume import VolumeController
 from ccm.controllers.vouching import Vouching
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PersistentVolume
-
-from .errors import StartError
-from .names import CONTROLLERS
-from .options import Options
+from ccm.options.command_line import Options
+from ccm.options.controller_names import CONTROLLERS
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import migration
+from ccm.base.yaml_reader import Document, Path
+
+from . import leader_migration
 from .flags import FLAGS, IGNORED, IGNORED_KEYS, Flag
-from .migration import Migration
-from .strict import Document, Path
+from .leader_migration import Migration
 
 API_VERSION = "cloudcontrollermanager.config.k8s.io/v1alpha1"
 KIND = "CloudControllerManagerConfiguration"
@@ -61,7 +62,7 @@ def _walk(document: Document, path: Path, data: Mapping[str, Any], values: dict[
                 _set(document, inner, value, values)
         elif inner == _MIGRATION:
             if value is not None:
-                values["leader_migration"] = migration.load(document, inner, value, lock=True)
+                values["leader_migration"] = leader_migration.load(document, inner, value, lock=True)
         elif inner in _SHOWN:
             if value is not None:
                 _check_ignored(document, inner, value)
@@ -93,7 +94,7 @@ def dump(values: Mapping[str, Any], moved: Migration | None) -> dict[str, Any]:
     files, never what is in them."""
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {path: flag.kind.dump(values[flag.field]) for path, flag in _FLAGS.items()}
-    leaves[_MIGRATION] = migration.dump(moved or Migration())
+    leaves[_MIGRATION] = leader_migration.dump(moved or Migration())
     tree: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for path, value in leaves.items():
         section = tree

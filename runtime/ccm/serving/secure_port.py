@@ -12,12 +12,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from .configuration import CONFIGZ_KEY
+from ccm.options.config_file import CONFIGZ_KEY
+
+from .access_reviews import RETRY_AFTER
+from .certificates import ServingTls
 from .connection_rules import Limits, peer_of
 from .connections import Port
 from .health import SLIS, Health
-from .reviews import RETRY_AFTER
-from .tls import ServingTls
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -22,8 +22,7 @@ from aiohttp import web
 from prometheus_client import Counter, Histogram
 
 from ccm.cloud import Webhook
-
-from .names import select
+from ccm.options.controller_names import select
 
 log = logging.getLogger(__name__)
 

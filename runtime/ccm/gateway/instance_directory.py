@@ -24,9 +24,10 @@ from typing import Any, Protocol, cast
 
 from prometheus_client import Counter
 
-from .contract import CanonicalIds, Instance, InstanceRef, Instances, Page
-from .errors import CloudError, Transient
-from .snapshot import Snapshot, as_asked, canonical_ref, instance_problem
+from ccm.cloud.contract import CanonicalIds, Instance, InstanceRef, Instances, Page
+from ccm.cloud.errors import CloudError, Transient
+
+from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_problem
 
 log = logging.getLogger(__name__)
 

@@ -17,11 +17,10 @@ from pathlib import Path
 
 from prometheus_client import Counter
 
+from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
-from ccm.cloud.gateway import Gateway
-
-from .errors import StartError
-from .options import Options
+from ccm.gateway.gateway import Gateway
+from ccm.options.command_line import Options
 
 log = logging.getLogger(__name__)
 

@@ -21,11 +21,11 @@ from ccm.cloud import registry
 from ccm.controllers import pod_network_rules
 from ccm.controllers.node_lifecycle_rules import Safety
 
-from . import configuration, gates, migration
+from . import config_file, feature_gates, leader_migration
 from .flags import FLAGS, IGNORED, Flag, Ignored
-from .kinds import BOOLEAN, GATES, SniPair
-from .migration import Migration
-from .tls import CIPHERS, VERSIONS, TlsOptions
+from .leader_migration import Migration
+from .tls_options import CIPHERS, VERSIONS, TlsOptions
+from .values import BOOLEAN, GATES, SniPair
 
 
 class OptionsError(Exception):
@@ -151,7 +151,7 @@ class Options:
 
     def configz(self) -> dict[str, Any]:
         """All of them, in upstream's shape."""
-        return configuration.dump({item.name: getattr(self, item.name) for item in fields(self)}, self.leader_migration)
+        return config_file.dump({item.name: getattr(self, item.name) for item in fields(self)}, self.leader_migration)
 
 
 def parse_cap(text: str) -> tuple[float, int]:
@@ -275,14 +275,14 @@ def parse(argv: Sequence[str]) -> Options:
     if "config" in given:
         text = _read("--config", given["config"], problems)
         if text is not None:
-            from_file, wrong = configuration.load(text, given["config"])
+            from_file, wrong = config_file.load(text, given["config"])
             values |= from_file
             problems += wrong
     values |= {name: value for name, value in given.items() if name in values}
     if values["enable_leader_migration"] and values["leader_migration_config"]:
         text = _read("--leader-migration-config", values["leader_migration_config"], problems)
         if text is not None:
-            values["leader_migration"], wrong = migration.parse(text, values["leader_migration_config"])
+            values["leader_migration"], wrong = leader_migration.parse(text, values["leader_migration_config"])
             problems += wrong
     options = Options(**values)
     problems += _problems(options)
@@ -358,8 +358,8 @@ def _serving_problems(o: Options) -> list[str]:
         unknown = [name for name in getattr(o, f"{prefix}tls_cipher_suites") if name not in CIPHERS]
         if unknown:
             found.append(f"{flag}tls-cipher-suites: unknown {', '.join(unknown)}: known are {', '.join(CIPHERS)}")
-    if o.webhooks and not gates.enabled(o.feature_gates, gates.WEBHOOK):
-        found.append(f"--webhooks needs --feature-gates={gates.WEBHOOK}=true")
+    if o.webhooks and not feature_gates.enabled(o.feature_gates, feature_gates.WEBHOOK):
+        found.append(f"--webhooks needs --feature-gates={feature_gates.WEBHOOK}=true")
     elif o.webhooks and o.webhook_secure_port and o.webhook_secure_port == o.secure_port:
         found.append(f"--webhook-secure-port must differ from --secure-port, which is {o.secure_port}, too")
     return found

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ccm.engine.client import KubeClient
-
-from .auth import LOOKUP
+from ccm.serving.authorization import LOOKUP
 
 
 @dataclass(frozen=True, order=True)

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .names import canonical
-from .strict import Document, Path
+from ccm.base.yaml_reader import Document, Path
+
+from .controller_names import canonical
 
 GROUP = "controllermanager.config.k8s.io"
 KIND = "LeaderMigrationConfiguration"

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import durations, gates, names
+from ccm.base import durations
+
+from . import controller_names, feature_gates
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def _load_names(value: Any) -> tuple[str, ...]:
 
 
 def _controllers(text: str) -> tuple[str, ...]:
-    return names.select_controllers(part.strip() for part in text.split(","))
+    return controller_names.select_controllers(part.strip() for part in text.split(","))
 
 
 def _sni(text: str) -> tuple[SniPair, ...]:
@@ -123,7 +125,10 @@ NUMBER = Kind("number", _number, _load_number)
 DURATION = Kind("duration", durations.parse, lambda value: durations.parse(_text(value)), durations.spell)
 NAMES = Kind("list", _names, _load_names, list, lists=True)
 CONTROLLERS = Kind(
-    "list", _controllers, lambda value: names.select_controllers(_load_names(value)), names.spell_controllers
+    "list",
+    _controllers,
+    lambda value: controller_names.select_controllers(_load_names(value)),
+    controller_names.spell_controllers,
 )
 SNI = Kind("certificate,key[:names]", _sni, _load_sni, _dump_sni, lists=True)
-GATES = Kind("gate=true or false, ...", gates.parse, gates.check, _dump_gates)
+GATES = Kind("gate=true or false, ...", feature_gates.parse, feature_gates.check, _dump_gates)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .contract import Address, AddressType, Instance, InstanceRef, InstanceState
-from .errors import Conflict, NotFound, Transient
+from ccm.cloud.contract import Address, AddressType, Instance, InstanceRef, InstanceState
+from ccm.cloud.errors import Conflict, NotFound, Transient
 
 
 @dataclass(frozen=True)

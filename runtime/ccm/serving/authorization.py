@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
+from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.engine.client import ApiError, KubeClient, NotFoundError
-from ccm.engine.clock import SYSTEM_CLOCK, Clock
 
-from .reviews import KNOWN, RETRY_AFTER, STRANGERS, Acquaintances, Budget, BudgetSpent, Memory
-from .tls import CertificateError
+from .access_reviews import KNOWN, RETRY_AFTER, STRANGERS, Acquaintances, Budget, BudgetSpent, Memory
+from .certificates import CertificateError
 
 log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterable
 
 from ccm import __version__
+from ccm.base.start_error import StartError
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, UnavailableError
 from ccm.engine.objects import PartialObject
+from ccm.options.command_line import Options
 
-from . import permissions
-from .errors import StartError
-from .options import Options
+from . import rights_check
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ async def check_permissions(client: KubeClient, options: Options, enabled: Itera
     names = [options.leader_elect_resource_name] if options.leader_elect else []
     if options.enable_leader_migration:
         names.append(options.leader_migration.leader_name)
-    rights = permissions.needed(
+    rights = rights_check.needed(
         enabled,
         [(options.leader_elect_resource_namespace, name) for name in names],
         client_ca=bool(
@@ -75,7 +75,7 @@ async def check_permissions(client: KubeClient, options: Options, enabled: Itera
         ),
     )
     try:
-        lacking = await permissions.missing(client, rights)
+        lacking = await rights_check.missing(client, rights)
     except ApiError as error:
         log.warning("the API server does not tell our rights, going on without checking them: %s", error)
         return

@@ -14,7 +14,7 @@ import sys
 from types import TracebackType
 from typing import TypeAlias
 
-from ccm.text import printable, shorten
+from ccm.base.text import printable, shorten
 
 #: The longest message and the longest line of a traceback, in characters before they are escaped.
 MESSAGE_LIMIT, TRACE_LINE_LIMIT = 4096, 1000

@@ -20,6 +20,7 @@ import prometheus_client
 from prometheus_client import Gauge
 
 from ccm import __version__
+from ccm.base.start_error import StartError
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.volume import VolumeController
@@ -29,15 +30,16 @@ from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, PersistentVolume, Service
+from ccm.options import feature_gates
+from ccm.options.command_line import Options
+from ccm.options.leader_migration import split
+from ccm.serving import ports
 
-from . import assembly, gates, loop, serving
-from .api import check_permissions, create_client, wait_for_api_server
-from .clouds import Keeper
-from .errors import StartError
+from . import loop_lag, readiness, running_controllers
+from .cloud_reload import Keeper
+from .connect import check_permissions, create_client, wait_for_api_server
+from .event_recorders import Recorders
 from .leadership import COMPONENT, Leadership
-from .migration import split
-from .options import Options
-from .recorders import Recorders
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ async def _live(options: Options) -> None:
     _tell_version(options)
     keeper = Keeper(options)
     gateway = keeper.gateway
-    parts = split(assembly.usable_controllers(options, gateway.cloud), options.migration())
+    parts = split(running_controllers.usable_controllers(options, gateway.cloud), options.migration())
     if parts.elsewhere:
         log.info("not run here, as the leader migration says: %s", ", ".join(parts.elsewhere))
     client = create_client(options)
@@ -107,8 +109,13 @@ async def _live(options: Options) -> None:
         leadership = Leadership(options, parts, client, gateway, recorders)
         if leadership.lease is not None:
             keeper.notice = functools.partial(recorders.of(COMPONENT).event, leadership.lease)
-        servers = serving.Serving(options, client, keeper, cleanup)
-        await servers.start(serving.checks(options, leadership, informers, keeper))
+        servers = ports.Serving(
+            options,
+            lambda kubeconfig: create_client(options, kubeconfig=kubeconfig),
+            lambda: keeper.gateway.cloud.webhooks,
+            cleanup,
+        )
+        await servers.start(readiness.checks(options, leadership, informers, keeper))
         await keeper.start()
         context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
 
@@ -116,8 +123,8 @@ async def _live(options: Options) -> None:
 
         async def work(names: tuple[str, ...]) -> None:
             await identity.settled()  # it may have changed while another process led
-            made = [assembly.make(name, context, options, vouching, volumes) for name in names]
-            await assembly.run(made, vouching)
+            made = [running_controllers.make(name, context, options, vouching, volumes) for name in names]
+            await running_controllers.run(made, vouching)
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
         ended: LeadershipLost | ClusterChanged | None = None
@@ -127,7 +134,7 @@ async def _live(options: Options) -> None:
                     *(informer.run() for informer in informers),
                     keeper.watch(),
                     servers.follow(),
-                    loop.watch(lambda: gateway.under_way),
+                    loop_lag.watch(lambda: gateway.under_way),
                 )
                 tasks = [background.create_task(coroutine) for coroutine in lasting]
                 try:
@@ -167,7 +174,7 @@ def _tell_version(options: Options) -> None:
     major, minor, *_ = __version__.split(".")
     machine = f"{platform.system().lower()}/{platform.machine()}"
     KUBERNETES_BUILD_INFO.labels(major, minor, f"v{__version__}", platform.python_implementation(), machine).set(1)
-    gates.export(options.feature_gates)
+    feature_gates.export(options.feature_gates)
     log.info("outoftree-ccm %s, provider %s, cluster %s", __version__, options.cloud_provider, options.cluster_name)
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .kinds import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, SNI, TEXT, WHOLE, Kind
-from .names import CONTROLLERS as NAMES_OF_CONTROLLERS
-from .names import OFF_BY_DEFAULT, ON_BY_DEFAULT
+from .controller_names import CONTROLLERS as NAMES_OF_CONTROLLERS
+from .controller_names import OFF_BY_DEFAULT, ON_BY_DEFAULT
+from .values import BOOLEAN, CONTROLLERS, DURATION, GATES, NAMES, NUMBER, SNI, TEXT, WHOLE, Kind
 
 
 @dataclass(frozen=True)

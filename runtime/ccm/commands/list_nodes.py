@@ -17,14 +17,14 @@ from pathlib import Path
 from msgspec import Struct, to_builtins
 
 from ccm.cloud import CloudError, ConfigError, InstanceRef, NotFound, ProviderConfig, Transient, registry
-from ccm.cloud.directory import InstanceDirectory
-from ccm.cloud.gateway import Gateway
-from ccm.cloud.snapshot import Snapshot
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
+from ccm.gateway.gateway import Gateway
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
 
-from .explain import default_kubeconfig
+from .explain_node import default_kubeconfig
 
 
 class Match(Struct, frozen=True):

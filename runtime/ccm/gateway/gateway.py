@@ -4,7 +4,7 @@
 Every call passes `Gateway.call`, which makes sure that it waits its turn (token bucket, concurrency, the pause a cloud
 asked for), ends (deadline), is not made while the cloud is known to be down (circuit breaker), and is counted. Whatever
 goes wrong leaves it as a `CloudError`. Questions about instances go through `Gateway.instances`, which answers many of
-them with one listing (`ccm.cloud.directory`).
+them with one listing (`ccm.gateway.instance_directory`).
 
 The cloud behind the door can be replaced by one with newer credentials (`Gateway.replace`). So nobody keeps one of its
 capabilities: they are read from `Gateway.cloud` whenever one is used.
@@ -22,9 +22,10 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from .contract import Cloud, LoadBalancer, Route
-from .directory import InstanceDirectory
-from .errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
+from ccm.cloud.contract import Cloud, LoadBalancer, Route
+from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
+
+from .instance_directory import InstanceDirectory
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ DEFAULT_PAUSE = 5.0
 GRACE = 1.0
 #: What a provider may switch on and off by its configuration, as attributes of `Cloud`.
 CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
-#: Operation -> what answers it, or what its answer is a sequence of. `ccm.cloud.directory` checks instances itself.
+#: Operation -> what answers it, or what its answer is a sequence of. `instance_directory` checks instances itself.
 _ONE: dict[str, type] = {
     **{f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")},
     "volumes.labels": Mapping,

@@ -14,16 +14,16 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable
 
-from ccm.cloud.gateway import Gateway
 from ccm.controllers.context import NoNotes, Notes
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector, LeadershipLost
 from ccm.engine.objects import Lease, ObjectRef
+from ccm.gateway.gateway import Gateway
+from ccm.options.command_line import Options
+from ccm.options.leader_migration import Split
 
-from .assembly import not_offered
-from .migration import Split
-from .options import Options
-from .recorders import Recorders
+from .event_recorders import Recorders
+from .running_controllers import not_offered
 
 log = logging.getLogger(__name__)
 
