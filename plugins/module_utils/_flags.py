@@ -82,9 +82,8 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
         if name in wanted:
             if not given and name in BOOLEAN_FLAGS:
                 value = "true"
-            elif not given:
-                value = args[index + 1] if index + 1 < len(args) else ""
-                width = 2
+            elif not given and index + 1 < len(args):
+                value, width = args[index + 1], 2
             found.append(Flag(name, value, index, width))
         index += width
     return found

@@ -272,7 +272,6 @@ class Journal:
         return target
 
     def _save(self) -> None:
-        os.makedirs(self.directory, mode=0o700, exist_ok=True)
         self.id, self.serial = self.id or uuid.uuid4().hex, self.serial + 1
         if not self.files:
             _write(os.path.join(self.directory, ENDED), json.dumps({"id": self.id, "serial": self.serial}).encode("utf-8"))

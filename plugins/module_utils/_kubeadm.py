@@ -134,7 +134,7 @@ def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) 
     new = [change for change in changes if change.flag is None]
     if not isinstance(extra, list) or not new or len(gone) < len(extra):
         return []
-    index = gone[0].flag.index if gone[0].flag else 0
+    index = gone[0].flag.index
     for name, value in (("name", new[0].name), ("value", new[0].then or "")):
         document.replace((key, "extraArgs", index, name), value)
         expected[key]["extraArgs"][index][name] = value
@@ -149,7 +149,7 @@ def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> 
     if not changes:
         return ""
     extra = document.get((key, "extraArgs"))
-    listed = isinstance(extra, list) or str(document.data.get("apiVersion", "")).endswith("/v1beta4")
+    listed = isinstance(extra, list) if extra else str(document.data.get("apiVersion", "")).endswith("/v1beta4")
     section = expected.get(key) or {}
     expected[key] = section
     new: Any = [{"name": change.name, "value": change.then} for change in changes] if listed \

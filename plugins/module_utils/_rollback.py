@@ -139,9 +139,7 @@ def _steps(plan: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_versi
         if restored is not None:
             by_component.setdefault(entry["component"], []).append(restored)
     steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
-    for component in ORDER + KUBELETS:
-        if component not in by_component:
-            continue
+    for component in [name for name in ORDER + KUBELETS if name in by_component]:
         step = _step(plan, host, facts, component, by_component[component])
         if component in KUBELETS:
             steps["kubelet"] = step

@@ -10,6 +10,7 @@ values leave the host as placeholders, and come back in when the file is written
 
 from __future__ import annotations
 
+import itertools
 import re
 
 KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3-access-key", "etcd-s3-secret-key",
@@ -27,7 +28,7 @@ _PLACEHOLDER = "outoftree-ccm-hidden-{0}"
 
 def hide(text: str) -> str:
     """Return the text with a numbered placeholder for each secret."""
-    count = iter(range(10 ** 6))
+    count = itertools.count()
     return _LINE.sub(lambda match: match.group("lead") + _PLACEHOLDER.format(next(count)) + match.group("end"), text)
 
 

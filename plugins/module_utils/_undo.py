@@ -382,7 +382,7 @@ def merge(base: str, first: str, second: str) -> Optional[str]:
                 return None
     result: List[str] = []
     position = 0
-    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
+    for start, end, new in sorted(edits):
         result += lines[position:start] + new
         position = end
     return "".join(result + lines[position:])

@@ -104,8 +104,8 @@ def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
         end = text.find("\n", position)
         end = len(text) if end < 0 else end
         first = text[start:end].lstrip()[:1] in COMMENTS
-        inside = comments and position > start and text[position:end].lstrip()[:1] in COMMENTS
-        if not first and end < len(text) and (inside or text[position:end].rstrip("\r").endswith("\\")):
+        inside = comments and text[position:end].lstrip()[:1] in COMMENTS
+        if not first and end < len(text) and (inside or _goes_on(text[position:end])):
             position = end + 1
             continue
         lines.append((start, end))
@@ -113,6 +113,12 @@ def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
     if start < len(text):
         lines.append((start, len(text)))
     return lines
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a line ends in a backslash that is not itself behind one."""
+    line = line.rstrip("\r")
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
@@ -123,7 +129,7 @@ def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
         stripped = line.lstrip()
         if not stripped or stripped[0] in "#;" or "=" not in line:
             continue
-        name = line.split("=", 1)[0].strip()
+        name = line.partition("=")[0].strip()
         begin = start + line.index("=") + 1
         values[name] = _decode(path, text, begin, end)
     return values
@@ -135,7 +141,6 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
         end -= 1
     chars: List[Char] = []
     quote = ""
-    opened: Optional[int] = None
     closed: Optional[int] = None
     position = begin
     while position < end:
@@ -151,11 +156,10 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
                 chars.append(Char(position, position + 2, following))
                 position += 2
                 continue
-        if char in "\"'" and not quote and (opened is None or closed is not None):
-            if position == begin or not chars:
-                quote, opened, closed = char, position, None
-                position += 1
-                continue
+        if char in "\"'" and not quote and not chars:
+            quote, closed = char, None
+            position += 1
+            continue
         if quote and char == quote:
             closed, quote = position, ""
             position += 1
@@ -187,9 +191,9 @@ def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
             line = text[start:end].strip()
             if line.startswith("["):
                 section = line.strip("[]")
-            if section != "Service" or not line or line[0] in "#;" or "=" not in line:
+            if section != "Service" or "=" not in line:
                 continue
-            key = line.split("=", 1)[0].strip()
+            key = line.partition("=")[0].strip()
             begin = start + text[start:end].index("=") + 1
             words = split_words(_unit_chars(text, begin, end))
             if key == "ExecStart":
@@ -237,7 +241,10 @@ def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
     equals = text.find("=", begin, end)
     if equals < 0:
         return {}
-    chars = tuple(Char(i, i + 1, text[i]) for i in range(equals + 1, end))
+    first = equals + 1
+    if not quoted and end - first > 1 and text[first] in "\"'" and text[end - 1] == text[first]:  # NAME="value"
+        first, end, quoted = first + 1, end - 1, True
+    chars = tuple(Char(i, i + 1, text[i]) for i in range(first, end))
     return {text[begin:equals]: Value(path, chars, end, quoted)}
 
 
@@ -375,18 +382,33 @@ def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
 
 
 def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
-    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file."""
+    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
+
+    In a unit, white space ends an assignment that is not in quotes (systemd.exec, Environment=): such a one gets them. Raises UnitRefused.
+    """
     if variable == "":
         path, at = line.unit.exec_path, line.unit.exec_words[-1].end
         spans.setdefault(path, []).append(Span(at, at, " " + flag))
         return path
     value = line.variables[variable]
-    removed = [span for span in spans.get(value.path, []) if not span.text]
+    found, at = spans.setdefault(value.path, []), value.insert_at
+    quote = '"' if not value.quoted and (is_unit_file(value.path) or not value.chars) else ""
+    earlier = next((span for span in found if span.start == span.end == at), None)
+    if earlier is not None:
+        found[found.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
+        return value.path
+    removed = [span for span in found if not span.text]
     left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
-    text = (" " if left and not left[-1].char.isspace() else "") + flag
-    if not value.quoted and not value.chars:
-        text = '"{0}"'.format(flag)
-    spans.setdefault(value.path, []).append(Span(value.insert_at, value.insert_at, text))
+    text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
+    if quote and is_unit_file(value.path):
+        if any(char.char in "\"'\\" for char in value.chars):
+            raise UnitRefused("{0} has quotes inside the value of {1}, and --{2} cannot be added to it: put the whole assignment in quotes, as in "
+                              "Environment=\"{1}=...\"".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
+        begin = at - len(value.chars) - len(variable + "=")
+        found.append(Span(begin, begin, quote))
+    else:
+        text = quote + text
+    found.append(Span(at, at, text))
     return value.path
 
 

@@ -27,6 +27,10 @@ except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on
 WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
+#: Columns: what is written in one line stays in one line.
+WIDTH = 10 ** 6
+
+
 class NotYaml(ValueError):
     """The text is not one YAML document."""
 
@@ -226,15 +230,11 @@ class YamlText:
 
         start, end = ends(index)
         if index + 1 < len(node.value):
-            return Span(start, ends(index + 1)[0], "")
-        # Last of those that stay: take the comma before it, back to the last neighbour that stays.
+            end = ends(index + 1)[0]
         removed = self._removed[id(node)]
-        before = index - 1
-        while before >= 0 and before in removed:
-            before -= 1
-        if before < index - 1:
-            return Span(start, end, "")
-        return Span(ends(before)[1], end, "")
+        if index - 1 not in removed and all(later in removed for later in range(index, len(node.value))):
+            start = ends(index - 1)[1]  # nothing stays behind it: the comma before it goes, too
+        return Span(start, end, "")
 
     def _last(self, node: Any) -> int:
         """End of the last character of a node; a block collection's own end mark lies behind trailing comments."""
@@ -251,7 +251,7 @@ class YamlText:
         node = self._chain(path)[-1][0]
         start, end = node.start_mark.index, node.end_mark.index
         if start == end:  # a key without a value
-            return Span(start, end, text if self.text[start - 1] in " \t" else " " + text)
+            return Span(start, end, " " + text)
         if "\n" in self.text[start:end]:
             raise EditRefused("line {0}: the value takes more than one line".format(node.start_mark.line + 1))
         return Span(start, end, text)
@@ -279,8 +279,8 @@ class YamlText:
         if isinstance(value, str):
             return _scalar(value, getattr(last, "style", None))
         if indent is None:
-            return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10 ** 6).strip()
-        lines = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=10 ** 6).splitlines()
+            return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=WIDTH).strip()
+        lines = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=WIDTH).splitlines()
         return (self._newline + " " * indent).join(lines)
 
     def _key(self, path: Tuple, key: str, value: str) -> Span:

@@ -23,23 +23,24 @@ def main(argv: list[str] | None = None) -> int:
 
         return ccm_simcloud.main(args[1:])
     if args[:1] == ["check-provider"]:
-        from ccm.conformance import command
+        from .conformance import command
 
         return command.main(args[1:])
     if args[:1] == ["explain"]:
-        from ccm.app import explain
+        from .commands import explain_node
 
-        return explain.main(args[1:])
+        return explain_node.main(args[1:])
     if args[:1] == ["nodes"]:
-        from ccm.app import nodes
+        from .commands import list_nodes
 
-        return nodes.main(args[1:])
-    from ccm.app import logs, options
-    from ccm.app import main as app
+        return list_nodes.main(args[1:])
+    from .manager import logs
+    from .manager import process as app
+    from .options import command_line
 
     try:
-        parsed = options.parse(args)
-    except options.OptionsError as error:
+        parsed = command_line.parse(args)
+    except command_line.OptionsError as error:
         for problem in error.problems:
             print(f"ccm: {problem}", file=sys.stderr)
         print("ccm: see ccm --help", file=sys.stderr)

@@ -16,12 +16,12 @@ import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from ccm.app import gates
-from ccm.app.configuration import OURS, place
-from ccm.app.flags import FLAGS, IGNORED, Flag
-from ccm.app.health import SLIS
-from ccm.app.options import parse
 from ccm.conformance import CASES, Trouble
+from ccm.options import feature_gates
+from ccm.options.command_line import parse
+from ccm.options.config_file import OURS, place
+from ccm.options.flags import FLAGS, IGNORED, Flag
+from ccm.serving.health import SLIS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
@@ -145,7 +145,9 @@ def _flags() -> Iterator[str]:
         if group == FLAGS[-1].group:
             yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` tell and end.\n"
     yield "## Feature gates\n"
-    rows = [(f"`{name}`", str(gate.default).lower(), gate.stage, gate.help) for name, gate in gates.KNOWN.items()]
+    rows = [
+        (f"`{name}`", str(gate.default).lower(), gate.stage, gate.help) for name, gate in feature_gates.KNOWN.items()
+    ]
     yield _table(("Gate", "Default", "Stage", "Meaning"), rows)
     yield "## Accepted and ignored\n\nSo that existing manifests start.\n"
     yield _table(
@@ -166,7 +168,7 @@ def _configuration() -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    for package in ("app", "cloud", "controllers", "engine"):
+    for package in ("base", "cloud", "commands", "controllers", "engine", "gateway", "manager", "options", "serving"):
         module = importlib.import_module(f"ccm.{package}")
         for found in pkgutil.iter_modules(module.__path__, f"ccm.{package}."):
             importlib.import_module(found.name)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of the runtime: what `ccm.app.main` puts together, without sockets, signals and a serving port.
+"""One process of the runtime: what `ccm.manager.process` puts together, without sockets, signals and a serving port.
 
-This file alone knows how a process is assembled; when `ccm.app` changes shape, it is the one to follow. Killed, a
+This file alone knows how a process is assembled; when `ccm.manager` changes shape, it is the one to follow. Killed, a
 process sends nothing more, whatever its tasks do while they are cancelled: as after SIGKILL.
 """
 
@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import prometheus_client
 
-from ccm.app import assembly, clouds, leadership
-from ccm.app.clouds import Keeper
-from ccm.app.errors import StartError
-from ccm.app.leadership import Leadership
-from ccm.app.main import _volumes, first_of
-from ccm.app.migration import split
-from ccm.app.options import Options, parse
-from ccm.app.recorders import Recorders
+from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ProviderConfig
-from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.vouching import Vouching
@@ -37,6 +29,14 @@ from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
+from ccm.gateway.gateway import Gateway
+from ccm.manager import cloud_reload, leadership, running_controllers
+from ccm.manager.cloud_reload import Keeper
+from ccm.manager.event_recorders import Recorders
+from ccm.manager.leadership import Leadership
+from ccm.manager.process import _volumes, first_of
+from ccm.options.command_line import Options, parse
+from ccm.options.leader_migration import split
 from ccm.providers.sim import Api, Project, Settings, SimCloud
 
 from . import api_server, cloud
@@ -143,13 +143,13 @@ class Process:
             self.simulation.on_end(self)
 
     async def _live(self) -> None:
-        """As `ccm.app.main._live`."""
+        """As `ccm.manager.process._live`."""
         simulation, given = self.simulation, options(self.simulation.arguments)
         client = KubeClient(Access(server="http://api"))
         client._session = api_server.Session(simulation.api, self)  # type: ignore[assignment]
         keeper = Keeper(given)
         gateway, clock = keeper.gateway, simulation.loop.time
-        parts = split(assembly.usable_controllers(given, gateway.cloud), given.migration())
+        parts = split(running_controllers.usable_controllers(given, gateway.cloud), given.migration())
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(gateway.close)
             identity = ClusterIdentity(client)
@@ -190,9 +190,9 @@ class Process:
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
-                controllers = [assembly.make(name, context, given, vouching, volumes) for name in names]
+                controllers = [running_controllers.make(name, context, given, vouching, volumes) for name in names]
                 self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
-                await assembly.run(controllers, vouching)
+                await running_controllers.run(controllers, vouching)
 
             ended: LeadershipLost | ClusterChanged | None = None
             try:
@@ -249,10 +249,10 @@ def in_process() -> Iterator[None]:
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
         (Settings, "parse", _settings),
-        (clouds, "read", _read),
-        (clouds, "build", _build),
-        (clouds, "time", _Time),
-        (clouds, "Gateway", lambda cloud: Gateway(cloud, clock=_Time.monotonic)),
+        (cloud_reload, "read", _read),
+        (cloud_reload, "build", _build),
+        (cloud_reload, "time", _Time),
+        (cloud_reload, "Gateway", lambda cloud: Gateway(cloud, clock=_Time.monotonic)),
         *((owner, name, _itself) for owner, name in _METRICS),
     ]
     before = [vars(owner)[name] for owner, name, _ in places]

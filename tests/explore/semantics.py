@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError
 from ccm.engine.client import KubeClient
-from ccm.engine.errors import ConflictError, InvalidError, NotFoundError
 
 Check = Callable[[KubeClient, str], Awaitable[None]]
 

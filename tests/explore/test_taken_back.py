@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from ccm.cloud import NotFound
-from ccm.cloud.directory import InstanceDirectory
 from ccm.controllers import vanished_services
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.route_removal import RouteRemoval
 from ccm.engine.client import KubeClient
 from ccm.engine.identity import ClusterIdentity
 from ccm.engine.informer import Informer
+from ccm.gateway.instance_directory import InstanceDirectory
 
 from .explorer import Trial
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ccm.engine.clock import SystemClock
+from ccm.base.clock import SystemClock
 
 #: Where virtual time starts, in seconds of the monotonic clock, and what the wall clock shows then.
 EPOCH = 100_000.0

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from ccm.engine.api_errors import ApiError
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.errors import ApiError
 from ccm.providers.openstack.annotations import PREFIX, TABLE
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs/providers/openstack-admission-policy.yml"

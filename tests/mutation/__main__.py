@@ -55,9 +55,10 @@ def main() -> int:
         parser.error(f"no file that only decides has {arguments.pattern!r} in its path")
     with ThreadPoolExecutor(arguments.side_by_side) as pool:
         results = list(pool.map(lambda target: _report(_try(target, known, arguments.most)), chosen))
-    stale = [] if arguments.pattern or arguments.most else sorted(set(known) - _found(chosen))
-    for name, text, change in stale:
-        print(f"equivalent.yml: {name}: {change!r} in {text!r} is no change that can be made any more")
+    stale = [] if arguments.pattern or arguments.most else [each for each in known if not _is_found(each, chosen)]
+    for each in stale:
+        where = f"{each.file}: {each.function}" if each.function else each.file
+        print(f"equivalent.yml: {where}: {each.change!r} in {each.line!r} is no change that can be made any more")
     tried, noticed = sum(each.tried for each in results), sum(each.noticed for each in results)
     print(f"{noticed} of {tried} changes noticed ({noticed / max(1, tried):.1%})")
     weak = [each for each in results if each.problem or each.noticed < THRESHOLD * each.tried]
@@ -66,22 +67,37 @@ def main() -> int:
     return 1 if weak or stale else 0
 
 
-def equivalents() -> dict[tuple[str, str, str], str]:
-    """(file, line, change) -> why it makes no difference."""
-    found = {}
-    for name, entries in (yaml.safe_load(EQUIVALENT.read_text()) or {}).items():
-        for entry in entries:
-            found[name, entry["line"], entry["change"]] = entry["why"]
-    return found
+@dataclass(frozen=True)
+class Equivalent:
+    """Makes no difference in any line with this text of a file, or of one function of it."""
+
+    file: str
+    line: str
+    change: str
+    function: str = ""
+
+    def is_it(self, target: Target, mutant: Mutant) -> bool:
+        found = (target.name, mutant.text, mutant.change)
+        return found == (self.file, self.line, self.change) and self.function in ("", mutant.function)
 
 
-def _found(chosen: list[Target]) -> set[tuple[str, str, str]]:
-    return {(each.name, one.text, one.change) for each in chosen for one in mutants(each.path.read_text())}
+def equivalents() -> list[Equivalent]:
+    found = yaml.safe_load(EQUIVALENT.read_text()) or {}
+    return [
+        Equivalent(name, each["line"], each["change"], each.get("in", ""))
+        for name, all_ in found.items()
+        for each in all_
+    ]
 
 
-def _try(target: Target, known: dict[tuple[str, str, str], str], most: int) -> Result:
+def _is_found(known: Equivalent, chosen: list[Target]) -> bool:
+    near = (each for each in chosen if each.name == known.file)
+    return any(known.is_it(target, one) for target in near for one in mutants(target.path.read_text()))
+
+
+def _try(target: Target, known: list[Equivalent], most: int) -> Result:
     source = target.path.read_text()
-    chosen = [each for each in mutants(source) if (target.name, each.text, each.change) not in known]
+    chosen = [each for each in mutants(source) if not any(one.is_it(target, each) for one in known)]
     if most and len(chosen) > most:
         chosen = random.Random(target.name).sample(chosen, most)
     if not target.tests:

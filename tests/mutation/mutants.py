@@ -42,8 +42,12 @@ _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """`source` is the module with a change in `line` (from 1); `text` is that line as it was, without indent."""
+    """`source` is the module with a change in `line` (from 1); `text` is that line as it was, without indent.
 
+    `function` is the name of the outermost function or method that the change is in.
+    """
+
+    function: str
     line: int
     text: str
     before: str
@@ -62,22 +66,22 @@ def mutants(source: str) -> list[Mutant]:
     for line in lines:
         starts.append(starts[-1] + len(line))
     whole, found = source.encode(), {}
-    for node, new in _changes(ast.parse(source)):
+    for function, node, new in _changes(ast.parse(source)):
         begin = starts[node.lineno - 1] + node.col_offset
         end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
         after = ast.unparse(new)
         text = f"({after})" if isinstance(node, ast.expr) else after
         changed = (whole[:begin] + text.encode() + whole[end:]).decode()
         line = lines[node.lineno - 1].decode().strip()
-        found.setdefault(changed, Mutant(node.lineno, line, ast.unparse(node), after, changed))
+        found.setdefault(changed, Mutant(function, node.lineno, line, ast.unparse(node), after, changed))
     return sorted(found.values(), key=lambda each: (each.line, each.before, each.after))
 
 
-def _changes(tree: ast.Module) -> Iterator[tuple[ast.expr | ast.stmt, ast.AST]]:
+def _changes(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, ast.AST]]:
     for function in functions(tree):
         for statement in function.body:
             if not is_docstring(statement):
-                yield from _in(statement)
+                yield from ((function.name, node, new) for node, new in _in(statement))
 
 
 def functions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

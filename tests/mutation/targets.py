@@ -11,15 +11,18 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime" / "ccm"
 
 #: Modules of the collection that read or write the host, run programs or ask servers: others decide for them.
-_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes", "_secrets"}
+_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes"}
 #: Modules that only other modules use, or that have a test of another name.
 _TESTED_BY = {
     "_gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "_inventory": ("test_inventories.py", "test_plan.py"),
     "_new_nodes": ("test_plan.py", "test_layouts.py"),
     "_report": ("test_plan.py",),
+    "_secrets": ("test_journal_copy.py",),
     "_undo": ("test_rollback.py", "test_forward_and_back.py"),
+    "load_balancer_rules": ("test_load_balancers.py",),
     "node_rules": ("test_nodes.py",),
+    "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
 #: Tests that draw inputs are the slowest by far, and do not look at what exactly comes out.
 _SLOW = re.compile("fuzz|forward_and_back")

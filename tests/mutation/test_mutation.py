@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.mutation.__main__ import EQUIVALENT, Equivalent
 from tests.mutation.mutants import mutants
-from tests.mutation.targets import ROOT, targets
+from tests.mutation.targets import ROOT, Target, targets
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,26 @@ def test_every_mutant_is_the_module_with_one_place_changed() -> None:
         for each in mutants(source):
             compile(each.source, target.name, "exec")
             assert each.source != source and each.text in source
+
+
+TWICE = "def first(a):\n    return a + b\n\nclass C:\n    def second(self, a):\n        return a + b\n"
+
+
+@pytest.mark.parametrize(("function", "left"), [("", []), ("first", ["second"]), ("second", ["first"])])
+def test_an_equivalent_is_of_every_such_line_or_of_one_function(function: str, left: list[str]) -> None:
+    target = Target(ROOT / "it.py", "it", ())
+    known = Equivalent("it.py", "return a + b", "a + b -> a - b", function)
+    assert [each.function for each in mutants(TWICE) if not known.is_it(target, each)] == left
+
+
+def test_an_equivalent_of_another_file_is_none_here() -> None:
+    known = Equivalent("other.py", "return a + b", "a + b -> a - b")
+    assert not any(known.is_it(Target(ROOT / "it.py", "it", ()), each) for each in mutants(TWICE))
+
+
+def test_every_equivalent_says_why() -> None:
+    for entries in yaml.safe_load(EQUIVALENT.read_text()).values():
+        assert all(each.keys() - {"in"} == {"line", "change", "why"} and each["why"].endswith(".") for each in entries)
 
 
 def test_every_module_that_only_decides_has_tests() -> None:

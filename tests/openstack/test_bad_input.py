@@ -202,5 +202,9 @@ async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(si
     ccm = start_ccm(conf="\n".join(lines))
     assert await ccm.wait(120) == 1
     for line, words in ((7, "colour"), (9, "lb-method"), (5, "ca-file"), (3, "user-domain-name"), (4, "tenant-id")):
-        assert any(f"line {line}:" in told and words in told for told in ccm.text.splitlines()), (line, words, ccm.text)
+        assert any(f"line {line}:" in told and words in told for told in ccm.text.splitlines()), (
+            line,
+            words,
+            ccm.text,
+        )
     assert "another-secret-word" not in ccm.text

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from ccm.engine.api_errors import ApiError
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.errors import ApiError
 from ccm.providers.openstack.annotations import PREFIX
 
 from ..integration.runtime.support import SERVICES, event_messages, eventually

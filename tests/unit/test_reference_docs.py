@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from ccm import cloud, conformance
-from ccm.app.configuration import load
+from ccm.options.config_file import load
 
 ROOT = Path(__file__).parents[2]
 

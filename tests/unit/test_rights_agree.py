@@ -11,9 +11,9 @@ import jinja2
 import pytest
 import yaml
 
-from ccm.app.migration import Migration
-from ccm.app.names import OFF_BY_DEFAULT, ON_BY_DEFAULT
-from ccm.app.permissions import IDENTITY, needed
+from ccm.manager.rights_check import IDENTITY, needed
+from ccm.options.controller_names import OFF_BY_DEFAULT, ON_BY_DEFAULT
+from ccm.options.leader_migration import Migration
 
 ROOT = Path(__file__).parents[2]
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"

@@ -13,9 +13,9 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT, select_controllers
-from ccm.app.options import parse
-from ccm.app.permissions import needed
+from ccm.manager.rights_check import needed
+from ccm.options.command_line import parse
+from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT, select_controllers
 
 ROLE = Path(__file__).parents[2] / "roles" / "ccm_runtime"
 VOLUMES = "persistentvolume-label-controller"

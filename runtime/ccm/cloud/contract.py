@@ -3,8 +3,8 @@
 
 A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*
 (attributes that are None when the cloud has no such thing). It is handed no Kubernetes objects, only the plain data
-below, and does no batching, caching, retrying or rate limiting of its own: the gateway (`ccm.cloud.gateway`) does that
-for all of them. Times are seconds, addresses and CIDRs are text in the cloud's own spelling.
+below, and does no batching, caching, retrying or rate limiting of its own: the gateway (`ccm.gateway`) does that for
+all of them. Times are seconds, addresses and CIDRs are text in the cloud's own spelling.
 
 What the framework promises: every call runs in a task that may be cancelled and has a deadline; at most
 `Limits.concurrency` calls are in flight; no two calls for the same load balancer overlap.

@@ -9,11 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ccm.cloud import (
-    ImplementedElsewhere,
-    NotImplementedByCloud,
-    QuotaExceeded,
-)
+from ccm.cloud import ImplementedElsewhere, NotImplementedByCloud, QuotaExceeded
 
 from .subject import Subject
 from .trial import Failed, Trial, described

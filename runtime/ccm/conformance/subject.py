@@ -7,10 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ccm.cloud import (
-    Cloud,
-    ProviderConfig,
-)
+from ccm.cloud import Cloud, ProviderConfig
 
 from .world import World
 

@@ -8,8 +8,9 @@ import asyncio
 import pytest
 
 from ccm.cloud import ConfigError
-from ccm.conformance import CASES, Case, Outcome, Subject, check
-from ccm.conformance.command import subject
+
+from . import CASES, Case, Outcome, Subject, check
+from .command import subject
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ from ccm.cloud import (
     Transient,
     Volumes,
 )
-from ccm.cloud.gateway import TokenBucket
+from ccm.gateway.gateway import TokenBucket
 
 from .subject import Subject
 from .world import NotRun

@@ -11,15 +11,7 @@ from msgspec.structs import replace
 
 from ccm.engine.objects import Node, ObjectMeta, Service, ServiceSpec
 
-from .limits import (
-    EXTERNAL_IPS,
-    NODE_ADDRESSES,
-    NODE_CONDITIONS,
-    NODE_POD_CIDRS,
-    NODE_TAINTS,
-    PORTS,
-    SOURCE_RANGES,
-)
+from .limits import EXTERNAL_IPS, NODE_ADDRESSES, NODE_CONDITIONS, NODE_POD_CIDRS, NODE_TAINTS, PORTS, SOURCE_RANGES
 from .service_rules import FINALIZER
 
 #: The conditions of a Node that controllers read.

@@ -13,13 +13,13 @@ from typing import ClassVar, Protocol
 from prometheus_client import Gauge
 
 from ccm.cloud import CloudError
-from ccm.cloud.gateway import Gateway
 from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
+from ccm.gateway.gateway import Gateway
 
-from .errors import RuleError
+from .rule_error import RuleError
 
 RUNNING = Gauge(
     "running_managed_controllers",

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from ccm.cloud import CloudError
-from ccm.cloud.directory import InstanceDirectory
-from ccm.cloud.snapshot import Snapshot
 from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
 
 from . import node_rules, vouching_rules
 from .context import Context

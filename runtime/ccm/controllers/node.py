@@ -22,11 +22,11 @@ from typing import ClassVar
 from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.cloud import CloudError, Instance, NotFound
-from ccm.cloud.directory import InstanceDirectory
-from ccm.cloud.snapshot import Snapshot
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, parse_time
 from ccm.engine.queue import Requeue, WorkQueue
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
 
 from . import node_rules as rules
 from .context import Context, log_failure

@@ -19,9 +19,9 @@ from typing import ClassVar, TypeVar
 from prometheus_client import Counter, Gauge
 
 from ccm.cloud import CloudError, Instance, InstanceState, NotFound, Transient
-from ccm.cloud.directory import InstanceDirectory
 from ccm.engine.client import ApiError, ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
 
 from . import node_rules
 from .context import Context

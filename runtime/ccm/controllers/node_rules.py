@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ccm.base.text import quoted, shorten
 from ccm.cloud import Address, AddressType, Instance, InstanceRef
 from ccm.engine.objects import Node, NodeAddress, Taint
-from ccm.text import quoted, shorten
 
-from .errors import RuleError
 from .limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
+from .rule_error import RuleError
 
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"

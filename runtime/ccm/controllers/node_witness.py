@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable
 
 from ccm.cloud import CloudError, NotFound
-from ccm.cloud.snapshot import Snapshot
 from ccm.engine.objects import Node
+from ccm.gateway.instance_snapshot import Snapshot
 
 from . import node_rules
 from .node_witness_rules import Claim, Evidence, Sightings, evidence

@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+from ccm.base.text import quoted
 from ccm.cloud import Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
-from ccm.text import quoted
 
-from .errors import RuleError
 from .limits import PORTS, SOURCE_RANGES
 from .node_rules import is_ready
+from .rule_error import RuleError
 from .service_state import ServiceState
 from .vouching_rules import Judge, Vouched
 

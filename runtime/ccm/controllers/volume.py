@@ -22,7 +22,7 @@ from ccm.engine.queue import Requeue, WorkQueue
 
 from . import volume_rules as rules
 from .context import Context, log_failure
-from .errors import RuleError
+from .rule_error import RuleError
 
 log = logging.getLogger(__name__)
 

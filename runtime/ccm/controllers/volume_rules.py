@@ -14,7 +14,7 @@ from typing import Any
 from ccm.cloud import VolumeRef
 from ccm.engine.objects import PersistentVolume
 
-from .errors import RuleError
+from .rule_error import RuleError
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _LEGACY = {ZONE: "failure-domain.beta.kubernetes.io/zone", REGION: "failure-domain.beta.kubernetes.io/region"}

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from prometheus_client import Gauge
 
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound
-from ccm.cloud.directory import InstanceDirectory
 from ccm.engine.objects import Node
+from ccm.gateway.instance_directory import InstanceDirectory
 
 from . import node_rules
 from . import vouching_rules as rules

@@ -24,9 +24,10 @@ from typing import Any
 
 import yaml
 
-from .clock import SYSTEM_CLOCK, Clock
+from ccm.base.clock import SYSTEM_CLOCK, Clock
+
+from .api_errors import KubeConfigError, UnavailableError
 from .endpoints import Proxy, environment_proxy, proxy_of, server_url
-from .errors import KubeConfigError, UnavailableError
 from .objects import parse_time
 
 logger = logging.getLogger(__name__)

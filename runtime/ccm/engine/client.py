@@ -23,11 +23,11 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from .. import __version__
+from ccm import __version__
+from ccm.base.clock import SYSTEM_CLOCK, Clock
+
 from . import auth, metrics, nesting
-from .auth import Access
-from .clock import SYSTEM_CLOCK, Clock
-from .errors import (
+from .api_errors import (
     ApiError,
     ConflictError,
     ForbiddenError,
@@ -40,6 +40,7 @@ from .errors import (
     UnavailableError,
     from_response,
 )
+from .auth import Access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
 from .rate_limit import RateLimit
 

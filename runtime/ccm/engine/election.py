@@ -26,10 +26,11 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
+
 from . import metrics
+from .api_errors import ApiError, ConflictError, NotFoundError
 from .client import KubeClient
-from .clock import SYSTEM_CLOCK, Clock, timeout
-from .errors import ApiError, ConflictError, NotFoundError
 from .informer import Informer
 from .objects import Lease, LeaseSpec, ObjectMeta, ObjectRef
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from yarl import URL
 
-from .errors import KubeConfigError
+from .api_errors import KubeConfigError
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
-from ccm.text import printable, shorten
+from ccm.base.clock import SYSTEM_CLOCK, Clock
+from ccm.base.text import printable, shorten
 
 from . import metrics
+from .api_errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError, UnavailableError
 from .client import KubeClient
-from .clock import SYSTEM_CLOCK, Clock
-from .errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError, UnavailableError
 from .objects import Node, ObjectRef, Service
 
 logger = logging.getLogger(__name__)
@@ -98,8 +98,8 @@ class EventRecorder:
     def event(self, obj: Node | Service | ObjectRef, type: str, reason: str, message: str) -> None:
         """Tell that something happened to `obj`. `type` is "Normal" or "Warning", `reason` one CamelCase word.
 
-        Never blocks, never raises. The message becomes one printable line (`ccm.text`) of 1,024 bytes at most, as the
-        API server demands.
+        Never blocks, never raises. The message becomes one printable line (`ccm.base.text`) of 1,024 bytes at most,
+        as the API server demands.
         """
         try:
             self._record(reference(obj), type, reason, _cut(message))

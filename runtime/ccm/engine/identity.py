@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 
+from ccm.base.clock import SYSTEM_CLOCK, Clock
+
+from .api_errors import ApiError, ForbiddenError
 from .client import KubeClient
-from .clock import SYSTEM_CLOCK, Clock
-from .errors import ApiError, ForbiddenError
 from .objects import PartialObject
 
 logger = logging.getLogger(__name__)

@@ -18,11 +18,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
+
 from . import absence_rules as rules
 from . import metrics, nesting
+from .api_errors import ApiError, GoneError, from_status
 from .client import KubeClient
-from .clock import SYSTEM_CLOCK, Clock, timeout
-from .errors import ApiError, GoneError, from_status
 from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,10 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
+
 from . import metrics
-from .clock import SYSTEM_CLOCK, Clock, Timer
-from .errors import ApiError
+from .api_errors import ApiError
 
 logger = logging.getLogger(__name__)
 

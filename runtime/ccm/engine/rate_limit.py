@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .clock import SYSTEM_CLOCK, Clock
+from ccm.base.clock import SYSTEM_CLOCK, Clock
 
 
 class RateLimit:

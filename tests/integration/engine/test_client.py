@@ -10,9 +10,7 @@ import uuid
 import pytest
 from aiohttp import web
 
-from ccm.engine.auth import Access, Pem
-from ccm.engine.client import KubeClient
-from ccm.engine.errors import (
+from ccm.engine.api_errors import (
     ConflictError,
     ForbiddenError,
     GoneError,
@@ -21,6 +19,8 @@ from ccm.engine.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from ccm.engine.auth import Access, Pem
+from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node, PartialObject, Service
 
 from ..cluster import ApiServer

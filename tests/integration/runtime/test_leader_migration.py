@@ -182,7 +182,8 @@ async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_
             # What a killed process would have logged.
             with current.log.open("a") as log:
                 stamp = datetime.datetime.fromtimestamp(killed_at, datetime.UTC).isoformat().replace("+00:00", "Z")
-                log.write(f"{stamp} INFO ccm.app.assembly: ended: {', '.join([*MOVED, 'cloud-node-controller'])}\n")
+                ended = ", ".join([*MOVED, "cloud-node-controller"])
+                log.write(f"{stamp} INFO ccm.manager.running_controllers: ended: {ended}\n")
         else:
             current.signal(end)
             assert await current.wait() == 0

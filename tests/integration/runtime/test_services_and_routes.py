@@ -11,15 +11,15 @@ import msgspec
 import pytest
 
 from ccm.cloud import Ingress, ProviderConfig
-from ccm.cloud.gateway import Gateway
 from ccm.controllers.context import Context
 from ccm.controllers.orphans import OrphanAudit
 from ccm.controllers.service_rules import FINALIZER, ingress_wire, same_ingress
+from ccm.engine.api_errors import InvalidError
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.engine.errors import InvalidError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
+from ccm.gateway.gateway import Gateway
 from ccm.providers.sim import SimCloud
 from ccm_simcloud.model import LoadBalancerBody, Port, RouteBody
 from ccm_simcloud.testing import Simulator

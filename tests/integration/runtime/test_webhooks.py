@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ccm.app.options import parse
-from ccm.app.serving import Serving
 from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.objects import PartialObject
+from ccm.options.command_line import parse
+from ccm.serving.ports import Serving
 from tests.ports import free_port
 
 from ..cluster import ApiServer

@@ -21,18 +21,19 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccm.app import durations, migration
-from ccm.app.options import Options, OptionsError, parse
+from ccm.base import durations
 from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.contract import Address as CloudAddress
 from ccm.cloud.contract import AddressType, Instance
 from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
-from ccm.controllers.errors import RuleError
+from ccm.controllers.rule_error import RuleError
 from ccm.engine import auth
+from ccm.engine.api_errors import ApiError, KubeConfigError, UnavailableError, from_response
 from ccm.engine.client import split_lines
-from ccm.engine.errors import ApiError, KubeConfigError, UnavailableError, from_response
 from ccm.engine.informer import Informer
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
+from ccm.options import leader_migration
+from ccm.options.command_line import Options, OptionsError, parse
 from ccm.providers.sim import Settings
 from ccm_simcloud import config as sim_config
 from ccm_simcloud import model, strict
@@ -412,8 +413,8 @@ CONFIGURATION = {
 @example("[" * 5000)
 @example("a: &a [*a]")
 def test_leader_migration_config(text: str) -> None:
-    moved, problems = migration.parse(as_read(text), "moving.yaml")
-    assert problems or (moved.leader_name and migration.split(["service-lb-controller"], moved))
+    moved, problems = leader_migration.parse(as_read(text), "moving.yaml")
+    assert problems or (moved.leader_name and leader_migration.split(["service-lb-controller"], moved))
 
 
 @bounded(40)

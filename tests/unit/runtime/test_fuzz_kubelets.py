@@ -19,14 +19,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.app import explain
-from ccm.app.logs import MESSAGE_LIMIT
 from ccm.cloud import Address, AddressType, CloudError, Instance
-from ccm.cloud.snapshot import Snapshot
+from ccm.commands import explain_node
 from ccm.controllers import cache_rules, node_rules, pod_network_rules, route_rules
-from ccm.controllers.errors import RuleError
 from ccm.controllers.node import age_seconds
+from ccm.controllers.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Node, decoder
+from ccm.gateway.instance_snapshot import Snapshot
+from ccm.manager.logs import MESSAGE_LIMIT
 
 from .cloud.virtual import VirtualLoop
 from .controllers import nodes_harness
@@ -68,7 +68,7 @@ def judge(node: Node) -> None:
         (snapshot.find, (node_rules.instance_ref(node),)),
         (route_rules.condition_patch, (node, True, "2026-01-01T00:00:00Z")),
         (age_seconds, (node, NOW)),
-        (explain.explain, (node, None, [], "kube-system/ccm", NOW)),
+        (explain_node.explain, (node, None, [], "kube-system/ccm", NOW)),
     ):
         answer = quick(functools.partial(what, *arguments), (RuleError, CloudError))  # type: ignore[arg-type]
         if isinstance(answer, RuleError):

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.app.logs import MESSAGE_LIMIT
 from ccm.cloud import Backend, CloudError, LoadBalancerSpec
 from ccm.controllers import cache_rules, service_rules
 from ccm.controllers.allocations import ServiceAllocations
-from ccm.controllers.errors import RuleError
 from ccm.controllers.limits import PORTS, SOURCE_RANGES
+from ccm.controllers.rule_error import RuleError
 from ccm.engine.objects import UNREADABLE, Service, decoder
+from ccm.manager.logs import MESSAGE_LIMIT
 from ccm.providers import sim, static
 from ccm.providers.static_config import Settings
 

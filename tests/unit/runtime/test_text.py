@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccm.text import QUOTED, printable, quoted, shorten
+from ccm.base.text import QUOTED, printable, quoted, shorten
 
 
 @pytest.mark.parametrize(

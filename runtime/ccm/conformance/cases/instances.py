@@ -8,7 +8,7 @@ import re
 import string
 
 from ccm.cloud import AddressType, Conflict, Instance, InstanceRef, InstanceState, NotFound
-from ccm.cloud.snapshot import instance_problem
+from ccm.gateway.instance_snapshot import instance_problem
 
 from ..trial import Failed, Trial, described
 from ..world import NotRun

@@ -15,7 +15,7 @@ from typing import Any
 
 from ccm.cloud import AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
 
-from . import node_rules, permissions
+from . import permissions, server_rules
 from .annotations import INTERNAL, PREFIX, Annotations, quoted, selector
 from .config import LoadBalancerClass, LoadBalancerSection
 from .floating_ips import FloatingWish
@@ -492,7 +492,7 @@ def members_of(want: Wish, backends: Sequence[Backend]) -> list[tuple[str, str]]
 def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
     """Servers and the addresses at which they are members. A Node that is no server of this region has no port."""
     found = (
-        (node_rules.server_id(backend.provider_id, region), address)
+        (server_rules.server_id(backend.provider_id, region), address)
         for address, backend in _serving(want, backends).items()
     )
     return frozenset((server, address) for server, address in found if server is not None)

@@ -19,8 +19,8 @@ from typing import Any
 from ccm import cloud
 from ccm.cloud import Conflict, InstanceRef, NotFound, Page, Transient
 
-from . import node_rules as rules
-from .node_rules import Row
+from . import server_rules as rules
+from .server_rules import Row
 from .session import COMPUTE, NETWORK, Api, of_project
 
 #: How many listings may be under way; of older ones the rest is not told.

@@ -15,8 +15,8 @@ from typing import Any
 
 from ccm.cloud import Conflict, Invalid, NotFound, Route, Transient
 
-from . import node_rules
-from .node_rules import PORT_FIELDS, Row
+from . import server_rules
+from .server_rules import PORT_FIELDS, Row
 from .session import NETWORK, Api, of_project, unless_changed
 
 #: Adds and removes single routes; without it the whole list is read and written.
@@ -47,7 +47,7 @@ class OpenStackRoutes:
         return [self._route(each, by_address) for each in _extra_routes(router)]
 
     async def create(self, cluster: str, route: Route) -> None:
-        id = node_rules.server_id(route.provider_id, self._api.region)
+        id = server_rules.server_id(route.provider_id, self._api.region)
         if id is None:
             raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no server of this cloud and region")
         ports = await self._ports_of(id, self._router_id)
@@ -61,7 +61,7 @@ class OpenStackRoutes:
 
     async def delete(self, cluster: str, route: Route) -> None:
         destination, _, address = route.id.partition(" via ")
-        if id := node_rules.server_id(route.provider_id, self._api.region):
+        if id := server_rules.server_id(route.provider_id, self._api.region):
             own = [port for port in await self._ports_of(id) if port.get("device_id") == id]
             for port in await self._with_subports(own):
                 if address in _fixed(port):
@@ -73,7 +73,7 @@ class OpenStackRoutes:
         server = by_address.get(address)
         return Route(
             destination,
-            "" if server is None else node_rules.provider_id(server, self._api.region, self._regional),
+            "" if server is None else server_rules.provider_id(server, self._api.region, self._regional),
             id=f"{destination} via {address}",
             blackhole=server is None,
             target_addresses=(address,),
@@ -99,7 +99,7 @@ class OpenStackRoutes:
 
     async def _with_subports(self, ports: Rows) -> Rows:
         """A server's ports, and the subports of its trunks; a call more where it has trunks."""
-        trunks = node_rules.trunk_subports(ports)
+        trunks = server_rules.trunk_subports(ports)
         found = await self._ports_of(*trunks) if trunks else []
         known = {subport for subports in trunks.values() for subport in subports}
         return [*ports, *(port for port in found if str(port["id"]) in known)]
@@ -179,10 +179,10 @@ def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]
     server_of = {
         str(port["id"]): str(port.get("device_id"))
         for port in rows
-        if str(port.get("device_owner")).startswith(node_rules.OF_SERVERS)
+        if str(port.get("device_owner")).startswith(server_rules.OF_SERVERS)
     }
     for port in [row for row in rows if str(row["id"]) in server_of]:
-        for subports in node_rules.trunk_subports([port]).values():
+        for subports in server_rules.trunk_subports([port]).values():
             server_of |= dict.fromkeys(subports, str(port.get("device_id")))
     return {
         address: server_of[str(port["id"])]

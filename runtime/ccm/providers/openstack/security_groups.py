@@ -16,7 +16,7 @@ from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port, RetryAfter
 
-from .node_rules import trunk_subports
+from .server_rules import trunk_subports
 from .session import NETWORK, Api, of_project, unless_changed
 from .shared import ObjectLocks, Shared
 

@@ -69,14 +69,12 @@ def choose(
     )
     if named and not (marked and to_delete):
         row = next((row for row in every if row["id"] == named), None)
-        if row is not None and any(each is not row for each in marked):
+        if row is not None and marked and marked[0] is not row:
             raise Conflict(
                 f"annotation {PREFIX}load-balancer-id: the Service is served by load balancer {marked[0]['id']} and "
                 f"cannot move to {named}: delete it and create it again"
             )
-        if row is not None and marked:
-            return Choice(row, row.get("name") in names)
-        if row is not None:
+        if row is not None and not marked:
             return _of_another(row, spec, sharing, names, to_delete)
         if not marked and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
             raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {named} in this project")

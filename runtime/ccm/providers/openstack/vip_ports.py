@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ccm.cloud import Backend, Conflict, Invalid, NotFound
 
-from . import node_rules
+from . import server_rules
 from .annotations import PREFIX
 from .floating_ips import NETWORK, FloatingIps, made_for
 from .load_balancer_rules import node_address
@@ -48,7 +48,7 @@ async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> st
     asked = 0
     for backend in sorted(backends, key=lambda each: each.node_name):
         address = node_address(backend, family)
-        server = node_rules.server_id(backend.provider_id, api.region)
+        server = server_rules.server_id(backend.provider_id, api.region)
         if not address or server is None or asked >= TRIES:
             continue
         asked += 1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ccm.cloud import Invalid, NotImplementedByCloud, Transient, VolumeRef
 
-from .node_rules import UUID, label
+from .server_rules import UUID, label
 from .session import BLOCK_STORAGE, Api
 
 #: The CSI driver, and the plugin that Kubernetes itself had.

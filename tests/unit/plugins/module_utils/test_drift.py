@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils import _drift
 from ansible_collections.outoftree.ccm.plugins.module_utils._leader_migration import make_leader_migration_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 
@@ -166,3 +167,15 @@ def test_a_leader_migration_judges_kube_controller_manager_alike(control_plane: 
     cluster = cluster_facts(("cp-1", "initialized"), version="v1.30.4")
     plan = make_leader_migration_plan({"cp-1": facts}, cluster, ["cp-1"], "lease")
     assert not plan["go"] and KCM in plan["problems"][0]
+
+
+@pytest.mark.parametrize(("running", "written", "words"), [
+    (["--a=1", "--b="], ["--a=1", "--c=3"], "runs with --b='', and /f gives it --c=3. "),
+    (["--a=1"], ["--a=1", "--c=3"], "runs with no cloud flag, and /f gives it --c=3. "),
+    (["--a=1", "--c=3"], ["--a=1"], "runs with --c=3, and /f gives it no cloud flag. "),
+    (["--a=1", "--a=1"], ["--a=1"], "runs with --a=1, and /f gives it no cloud flag. "),
+    (["--a=1", "--a=2"], ["--a=2", "--a=1"], "runs with --a=1 --a=2, and /f gives it --a=2 --a=1. "),
+])
+def test_a_difference_is_told_without_what_is_the_same(running: list[str], written: list[str], words: str) -> None:
+    assert words in _drift.unexplained("cp-1", "kubelet", {"pid": 7, "flags": running}, written, ["/f"])
+    assert _drift.unexplained("cp-1", "kubelet", {"pid": 7, "flags": running}, running, ["/f"]) == ""

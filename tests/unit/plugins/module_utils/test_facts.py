@@ -74,9 +74,50 @@ def test_honest_hosts_of_every_layout_are_believed(tree_facts: Any, hosts: Any) 
 
 @pytest.mark.parametrize(("name", "good"), [
     ("w-1", True), ("ip-10-0-0-1.eu-west-1.compute.internal", True), ("1", True), ("a" * 63 + ".b", True), ("a" * 64, False), ("", False),
-    ("W-1", False), ("-w", False), ("w-", False), ("w..x", False), ("w/x", False), ("w?x", False), ("w\n", False), ("a." * 126 + "aa", False)])
+    ("W-1", False), ("-w", False), ("w-", False), ("w..x", False), ("w/x", False), ("w?x", False), ("w\n", False),
+    ("a." * 126 + "a", True), ("a." * 126 + "aa", False)])
 def test_names_of_nodes(name: str, good: bool) -> None:
     assert _facts.is_node_name(name) is good
+
+
+@pytest.mark.parametrize(("facts", "reason"), [
+    pytest.param(["x" * 993], "it returned more than 0 MiB", id="too-many-characters-with-their-list"),
+    pytest.param("x" * 1001, "it returned more than 0 MiB", id="too-many-characters"),
+    pytest.param([0] * 125, "it returned more than 0 MiB", id="too-many-things"),
+    pytest.param("x" * 1000, "what it returned is no dictionary with printable keys", id="as-much-as-may-be"),
+    pytest.param([0] * 124, "what it returned is no dictionary with printable keys", id="as-many-things-as-may-be"),
+    pytest.param(nested(20), "what it returned is no dictionary with printable keys", id="as-deep-as-may-be"),
+    pytest.param(nested(21), "it returned more than 0 MiB", id="too-deep"),
+])
+def test_where_the_limits_are(facts: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thing that is no text counts as 8 characters."""
+    monkeypatch.setattr(_facts, "LIMIT", 1000)
+    assert _facts.refusal(facts) == reason
+
+
+def test_the_limit_is_told_in_mib() -> None:
+    assert _facts.refusal("x" * (_facts.LIMIT + 1)) == "it returned more than 16 MiB"
+
+
+LONG = "n" * 500
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    (lambda f: f.update(node_name="/" + LONG), "'/" + "n" * 99 + "' is no name of a Node"),
+    (lambda f: f["manifests"].append("/" + LONG), "the file '/" + "n" * 199 + "' is missing"),
+    (lambda f: f["files"].update({"/" + LONG: dict(f["files"][FLAGS_ENV], content="a")}), "the content of '/" + "n" * 199 + "' is no base64"),
+    (lambda f: f["journal"].update({"/" + LONG: {"component": "kubelet", "state": ""}}), "the file '/" + "n" * 199 + "' of the journal is missing"),
+    (lambda f: f["journal"].update({FLAGS_ENV: {"component": "kubelet", "state": ""}, "configmap:x": {"component": "kubeadm-config", "state": ""}}), ""),
+])
+def test_a_reason_names_the_first_thing_and_not_too_much_of_it(change: Any, reason: str, hosts: Any) -> None:
+    change(hosts["w-1"])
+    assert _facts.refusal(hosts["w-1"]) == reason
+
+
+def test_each_host_is_judged_alone(hosts: Any) -> None:
+    found = _facts.sorted_out({"down": {"msg": "no route"}, "odd": "text", "list": ["node_name"], "w-1": hosts["w-1"]})
+    assert (found["down"], found["odd"], found["list"]) == ({"msg": "no route"}, {"msg": "it returned nothing"}, {"msg": "it returned nothing"})
+    assert found["w-1"]["node_name"] == "w-1"
 
 
 # -- which Node a host is ------------------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils import _flags
         (["kubelet", "--cloud-provider=aws", "--cloud-provider=external"], {"cloud-provider": "external"}),
         (["kubelet", "--cloud-provider-x=1", "cloud-provider=aws"], {}),
         (["kubelet", "--cloud-config"], {"cloud-config": ""}),
+        (["kubelet", "--cloud-config", "/c"], {"cloud-config": "/c"}),
+        (["kube-controller-manager", "--enable-leader-migration", "x"], {"enable-leader-migration": "true"}),
+        (["kube-controller-manager", "--enable-leader-migration=false"], {"enable-leader-migration": "false"}),
     ],
 )
 def test_the_last_value_of_a_flag_counts(argv: list[str], expected: dict[str, str]) -> None:
@@ -40,3 +43,22 @@ def test_list_items_are_removed_as_items(value: str, expected: str) -> None:
 def test_overlapping_edits_are_an_error() -> None:
     with pytest.raises(ValueError, match="overlapping"):
         _flags.apply_spans("abcdef", [_flags.Span(0, 3, ""), _flags.Span(2, 4, "")])
+
+
+@pytest.mark.parametrize(("argument", "expected"), [
+    ("--a_b=c=d", ("a-b", True, "c=d")), ("--a=", ("a", True, "")), ("--a", ("a", False, "")), ("-a=b", ("", False, "")), ("a", ("", False, ""))])
+def test_parts_of_an_argument(argument: str, expected: tuple[str, bool, str]) -> None:
+    assert _flags.split_flag(argument) == expected
+
+
+@pytest.mark.parametrize(("argv", "expected"), [
+    ([], ""),
+    (["/usr/bin/kubelet", "-c"], ""),
+    (["sh", "script", "-c"], ""),
+    (["sh", "--posix", "-c", "x"], ""),
+    (["sh", "-e", "-c", "x"], "sh -c"),
+    (["A=1", "env", "B=2", "/bin/bash", "-ec", "x"], "/bin/bash -ec"),
+    (["sh", "-e"], ""),
+])
+def test_a_shell_that_is_given_a_text(argv: list[str], expected: str) -> None:
+    assert _flags.shell(argv) == expected

@@ -10,6 +10,7 @@ import json
 import pathlib
 import re
 import shutil
+import zlib
 from typing import Any
 
 import pytest
@@ -57,6 +58,14 @@ def test_names_that_begin_alike_have_other_secrets(one: str, two: str) -> None:
     assert len(names) == 2 and all(SUBDOMAIN.fullmatch(name) for name in names)
 
 
+@pytest.mark.parametrize(("node", "name"), [
+    ("w-1", "outoftree-ccm-journal-w-1-0065abd00978"),
+    ("a" * 199 + "bc", "outoftree-ccm-journal-" + "a" * 199 + "b-a46d8e83e0f5"),
+])
+def test_a_later_release_finds_a_secret_by_the_same_name(node: str, name: str) -> None:
+    assert _journal_copy.secret_name(node) == name
+
+
 # -- the form -----------------------------------------------------------------------------------------------------------
 
 
@@ -101,9 +110,30 @@ def test_json_of_another_form_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_copy_that_unpacks_to_very_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_journal_copy, "LIMIT", 1000)
-    with pytest.raises(BadCopy, match="not complete"):
-        decode(base64.b64encode(gzip.compress(b" " * 2000)).decode())
+    monkeypatch.setattr(_journal_copy, "LIMIT", 2 << 20)
+    with pytest.raises(BadCopy, match="not complete, or has more than 2 MiB"):
+        decode(base64.b64encode(gzip.compress(b" " * (3 << 20))).decode())
+
+
+def test_the_order_of_keys_makes_no_other_copy() -> None:
+    assert encode(dict(reversed(journal().items())), "w-1", "") == encode(journal(), "w-1", "")
+
+
+@pytest.mark.parametrize(("content", "reason"), [
+    pytest.param(gzip.compress(b"[]"), "version", id="a-list"),
+    pytest.param(gzip.compress(b"null"), "version", id="nothing"),
+    pytest.param(gzip.compress(json.dumps(journal() | {"version": 2, "node": "w-1", "machine": ""}).encode()), "version", id="a-later-version"),
+    pytest.param(zlib.compress(b"{}"), "cannot be read", id="another-compression"),
+])
+def test_what_is_no_copy_of_this_version_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(BadCopy, match=reason):
+        decode(base64.b64encode(content).decode())
+
+
+def test_only_base64_is_a_copy() -> None:
+    text = encode(journal(), "w-1", "")
+    with pytest.raises(BadCopy, match="cannot be read"):
+        decode(text[:8] + "\n" + text[8:])
 
 
 # -- which one counts ---------------------------------------------------------------------------------------------------
@@ -147,12 +177,25 @@ def test_a_copy_of_another_node_or_machine_or_with_another_content_is_not_used()
     assert "its checksum does not match" in choose(said(MISSING, 0, ""), altered, "w-1").note
     with pytest.raises(BadCopy, match="of the Node"):
         _journal_copy.secret("w-2", encode(journal(), "w-1", ""))
+    renamed = secret()
+    renamed["metadata"]["annotations"][_journal_copy.NODE] = "w-2"
+    with pytest.raises(BadCopy, match="of the Node"):
+        _journal_copy.checked(renamed, "w-1")
+
+
+def test_a_long_name_of_another_node_is_cut_where_no_node_has_a_longer_one() -> None:
+    long = "n" * 300
+    with pytest.raises(BadCopy, match=f"^it is of the Node '{'n' * 253}'$"):
+        _journal_copy.secret("w-1", encode(journal(), long, ""))
+    with pytest.raises(BadCopy, match=f"^it is of the Node '{'n' * 253}'$"):
+        _journal_copy.checked(secret(node=long), "w-1")
 
 
 def test_a_host_that_was_restored_needs_no_copy() -> None:
     assert choose(said(ROLLED_BACK, 4), secret(), "w-1") == ("none", "", "")
     assert choose(said(ROLLED_BACK, 4, name="earlier"), secret(), "w-1").source == "copy"  # and lost the journal after that
-    assert choose(said(ROLLED_BACK, 3), secret(serial=5), "w-1").source == "copy"  # the host was put back to an older state
+    for serial in (3, 5):  # the host was put back to an older state
+        assert choose(said(ROLLED_BACK, 3), secret(serial=serial), "w-1").source == "copy"
     marked = secret()
     marked["metadata"]["annotations"][_journal_copy.RESTORED] = "true"
     assert choose(said(MISSING, 0, ""), marked, "w-1") == ("none", "", "")
@@ -162,7 +205,7 @@ def test_a_host_that_was_restored_needs_no_copy() -> None:
 @pytest.mark.threat("worker-cannot-change-others")
 def test_a_copy_of_another_journal_is_not_replaced() -> None:
     assert "copy of another journal of this Node" in obstacle(said(name="b2", serial=9), secret(), "w-1")
-    assert obstacle(said(serial=4), secret(), "w-1") == ""
+    assert obstacle(said(serial=4), secret(), "w-1") == obstacle(said(), secret(), "w-1") == ""
     broken = secret()
     broken["data"] = {}
     assert obstacle(said(name="b2"), broken, "w-1") == ""

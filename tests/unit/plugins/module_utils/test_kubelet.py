@@ -164,3 +164,66 @@ def test_a_drop_in_that_replaces_the_command_is_the_one_that_is_edited() -> None
     package = ("/usr/lib/systemd/system/kubelet.service", "[Service]\nExecStart=/usr/bin/kubelet --cloud-provider=aws\n")
     ours = ("/etc/systemd/system/kubelet.service.d/50-ours.conf", "[Service]\nExecStart=\nExecStart=/opt/kubelet --v=2\n")
     assert plan_unit(package, ours)[1] == {ours[0]: ours[1].replace("--v=2", "--v=2 --cloud-provider=external")}
+
+
+PACKAGE, OURS = "/lib/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/20-x.conf"
+
+
+@pytest.mark.parametrize("flags", [
+    pytest.param("--cloud-provider=external --feature-gates=DisableCloudProviders=false,A=true", id="a-gate-among-others"),
+    pytest.param("--cloud-provider=external --feature-gates=DisableCloudProviders=false", id="a-gate"),
+    pytest.param("--cloud-provider=aws", id="a-value"),
+    pytest.param("--cloud-provider=external --cloud-config=/c", id="a-flag-that-goes"),
+])
+def test_a_packages_file_is_never_edited(flags: str) -> None:
+    with pytest.raises(_unit.UnitRefused, match=f"{PACKAGE} sets --(feature-gates|cloud-provider|cloud-config)=.*belongs to a package"):
+        plan_unit((PACKAGE, f"[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS {flags}\n"),
+                  (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2"\n'))
+
+
+def test_a_value_in_a_packages_file_is_not_edited() -> None:
+    unit = "[Service]\nEnvironment=P=aws\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $P\n"
+    with pytest.raises(_unit.UnitRefused, match="sets --cloud-provider=aws, and that file belongs to a package"):
+        plan_unit((PACKAGE, unit), (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-provider"\n'))
+
+
+def test_a_packages_variable_is_not_edited() -> None:
+    unit = "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--cloud-provider=aws\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $KUBELET_ARGS\n"
+    with pytest.raises(_unit.UnitRefused, match=f"{PACKAGE} sets --cloud-provider=aws"):
+        plan_unit((PACKAGE, unit), (OURS, '[Service]\nEnvironment="KUBELET_ARGS=--v=2"\n'))
+
+
+@pytest.mark.parametrize(("flags", "default", "twice"), [
+    pytest.param("--cloud-provider=aws --cloud-provider=", "", False, id="two-values-in-one-file"),
+    pytest.param("--cloud-provider=aws", "--cloud-provider=aws", False, id="one-value-in-two-files"),
+    pytest.param("--cloud-provider=aws", "--cloud-provider=external", True, id="two-values-in-two-files"),
+])
+def test_a_conflict_is_two_values_in_two_files(kubeadm: Any, flags: str, default: str, twice: bool) -> None:
+    edit, _, _ = kubeadm(flags=f'KUBELET_KUBEADM_ARGS="{flags}"\n', default=f"KUBELET_EXTRA_ARGS={default}\n")
+    assert any("set twice, the last one counts" in change.why for change in edit.changes) is twice
+
+
+def test_a_flag_that_is_new_says_what_it_is_for(kubeadm: Any) -> None:
+    (change,) = kubeadm(flags='KUBELET_KUBEADM_ARGS="--v=2"\n')[0].changes
+    assert change.why == "the kubelet must leave addresses, providerID and the taint to the external controller"
+
+
+@pytest.mark.parametrize(("files", "made"), [
+    pytest.param(["/etc/default/*", "/etc/sysconfig/kubelet"], "/etc/sysconfig/kubelet", id="no-pattern"),
+    pytest.param(["/etc/other", "/etc/default/kubelet"], "/etc/default/kubelet", id="the-one-for-it"),
+    pytest.param(["/etc/*/default/kubelet", "/etc/sysconfig/kubelet"], "/etc/sysconfig/kubelet", id="no-pattern-with-a-good-end"),
+])
+def test_an_unset_variable_goes_to_the_file_that_is_meant_for_it(files: list[str], made: str) -> None:
+    unit = (PACKAGE, "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
+    assert plan_unit(unit, **dict.fromkeys(files, ""))[1] == {made: 'KUBELET_EXTRA_ARGS="--cloud-provider=external"\n'}
+
+
+def test_a_variable_that_is_set_keeps_its_place_whatever_file_an_unset_one_would_have() -> None:
+    unit = (PACKAGE, "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
+    files = {FLAGS_ENV: "", DEFAULT: "KUBELET_EXTRA_ARGS=--v=2\n"}
+    assert plan_unit(unit, **files)[1] == {DEFAULT: "KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external\n"}
+
+
+def test_a_unit_without_a_place_is_named() -> None:
+    with pytest.raises(_unit.UnitRefused, match=f"^its unit \\({PACKAGE}\\) uses none of"):
+        plan_unit((PACKAGE, "[Service]\nExecStart=/usr/bin/kubelet --v=2\n"))

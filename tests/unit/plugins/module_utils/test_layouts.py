@@ -227,6 +227,78 @@ def test_arguments_of_the_command_line_replace_the_lists_of_files() -> None:
         _rancher.plan("k3s", False, [(K3S, "- a\n")], ["agent"], (1, 33))
 
 
+MERGED = "shared: &shared\n  disable: [a]\n  cloud-provider-name: aws\n<<: *shared\n"
+
+
+@pytest.mark.parametrize("edit", [
+    lambda file: file.set(file.items("cloud-provider-name")[0], "external"),
+    lambda file: file.remove(file.items("cloud-provider-name")),
+    lambda file: file.remove(file.items("disable")[:1]),
+    lambda file: file.add_item("disable", "b"),
+])
+def test_a_merge_key_of_k3s_is_named_with_its_file(edit: Any) -> None:
+    with pytest.raises(_rancher.RancherRefused, match=r"^/f: line 1: '(disable|cloud-provider-name)' comes from a merge key \(<<\): write it out there$"):
+        edit(_rancher.File("/f", MERGED))
+
+
+@pytest.mark.parametrize(("text", "after"), [("", ""), ("token: x", "token: x\n"), ("token: x\r\na: b", "token: x\r\na: b\r\n")])
+def test_a_key_is_added_on_a_line_of_its_own(text: str, after: str) -> None:
+    file = _rancher.File("/f", text)
+    file.refuse_merged("disable-cloud-controller")
+    file.add_key("disable-cloud-controller", "true")
+    assert file.render() == after + "disable-cloud-controller: true" + ("\r\n" if "\r" in text else "\n")
+
+
+@pytest.mark.parametrize(("arguments", "values"), [
+    (["server", "--disable"], ["true"]),
+    (["--disable", "--v=2"], ["true"]),
+    (["--disable", "a", "--disable=b"], ["a", "b"]),
+    (["--disable=a=b=c"], ["a=b=c"]),
+    (["--disable-other=a", "disable"], []),
+])
+def test_values_of_an_option_on_the_command_line(arguments: list[str], values: list[str]) -> None:
+    assert _rancher.command_line_values(arguments, "disable") == values
+
+
+@pytest.mark.parametrize(("name", "text", "external"), [
+    ("k3s", "kubelet-arg: [cloud-provider=external]\n", True),
+    ("k3s", "kubelet-arg: [--cloud-provider=external]\n", True),
+    ("k3s", "kubelet-arg: [cloud-provider=aws]\n", False),
+    ("k3s", "cloud-provider-name: external\n", False),
+    ("rke2", "cloud-provider-name: external\n", True),
+    ("rke2", "cloud-provider-name: [aws, other, external]\n", True),
+    ("rke2", "cloud-provider-name: [external, other, aws]\n", False),
+    ("rke2", "cloud-provider-name: [aws, external, gce]\n", False),
+    ("rke2", "kubelet-arg: [cloud-provider=external]\n", True),
+    ("rke2", "cloud-provider-name: aws\n", False),
+    ("rke2", "", False),
+])
+def test_whether_a_kubelet_waits_for_an_external_controller(name: str, text: str, external: bool) -> None:
+    assert _rancher.is_external(name, [("/f", text)], []) is external
+
+
+@pytest.mark.parametrize(("name", "arguments", "key"), [
+    ("k3s", ["--disable-cloud-controller=false"], "disable-cloud-controller"),
+    ("k3s", ["--kubelet-arg=cloud-provider=aws"], "kubelet-arg"),
+    ("k3s", ["--disable=traefik"], "disable"),
+    ("rke2", ["--cloud-provider-name=aws"], "cloud-provider-name"),
+    ("rke2", ["--cloud-provider-config=/c"], "cloud-provider-config"),
+])
+def test_an_option_of_the_command_line_that_has_to_change_is_refused(name: str, arguments: list[str], key: str) -> None:
+    with pytest.raises(_rancher.RancherRefused, match=f"its unit passes --{key} on the command line"):
+        _rancher.plan(name, True, [("/f", "token: x\n")], arguments, (1, 33))
+
+
+def test_every_key_of_rke2_that_changes_is_noted() -> None:
+    text = "cloud-provider-name: aws\ncloud-provider-config: /c\n"
+    edit = _rancher.plan("rke2", True, [("/f", text)], [], (1, 33))
+    assert [(change.path, change.key, change.now, change.then) for change in edit.changes] == [
+        ("/f", "cloud-provider-name", "aws", "external"), ("/f", "cloud-provider-config", "/c", None)]
+    edit = _rancher.plan("rke2", True, [("/f", "token: x\n")], [], (1, 33))
+    assert [(change.key, change.now, change.then) for change in edit.changes] == [
+        ("disable-cloud-controller", None, "true"), ("kubelet-arg: cloud-provider", None, "external")]
+
+
 def test_a_changed_service_that_was_not_restarted_is_restarted(tree_facts: Any, cluster_facts: Any) -> None:
     path = "/etc/rancher/k3s/config.yaml"
     facts = tree_facts("k3s/agent", changed={path: "kubelet-arg: cloud-provider=external\n"})

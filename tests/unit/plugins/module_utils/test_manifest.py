@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import base64
 import difflib
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.outoftree.ccm.plugins.module_utils import _manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils._target import Change
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused, NotYaml
 
 KCM = "kube-controller-manager"
@@ -97,6 +99,11 @@ def test_a_value_that_is_an_argument_of_its_own_goes_with_its_flag() -> None:
     assert (data["command"], data["args"]) == ([KCM], ["--v=2"])
 
 
+def test_a_flag_whose_value_is_missing_goes_too() -> None:
+    before = small("    command:\n    - kube-controller-manager\n    - --v=2\n    - --cloud-config\n")
+    assert _manifest.edit(before, KCM, (1, 36))[0] == before.replace("    - --cloud-config\n", "")
+
+
 def test_a_volume_that_something_else_needs_stays() -> None:
     rest = ("    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes/cloud}\n  volumes:\n  - {name: etc, hostPath: {path: /e}}\n")
     flags = "    command:\n    - kube-controller-manager\n    - --cloud-config=/etc/kubernetes/cloud/c.conf\n"
@@ -139,3 +146,100 @@ def test_a_file_without_a_last_line_end_is_edited_at_its_end() -> None:
     assert _manifest.edit(before, KCM, (1, 36))[0] == before[:before.index("    - --cloud-provider")]
     added = before.replace("--cloud-provider=", "--v=2")
     assert _manifest.edit(added, KCM, (1, 30))[0] == added + "\n    - --cloud-provider=external"
+
+
+@pytest.mark.parametrize(("containers", "expected"), [
+    (f"[{{name: side, image: s}}, {{name: {KCM}, image: x:v1}}]", (KCM, "x:v1")),
+    (f"[{{name: {KCM}}}]", (KCM, "")),
+    (f"[{{name: {KCM}, image: null}}]", (KCM, "")),
+    ("[{name: side, image: s}]", ("", "")),
+    ("1", ("", "")),
+])
+def test_the_image_is_that_of_the_components_own_container(containers: str, expected: tuple[str, str]) -> None:
+    assert _manifest.image_of(yaml.safe_load(f"spec: {{containers: {containers}}}")) == expected
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"\xff", "line 1: the byte 0xff"), (b"\n\xfe", "line 2: the byte 0xfe"), (b"a\nb\nc\xff", "line 3: ")])
+def test_a_byte_that_is_not_utf_8_is_named_with_its_line(content: bytes, words: str) -> None:
+    with pytest.raises(NotYaml, match=words):
+        _manifest.decoded({"content": base64.b64encode(content).decode()})
+
+
+COMMAND = f"    command:\n    - {KCM}\n"
+ETC = "    volumeMounts:\n    - {name: etc, mountPath: /etc/kubernetes}\n    - {name: cloud, mountPath: /etc/kubernetes/cloud.conf}\n"
+VOLUMES = "  volumes:\n  - {name: etc, hostPath: {path: /e}}\n  - {name: cloud, hostPath: {path: /c}}\n"
+CONFIG = "    - --cloud-config=/etc/kubernetes/cloud.conf\n"
+
+
+def test_a_shared_mount_before_that_of_the_cloud_config_stays_alone() -> None:
+    after, _, notes = _manifest.edit(small(COMMAND + CONFIG, ETC + VOLUMES), KCM, (1, 36))
+    spec = yaml.safe_load(after)["spec"]
+    assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc"]
+    assert notes == ["volume mount cloud (/etc/kubernetes/cloud.conf)", "volume cloud"]
+
+
+@pytest.mark.parametrize("other", [
+    "  - name: other\n    volumeMounts:\n    - {name: cloud, mountPath: /x}\n",
+    "  initContainers:\n  - name: first\n  - name: other\n    volumeMounts:\n    - {name: cloud, mountPath: /x}\n",
+])
+def test_a_volume_that_another_container_mounts_stays(other: str) -> None:
+    after, _, notes = _manifest.edit(small(COMMAND + CONFIG, ETC + other + VOLUMES), KCM, (1, 36))
+    assert [item["name"] for item in yaml.safe_load(after)["spec"]["volumes"]] == ["etc", "cloud"]
+    assert notes == ["volume mount cloud (/etc/kubernetes/cloud.conf)"]
+
+
+def test_a_new_flag_goes_to_the_end_of_all_arguments() -> None:
+    after = _manifest.edit(small(COMMAND + "    args:\n    - --v=2\n"), KCM, (1, 30))[0]
+    container = yaml.safe_load(after)["spec"]["containers"][0]
+    assert (container["command"], container["args"]) == ([KCM], ["--v=2", "--cloud-provider=external"])
+
+
+def test_the_mount_of_a_cloud_config_that_gets_another_value_stays() -> None:
+    before = small(COMMAND + CONFIG, ETC + VOLUMES)
+
+    after, _, notes = _manifest.edit(before, KCM, (1, 29), lambda _, flags, unused: [Change("cloud-config", flags[0], "/other", "", "")])
+    assert (after, notes) == (before.replace("=/etc/kubernetes/cloud.conf", "=/other"), [])
+
+
+def back(*changes: tuple[str, str]) -> Any:
+    return lambda *unused: [Change(name, None, value, "", "") for name, value in changes]
+
+
+LOST = _manifest.Mounts([{"name": "cloud", "mountPath": "/etc/kubernetes/cloud.conf"}], [{"name": "cloud", "hostPath": {"path": "/c"}}])
+LITTLE = ETC.replace("    - {name: cloud, mountPath: /etc/kubernetes/cloud.conf}\n", "") + VOLUMES.replace("  - {name: cloud, hostPath: {path: /c}}\n", "")
+
+
+def test_what_an_edit_took_away_is_known_and_comes_back_with_the_flag() -> None:
+    before, ours = small(COMMAND + CONFIG, ETC + VOLUMES), small(COMMAND, LITTLE)
+    assert _manifest.lost_mounts(before, ours, KCM) == LOST
+    assert _manifest.lost_mounts(ours, before, KCM) == _manifest.lost_mounts(small(COMMAND), ours, KCM) == ([], [])
+    changes = back(("cloud-provider", "aws"), ("cloud-config", "/etc/kubernetes/cloud.conf"))
+    after, _, notes = _manifest.edit(ours, KCM, (1, 29), changes, LOST)
+    spec = yaml.safe_load(after)["spec"]
+    assert [item["name"] for item in spec["volumes"]] == [item["name"] for item in spec["containers"][0]["volumeMounts"]] == ["etc", "cloud"]
+    assert notes == [] and spec["volumes"][1] == LOST.volumes[0]
+    assert spec["containers"][0]["command"] == [KCM, "--cloud-provider=aws", "--cloud-config=/etc/kubernetes/cloud.conf"]
+    for alone in (back(("cloud-provider", "aws")), back(("cloud-config", ""))):
+        spec = yaml.safe_load(_manifest.edit(ours, KCM, (1, 29), alone, LOST)[0])["spec"]
+        assert [item["name"] for item in spec["volumes"]] == ["etc"]
+
+
+def test_a_new_flag_before_one_that_goes_does_not_keep_it() -> None:
+    after = _manifest.edit(small(COMMAND + CONFIG), KCM, (1, 29), lambda _, flags, unused: [
+        Change("cloud-provider", None, "aws", "", ""), Change("cloud-config", flags[0], None, "", "")])[0]
+    assert yaml.safe_load(after)["spec"]["containers"][0]["command"] == [KCM, "--cloud-provider=aws"]
+
+
+def test_a_path_and_a_name_that_somebody_else_uses_by_now_stay_as_they_are() -> None:
+    now = small(COMMAND, ETC.replace("cloud,", "theirs,") + VOLUMES.replace("/c}", "/theirs}"))
+    after = _manifest.edit(now, KCM, (1, 29), back(("cloud-config", "/x")), LOST)[0]
+    assert after == now.replace(COMMAND, COMMAND + "    - --cloud-config=/x\n")
+
+
+@pytest.mark.parametrize(("rest", "words"), [
+    ("", "there is no list volumeMounts any more to put cloud back into"),
+    (LITTLE[:LITTLE.index("  volumes")], "there is no list volumes any more to put cloud back into"),
+])
+def test_mounts_need_a_list_to_come_back_into(rest: str, words: str) -> None:
+    with pytest.raises(EditRefused, match=words):
+        _manifest.edit(small(COMMAND, rest), KCM, (1, 29), back(("cloud-config", "/x")), LOST)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.outoftree.ccm.plugins.module_utils import _detect, _kubeadm, _manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils import _detect, _gates, _kubeadm, _manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._yamltext import EditRefused
 
@@ -159,6 +159,54 @@ def test_gates_of_kube_scheduler_are_judged_with_file_and_line(host_facts: Any, 
     assert len(told) == 2 and f"cp-1: {path} line {line}" in told[0] and "InTreePluginAWSUnregister=true" in told[0]
     assert "1.31" in told[0] and "A=true" not in told[0]
     assert "ConfigMap kube-system/kubeadm-config line 5" in told[1]
+
+
+DEAD = "InTreePluginAWSUnregister=true"
+SERVICE = "/etc/systemd/system/kube-scheduler.service"
+
+
+def gates_told(check: Any, facts: dict[str, Any]) -> dict[str, list[str]]:
+    plan: dict[str, list[str]] = {"problems": [], "warnings": []}
+    check(plan, "cp-1", facts, (1, 30))
+    return plan
+
+
+def test_gates_of_the_kubelets_configuration_are_judged_file_by_file(host_facts: Any) -> None:
+    texts = {"/1": "a: [", "/2": "- 1\n", "/3": "featureGates:\n", "/4": "kind: KubeletConfiguration\n",
+             "/5": "featureGates:\n  DisableCloudProviders: false\n  GracefulNodeShutdown: true\n"}
+    facts = host_facts("cp-1", texts)
+    facts["kubelet"]["config_files"] = list(texts)
+    plan: dict[str, list[str]] = {"problems": [], "warnings": []}
+    _gates.check_kubelet(plan, "cp-1", facts, (1, 32))
+    assert [text.split(" line ")[0] for text in plan["problems"]] == ["cp-1: /1 is not YAML:"]
+    assert plan["problems"][0].endswith("The kubelet does not start with it: fix it first")
+    assert [text.split(": ")[1] for text in plan["warnings"]] == ["/5 has the feature gate DisableCloudProviders=false"]
+
+
+def test_a_manifest_that_cannot_be_read_hides_no_gates_of_kube_scheduler(host_facts: Any) -> None:
+    pod = "spec:\n  containers:\n  - name: kube-scheduler\n"
+    texts = {MANIFESTS + "1.yaml": "a: [", MANIFESTS + "2.yaml": pod, MANIFESTS + "3.yaml": f"{pod}    command:\n    - --feature-gates={DEAD}\n"}
+    plan = gates_told(_gates.check_scheduler, host_facts("cp-1", texts))
+    assert [text.partition(" gives ")[0] for text in plan["warnings"]] == [f"cp-1: {MANIFESTS}3.yaml line 5"] and plan["problems"] == []
+
+
+@pytest.mark.parametrize(("unit", "environment", "place"), [
+    (f"[Service]\nExecStart=/usr/bin/kube-scheduler --feature-gates={DEAD}\n", None, f"{SERVICE} line 2"),
+    ("[Service]\nExecStart=/usr/bin/kube-scheduler $A\n", f"# ours\nA=--feature-gates={DEAD}\n", "/etc/scheduler line 2"),
+])
+def test_gates_of_kube_scheduler_are_found_in_its_unit(host_facts: Any, unit: str, environment: str | None, place: str) -> None:
+    facts = host_facts("cp-1", {SERVICE: unit, "/etc/scheduler": environment})
+    facts["units"]["kube-scheduler"] = {"unit": "kube-scheduler.service", "unit_files": [SERVICE], "environment_files": ["/etc/scheduler"]}
+    (warning,) = gates_told(_gates.check_scheduler, facts)["warnings"]
+    assert warning.startswith(f"cp-1: {place} gives kube-scheduler the feature gate {DEAD}: ")
+
+
+def test_a_unit_of_kube_scheduler_that_cannot_be_read_is_named(host_facts: Any) -> None:
+    facts = host_facts("cp-1", {SERVICE: "x"})
+    put(facts, SERVICE, b"[Service]\nExecStart=/k --a=\xfc\n")
+    facts["units"]["kube-scheduler"] = {"unit": "kube-scheduler.service", "unit_files": [SERVICE], "environment_files": []}
+    (warning,) = gates_told(_gates.check_scheduler, facts)["warnings"]
+    assert warning.startswith(f"cp-1: kube-scheduler: {SERVICE} line 2: the byte 0xfc")
 
 
 # -- journals ----------------------------------------------------------------------------------------------------------

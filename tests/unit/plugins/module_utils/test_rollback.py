@@ -8,7 +8,7 @@ import shutil
 from typing import Any
 
 import pytest
-from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan, _rollback, _undo
+from ansible_collections.outoftree.ccm.plugins.module_utils import _journal, _kubeadm, _plan, _rollback, _undo, _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils._flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
 from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge, make_rollback_plan
@@ -554,6 +554,173 @@ def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -
     assert judge(plan, {"w-1": facts}, ["w-1"])["waiting"] == ["w-1: the journal cannot be read"]
 
 
+# -- what an undo leaves as it is ---------------------------------------------------------------------------------------
+
+POD = """kind: Pod
+spec:
+  containers:
+  - name: kube-apiserver
+    command: [kube-apiserver, --v=2, --cloud-provider=aws]
+    args: [--secure-port=6443]
+    volumeMounts: [{mountPath: /a}, {mountPath: /b}]
+  - name: other
+    command: [other, --cloud-provider=gce]
+  volumes: [{name: a}, {name: b}]
+"""
+V1BETA4 = """kind: ClusterConfiguration
+apiServer:
+  extraArgs: [{name: v, value: "2"}, {name: cloud-provider, value: aws}]
+  extraVolumes: [{name: a}, {name: b}]
+clusterName: one
+"""
+SERVICE = "[Service]\nExecStart=/usr/bin/kubelet --v=2 --cloud-provider=aws\n"
+CONFIG = "token: x\nkubelet-arg: [v=2, cloud-provider=aws]\nkube-apiserver-arg+: [v=2, cloud-provider=aws]\ndisable: [a]\n"
+
+
+def unit_kind(path: str, *files: tuple[str, str]) -> _undo.Unit:
+    """A file among all that make a kubelet's command line: units first, then environment files."""
+    units = tuple(name for name, _ in files if _unit.is_unit_file(name))
+    return _undo.Unit("kubelet", path, _unit.Sources(units, tuple(name for name, _ in files if name not in units), dict(files)))
+
+
+KINDS = {
+    "manifest": (KIND, POD),
+    "mapping": (_undo.ClusterConfiguration("kubeadm"), V1BETA3),
+    "list": (_undo.ClusterConfiguration("kubeadm"), V1BETA4),
+    "unit": (unit_kind("/etc/kubelet.service", ("/etc/kubelet.service", SERVICE)), SERVICE),
+    "k3s": (_undo.Rancher("k3s"), CONFIG),
+}
+
+
+@pytest.mark.parametrize(("name", "old", "new", "same"), [
+    pytest.param("manifest", "=aws", "=external", True, id="a-flag-of-a-manifest"),
+    pytest.param("manifest", ", --cloud-provider=aws", "", True, id="a-flag-of-a-manifest-that-goes"),
+    pytest.param("manifest", "{mountPath: /a}, {mountPath: /b}", "{mountPath: /b}, {mountPath: /a}", True, id="the-order-of-mounts"),
+    pytest.param("manifest", "{name: a}, {name: b}", "{name: b}, {name: a}", True, id="the-order-of-volumes"),
+    pytest.param("manifest", "--v=2", "--v=3", False, id="another-flag-of-a-manifest"),
+    pytest.param("manifest", "6443", "6444", False, id="an-argument-of-a-manifest"),
+    pytest.param("manifest", "=gce", "=external", False, id="a-flag-of-another-container"),
+    pytest.param("manifest", "/a}", "/c}", False, id="a-mount"),
+    pytest.param("manifest", "{name: a}", "{name: c}", False, id="a-volume"),
+    pytest.param("mapping", ": aws", ": external", True, id="a-flag-in-a-mapping"),
+    pytest.param("mapping", "    cloud-provider: aws\n", "", True, id="a-flag-in-a-mapping-that-goes"),
+    pytest.param("mapping", "    cloud-provider: aws\n", "    cloud-provider: aws\n    v: 2\n", False, id="another-flag-in-a-mapping"),
+    pytest.param("mapping", "4m0s", "5m0s", False, id="a-setting-beside-a-mapping"),
+    pytest.param("list", "value: aws", "value: external", True, id="a-flag-in-a-list"),
+    pytest.param("list", ", {name: cloud-provider, value: aws}", "", True, id="a-flag-in-a-list-that-goes"),
+    pytest.param("list", "{name: a}, {name: b}", "{name: b}, {name: a}", True, id="the-order-of-extra-volumes"),
+    pytest.param("list", '"2"', '"3"', False, id="another-flag-in-a-list"),
+    pytest.param("list", "{name: a}", "{name: c}", False, id="an-extra-volume"),
+    pytest.param("list", "one", "two", False, id="a-setting-beside-a-list"),
+    pytest.param("unit", "=aws", "=external", True, id="a-flag-of-a-unit"),
+    pytest.param("unit", "--v=2", "--v=3", False, id="another-flag-of-a-unit"),
+    pytest.param("k3s", "kubelet-arg: [v=2, cloud-provider=aws]", "kubelet-arg+: [v=2]", True, id="a-flag-of-k3s"),
+    pytest.param("k3s", "arg+: [v=2, cloud-provider=aws]", "arg: [cloud-provider=external, v=2]", True, id="a-flag-that-k3s-adds"),
+    pytest.param("k3s", "disable: [a]", "disable-cloud-controller: true", True, id="a-key-of-k3s"),
+    pytest.param("k3s", "kubelet-arg: [v=2", "kubelet-arg: [v=3", False, id="another-flag-of-k3s"),
+    pytest.param("k3s", "arg+: [v=2", "arg+: [v=3", False, id="another-flag-that-k3s-adds"),
+    pytest.param("k3s", "token: x", "token: y", False, id="another-key-of-k3s"),
+])
+def test_what_is_compared_when_flags_go_back(name: str, old: str, new: str, same: bool) -> None:
+    kind, text = KINDS[name]
+    assert old in text
+    assert (kind.rest(text) == kind.rest(text.replace(old, new, 1))) is same
+
+
+def test_a_file_of_k3s_that_says_nothing_has_nothing_to_compare() -> None:
+    assert _undo.Rancher("k3s").rest("# empty\n") == {}
+
+
+@pytest.mark.parametrize(("data", "left"), [
+    pytest.param({"a": [1, 2], "b": 3}, {"a": [1], "b": 3}, id="an-item"),
+    pytest.param({"a": {"b": [2]}, "c": 1}, {"c": 1}, id="what-it-leaves-empty"),
+    pytest.param([{"a": [2, 1]}, 2], [{"a": [1]}], id="at-every-depth"),
+])
+def test_volumes_that_may_come_back_are_not_compared(data: Any, left: Any) -> None:
+    assert _undo._without(data, [2]) == left
+
+
+@pytest.mark.parametrize(("first", "second", "same"), [
+    pytest.param(["--enable-admission-plugins=A,B"], ["--enable-admission-plugins=B, A"], True, id="items-of-a-list"),
+    pytest.param(["--cloud-config=/a,b"], ["--cloud-config=b,/a"], False, id="a-value-that-is-no-list"),
+    pytest.param(["--cloud-provider=a", "--cloud-config=/b"], ["--cloud-config=/b", "--cloud-provider=a"], True, id="different-flags"),
+    pytest.param(["--cloud-provider=a", "--cloud-provider=b"], ["--cloud-provider=b", "--cloud-provider=a"], False, id="one-flag-twice"),
+])
+def test_which_order_counts_when_flags_are_compared(first: list[str], second: list[str], same: bool) -> None:
+    assert (_undo._plain({"kubelet": find_flags(first)}) == _undo._plain({"kubelet": find_flags(second)})) is same
+
+
+@pytest.mark.parametrize("merged", ["[", "kind: Pod\n", "spec: {containers: 1}\n"])
+def test_merged_lines_that_are_no_manifest_any_more_are_not_used(merged: str) -> None:
+    assert not _undo._agrees(KIND, merged, NEW, {}, [])
+
+
+MOUNTS = "    volumeMounts:\n    - mountPath: /a\n      name: a\n  volumes:\n  - hostPath:\n      path: /a\n    name: a\n"
+VOLUMES = "  extraVolumes:\n  - hostPath: /a\n    mountPath: /a\n    name: a\n"
+
+
+def test_a_volume_comes_back_with_the_flag_that_needs_it() -> None:
+    """Lines that others did not touch come back where they were; an edit would add them at the end."""
+    before = manifest("--cloud-config=/a", "--v=1", "--cloud-provider=aws", "--v=2") + MOUNTS
+    ours = manifest("--v=1", "--cloud-provider=external", "--v=2")
+    undone = _undo.undo(KIND, before, ours, ours.replace("v1.33.4", "v1.29.9"), (1, 29)).text
+    assert undone == before.replace("v1.33.4", "v1.29.9")
+    head = "clusterName: one\nkind: ClusterConfiguration\napiServer:\n  extraArgs:\n"
+    before = head + "    cloud-config: /a\n    v: '1'\n    cloud-provider: aws\n    w: '1'\n" + VOLUMES
+    ours = head + "    v: '1'\n    cloud-provider: external\n    w: '1'\n"
+    undone = _undo.undo(_undo.ClusterConfiguration("kubeadm"), before, ours, ours.replace("one", "two"), (1, 29)).text
+    assert undone == before.replace("one", "two")
+
+
+def test_a_volume_stays_away_where_somebody_else_has_put_the_flag_back() -> None:
+    before = manifest("--cloud-config=/a", "--v=1", "--cloud-provider=aws") + MOUNTS
+    ours = manifest("--v=1", "--cloud-provider=external")
+    now = manifest("--cloud-config=/a", "--v=1", "--cloud-provider=external")
+    assert _undo.undo(KIND, before, ours, now, (1, 29)).text == manifest("--cloud-config=/a", "--v=1", "--cloud-provider=aws")
+
+
+UNIT, DROPIN = "/etc/kubelet.service", "/etc/kubelet.service.d/10.conf"
+
+
+@pytest.mark.parametrize(("path", "exec_start", "before", "now", "after"), [
+    pytest.param(DEFAULT, "$A $B", "A=-a\nB=--cloud-provider=aws\n", "A=-a\nB=-b\n", "A=-a\nB=-b --cloud-provider=aws\n", id="the-variable-it-was-in"),
+    pytest.param(DEFAULT, "$A $B", "A=--cloud-provider=aws\nB=-b\n", "A=-a\nB=-b\n", "A=-a --cloud-provider=aws\nB=-b\n", id="and-no-other"),
+    pytest.param(DEFAULT, "$A $B", "A=--cloud-config=/x\nB=--cloud-provider=aws\n", "A=--cloud-config=/x\nB=-b\n",
+                 "A=--cloud-config=/x\nB=-b --cloud-provider=aws\n", id="whatever-flag-another-one-has"),
+    pytest.param(DEFAULT, "$A $B", "A=-a\nB=--cloud-provider=aws\n", "A=-a\n", "A=-a --cloud-provider=aws\n", id="the-variable-that-is-left"),
+    pytest.param(UNIT, "", f"{SERVICE}Environment=A=-a\n", "[Service]\nEnvironment=A=-a\nExecStart=/usr/bin/kubelet $A\n",
+                 "[Service]\nEnvironment=A=-a\nExecStart=/usr/bin/kubelet $A --cloud-provider=aws\n", id="the-command-itself"),
+    pytest.param(UNIT, "$A", f"{SERVICE}Environment=A=-a\n", '[Service]\nExecStart=/other\nEnvironment="A=-a"\n',
+                 '[Service]\nExecStart=/other\nEnvironment="A=-a --cloud-provider=aws"\n', id="a-command-that-a-drop-in-replaces"),
+    pytest.param(DROPIN, "$A", f"[Service]\nExecStart=\n{SERVICE}", '[Service]\nEnvironment="A=-a"\n',
+                 '[Service]\nEnvironment="A=-a --cloud-provider=aws"\n', id="a-command-that-is-elsewhere-by-now"),
+])
+def test_where_a_flag_comes_back_that_went(path: str, exec_start: str, before: str, now: str, after: str) -> None:
+    other = f"[Service]\nExecStart=\nExecStart=/usr/bin/kubelet {exec_start}\n"
+    files = [(UNIT, other), (path, now)] if path in (DEFAULT, DROPIN) else [(UNIT, now), *([(DROPIN, other)] if exec_start else [])]
+    kind = unit_kind(path, *files)
+    changes = {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}
+    assert kind.edit(before, "", now, changes, (1, 29)) == after
+
+
+def test_a_flag_has_no_place_in_a_file_that_the_unit_does_not_use() -> None:
+    kind = unit_kind(DEFAULT, (UNIT, SERVICE), (DEFAULT, "A=-a\n"))
+    with pytest.raises(_undo.CannotUndo, match="no place left in it for --cloud-provider"):
+        kind.edit("A=--cloud-provider=aws\n", "", "A=-a\n", {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}, (1, 29))
+
+
+def test_a_flag_has_no_place_where_its_variable_is_gone() -> None:
+    kind = unit_kind(UNIT, (UNIT, SERVICE))
+    before = "[Service]\nEnvironment=A=--cloud-provider=aws\nExecStart=/usr/bin/kubelet $A\n"
+    with pytest.raises(_undo.CannotUndo, match="no place left in it for --cloud-provider"):
+        kind.edit(before, "", SERVICE, {"kubelet": [_undo.Change("cloud-provider", None, "aws", _undo.WHY, "")]}, (1, 29))
+
+
+def test_lines_of_ours_that_nothing_reads_any_more_go_back_too() -> None:
+    kind = unit_kind(DEFAULT, (UNIT, SERVICE), (DEFAULT, ""))
+    assert _undo.undo(kind, "A=-a\nB=1\n", "A=--cloud-provider=external\nB=1\n", "A=--cloud-provider=external\nB=1\nC=1\n", (1, 29)).text == "A=-a\nB=1\nC=1\n"
+
+
 # -- flags and lines that go back ---------------------------------------------------------------------------------------
 
 
@@ -585,6 +752,8 @@ def test_what_was_given_up_or_is_the_clusters_keeps_no_controller(worker: Any) -
     pytest.param(["--enable-admission-plugins=A,PersistentVolumeLabel"], ["--enable-admission-plugins=A"], ["--enable-admission-plugins=A"],
                  ["--enable-admission-plugins=A"], 1, id="an-item-with-which-it-does-not-start"),
     pytest.param(["--enable-admission-plugins=PersistentVolumeLabel"], [], [], [], 1, id="a-list-with-which-it-does-not-start"),
+    pytest.param(["--feature-gates=A=true"], [], ["--feature-gates=C=true", "--feature-gates=D=true"],
+                 ["--feature-gates=C=true", "--feature-gates=D=true"], 1, id="a-list-that-somebody-else-gives-twice"),
 ])
 def test_how_flags_go_back(before: list[str], ours: list[str], now: list[str], expected: list[str], kept: int) -> None:
     found = find_flags(now)
@@ -617,6 +786,8 @@ def test_ours_among_other_values_cannot_be_told_apart() -> None:
     pytest.param("abcd", "acd", "abd", "ad", id="neighbours"),
     pytest.param("abcd", "ad", "bcd", "d", id="neighbours-the-other-way"),
     pytest.param("abcd", "ad", "ab", None, id="what-overlaps"),
+    pytest.param("x" * 150 + "a" + "x" * 150, "x" * 150 + "A" + "x" * 150, "x" * 100 + "b" + "x" * 50 + "a" + "x" * 150,
+                 "x" * 100 + "b" + "x" * 50 + "A" + "x" * 150, id="long-with-many-equal-lines"),
 ])
 def test_lines_of_two_sides_are_merged_unless_they_touch(base: str, first: str, second: str, expected: str | None) -> None:
     merged = _undo.merge(*("".join(line + "\n" for line in text) for text in (base, first, second)))
@@ -644,6 +815,8 @@ def test_a_manifest_that_others_changed_keeps_what_they_wrote(texts: tuple[str, 
     pytest.param("token: x\n", "token: x\ndisable-cloud-controller: true\n", id="a-key-that-came"),
     pytest.param("token: x\ndisable-cloud-controller: false\n", "token: x\ndisable-cloud-controller: true\n", id="a-keys-value"),
     pytest.param("token: x\ndisable:\n- a\n", "token: x\ndisable:\n- a\n- servicelb\n", id="an-item-of-disable"),
+    pytest.param("token: x\ndisable:\n- a\n- b\n", "token: x\ndisable:\n- a\n", id="an-item-of-disable-that-went"),
+    pytest.param("cloud-provider-config: /x\ntoken: x\n", "token: x\n", id="a-key-that-went"),
 ])
 def test_a_configuration_of_k3s_goes_back_to_what_it_said(before: str, ours: str) -> None:
     kind = _undo.Rancher("k3s")

@@ -4,10 +4,10 @@ import datetime
 import msgspec
 import pytest
 
-from ccm.app import reviews
-from ccm.app.auth import ANONYMOUS, MASTERS, Authorizer, ClientCas, Lifetimes, user_of
-from ccm.app.tls import CertificateError
-from ccm.engine.errors import ForbiddenError, NotFoundError, UnavailableError
+from ccm.engine.api_errors import ForbiddenError, NotFoundError, UnavailableError
+from ccm.serving import access_reviews
+from ccm.serving.authorization import ANONYMOUS, MASTERS, Authorizer, ClientCas, Lifetimes, user_of
+from ccm.serving.certificates import CertificateError
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -139,7 +139,7 @@ async def test_an_answer_is_for_its_token_and_path_alone(authorizer, client):
 
 
 async def test_the_memory_is_bounded_and_holds_no_token(client, clock, monkeypatch):
-    monkeypatch.setattr(reviews, "CACHE_SIZE", 10)
+    monkeypatch.setattr(access_reviews, "CACHE_SIZE", 10)
     authorizer = Authorizer(client, lifetimes=Lifetimes(token=1000, allowed=1000, refused=1000), clock=clock)
     client.users |= {f"s3cret-{number}": (f"user-{number}", []) for number in range(35)}
     kept = [getattr(memory, name) for memory in (authorizer._users, authorizer._answers) for name in ("_good", "_bad")]

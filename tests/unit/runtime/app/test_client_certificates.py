@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID as Usage
 from cryptography.x509.oid import NameOID
 
-from ccm.app.auth import MASTERS, Authorizer
-from ccm.app.health import Health
-from ccm.app.options import parse
-from ccm.app.server import application, serve
-from ccm.app.tls import ServingTls
+from ccm.options.command_line import parse
+from ccm.serving.authorization import MASTERS, Authorizer
+from ccm.serving.certificates import ServingTls
+from ccm.serving.health import Health
+from ccm.serving.secure_port import application, serve
 from tests.ports import free_port
 
 NOW = datetime.datetime.now(datetime.UTC)

@@ -8,11 +8,11 @@ import time
 import pytest
 from prometheus_client import REGISTRY
 
-from ccm.app import clouds
-from ccm.app.clouds import Keeper, build
-from ccm.app.errors import StartError
-from ccm.app.options import parse
+from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ConfigError, Transient, Unauthorized, registry
+from ccm.manager import cloud_reload
+from ccm.manager.cloud_reload import Keeper, build
+from ccm.options.command_line import parse
 
 
 class Scripted(Cloud):
@@ -206,7 +206,7 @@ async def test_all_problems_at_start(file):
 
 async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
     """Upstream's checks always pass. A short failure is no reason: another process would have the same cloud."""
-    monkeypatch.setattr(clouds, "SILENT_AFTER", 0.05)
+    monkeypatch.setattr(cloud_reload, "SILENT_AFTER", 0.05)
     async with watching(file) as keeper:
 
         async def down():

@@ -10,13 +10,13 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccm.app.configuration import load
-from ccm.app.durations import parse as duration
-from ccm.app.durations import spell
-from ccm.app.flags import FLAGS
-from ccm.app.migration import Migration
-from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT
-from ccm.app.options import OptionsError, parse
+from ccm.base.durations import parse as duration
+from ccm.base.durations import spell
+from ccm.options.command_line import OptionsError, parse
+from ccm.options.config_file import load
+from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT
+from ccm.options.flags import FLAGS
+from ccm.options.leader_migration import Migration
 
 HEAD = {"apiVersion": "cloudcontrollermanager.config.k8s.io/v1alpha1", "kind": "CloudControllerManagerConfiguration"}
 SIM = {"KubeCloudShared": {"CloudProvider": {"Name": "sim"}}}

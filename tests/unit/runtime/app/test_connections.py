@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from ccm.app.connection_rules import Limits, make_room, peer_of
-from ccm.app.options import parse
-from ccm.app.server import serve
-from ccm.app.tls import ServingTls
+from ccm.options.command_line import parse
+from ccm.serving.certificates import ServingTls
+from ccm.serving.connection_rules import Limits, make_room, peer_of
+from ccm.serving.secure_port import serve
 from tests.ports import free_port
 
 CLOSED = "ccm_serving_connections_closed_total"

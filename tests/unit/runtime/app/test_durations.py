@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from ccm.app import durations
+from ccm.base import durations
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from ccm import cli
-from ccm.app.explain import Event, default_kubeconfig, explain
+from ccm.commands.explain_node import Event, default_kubeconfig, explain
 from ccm.engine.objects import Lease, Node
 
 NOW = datetime.datetime(2026, 11, 1, 12, 0, 0, tzinfo=datetime.UTC)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from ccm.app.health import SLIS, Health
+from ccm.serving.health import SLIS, Health
 
 GOOD = {"ping": lambda: None, "informers": lambda: None}
 BAD = {"ping": lambda: None, "informers": lambda: "nothing heard for 200 s", "cloud": lambda: "503"}

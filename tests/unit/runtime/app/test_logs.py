@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from ccm.app import logs
+from ccm.manager import logs
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
 
-FORGED = "x\n2026-01-01T00:00:00.000Z INFO ccm.app.leadership: leading\x1b[2J\u2028y"
+FORGED = "x\n2026-01-01T00:00:00.000Z INFO ccm.manager.leadership: leading\x1b[2J\u2028y"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_message_is_one_line(written, format):
     (line,) = lines()
     assert "\x1b" not in line and "\n" not in line
     message = json.loads(line)["msg"] if format == "json" else line.partition("ccm.test: ")[2]
-    assert message == r"shop/web: x\n2026-01-01T00:00:00.000Z INFO ccm.app.leadership: leading\x1b[2J\u2028y"
+    assert message == r"shop/web: x\n2026-01-01T00:00:00.000Z INFO ccm.manager.leadership: leading\x1b[2J\u2028y"
 
 
 @pytest.mark.parametrize("format", ["text", "json"])

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from ccm.app.migration import Migration, Split, parse, split
-from ccm.app.names import ON_BY_DEFAULT, canonical
-from ccm.app.options import OptionsError
-from ccm.app.options import parse as options
+from ccm.options.command_line import OptionsError
+from ccm.options.command_line import parse as options
+from ccm.options.controller_names import ON_BY_DEFAULT, canonical
+from ccm.options.leader_migration import Migration, Split, parse, split
 
 NODE, LIFECYCLE, SERVICE, ROUTE = ON_BY_DEFAULT
 V1 = "controllermanager.config.k8s.io/v1"

@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from ccm import cli
-from ccm.app.nodes import match, table
 from ccm.cloud import Address, AddressType, Instance
-from ccm.cloud.snapshot import Snapshot
+from ccm.commands.list_nodes import match, table
 from ccm.engine.objects import Node
+from ccm.gateway.instance_snapshot import Snapshot
 
 NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 

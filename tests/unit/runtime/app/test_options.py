@@ -9,15 +9,15 @@ from typing import ClassVar
 import pytest
 
 from ccm import __version__
-from ccm.app import options
-from ccm.app.flags import FLAGS as TABLE
-from ccm.app.flags import IGNORED
-from ccm.app.kinds import SniPair
-from ccm.app.migration import Migration
-from ccm.app.names import CONTROLLERS, ON_BY_DEFAULT, select_controllers, spell_controllers
-from ccm.app.options import Options, OptionsError, parse, parse_cap
 from ccm.cloud import registry
 from ccm.controllers.node_lifecycle_rules import Safety
+from ccm.options import command_line
+from ccm.options.command_line import Options, OptionsError, parse, parse_cap
+from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT, select_controllers, spell_controllers
+from ccm.options.flags import FLAGS as TABLE
+from ccm.options.flags import IGNORED
+from ccm.options.leader_migration import Migration
+from ccm.options.values import SniPair
 
 SIM = "--cloud-provider=sim"
 INSTALLED = ", ".join(registry.names())
@@ -561,4 +561,4 @@ def test_an_unknown_provider_is_told_with_the_rest():
 def test_the_parser_is_made_anew_each_time():
     problems(SIM, "--secure-port=x")
     assert parse([SIM]) == DEFAULTS
-    assert options.parser().problems == []
+    assert command_line.parser().problems == []

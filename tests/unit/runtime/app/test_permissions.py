@@ -2,9 +2,9 @@
 import msgspec
 import pytest
 
-from ccm.app.names import ON_BY_DEFAULT
-from ccm.app.permissions import Right, missing, needed
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
+from ccm.manager.rights_check import Right, missing, needed
+from ccm.options.controller_names import ON_BY_DEFAULT
 
 COMMON = {
     Right("nodes", "get"),

@@ -14,11 +14,11 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from cryptography import x509
 
-from ccm.app.auth import user_of
-from ccm.app.health import Health
-from ccm.app.options import parse
-from ccm.app.server import application, serve
-from ccm.app.tls import CIPHERS, CertificateError, ServingTls, self_signed
+from ccm.options.command_line import parse
+from ccm.serving.authorization import user_of
+from ccm.serving.certificates import CIPHERS, CertificateError, ServingTls, self_signed
+from ccm.serving.health import Health
+from ccm.serving.secure_port import application, serve
 from tests.integration.cluster import Authority
 from tests.ports import free_port
 

@@ -12,12 +12,13 @@ import types
 import aiohttp
 import pytest
 
-from ccm.app import loop, serving
-from ccm.app.errors import StartError
-from ccm.app.options import parse
+from ccm.base.clock import FakeClock
+from ccm.base.start_error import StartError
 from ccm.cloud import Webhook
-from ccm.engine.clock import FakeClock
 from ccm.engine.queue import WorkQueue
+from ccm.manager import loop_lag, readiness
+from ccm.options.command_line import parse
+from ccm.serving import ports
 from tests.integration.cluster import Authority
 from tests.ports import free_port
 
@@ -45,33 +46,33 @@ def informer(name, *, synced=True, silence=0.0, last_error=""):
 def test_freshness_of_our_view(informers, reason):
     for item in informers:
         item.last_contact = time.monotonic() - item.silence
-    found = serving.stale(informers)
+    found = readiness.stale(informers)
     assert (found is None) if reason is None else (reason in found)
 
 
 async def test_W25_work_that_nobody_takes_makes_unready(monkeypatch):
-    monkeypatch.setattr(serving, "QUEUES", queues := set())
+    monkeypatch.setattr(readiness, "QUEUES", queues := set())
     clock = FakeClock()
     queue = WorkQueue("test-stuck", clock=clock)
     queues.add(queue)
     queue.add("key")
-    await clock.advance(serving.STUCK_AFTER - 1)
-    assert serving.stuck() is None
+    await clock.advance(readiness.STUCK_AFTER - 1)
+    assert readiness.stuck() is None
     await clock.advance(1)
-    assert serving.stuck() == f"work in the queue test-stuck has waited for {serving.STUCK_AFTER:.0f} s"
+    assert readiness.stuck() == f"work in the queue test-stuck has waited for {readiness.STUCK_AFTER:.0f} s"
 
 
 def test_W25_what_each_path_looks_at(monkeypatch):
-    monkeypatch.setattr(serving, "QUEUES", set())
+    monkeypatch.setattr(readiness, "QUEUES", set())
     keeper = types.SimpleNamespace(not_ready=lambda: "down")
     leadership = types.SimpleNamespace(unhealthy=lambda: None)
-    health = serving.checks(parse(["--cloud-provider=sim"]), leadership, [], keeper)
+    health = readiness.checks(parse(["--cloud-provider=sim"]), leadership, [], keeper)
     assert health.all("readyz")[0] == 500 and health.all("readyz", exclude=["cloud"])[0] == 200
     assert [health.all(path)[0] for path in ("healthz", "livez")] == [200, 200]
     for path, names in {"healthz": ["ping", "leaderElection"], "readyz": ["informers", "queues", "cloud"]}.items():
         assert all(health.one(path, name) for name in names)
     assert (
-        serving.checks(parse(["--cloud-provider=sim", "--leader-elect=false"]), leadership, [], keeper).one(
+        readiness.checks(parse(["--cloud-provider=sim", "--leader-elect=false"]), leadership, [], keeper).one(
             "healthz", "leaderElection"
         )
         is None
@@ -79,9 +80,9 @@ def test_W25_what_each_path_looks_at(monkeypatch):
 
 
 async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog, monkeypatch):
-    monkeypatch.setattr(loop, "EVERY", 0.01)
-    monkeypatch.setattr(loop, "TOO_LATE", 0.2)
-    task = asyncio.create_task(loop.watch(lambda: ["instances.list", "instances.list"]))
+    monkeypatch.setattr(loop_lag, "EVERY", 0.01)
+    monkeypatch.setattr(loop_lag, "TOO_LATE", 0.2)
+    task = asyncio.create_task(loop_lag.watch(lambda: ["instances.list", "instances.list"]))
     await asyncio.sleep(0.05)
     before = len(caplog.records)
     time.sleep(0.5)  # noqa: ASYNC251 -- what a provider must not do
@@ -110,9 +111,8 @@ async def webhooks(*flags, offered=None):
         ]
     )
     cloud = types.SimpleNamespace(webhooks={"one": Webhook("/one", allow)} if offered is None else offered)
-    keeper = types.SimpleNamespace(gateway=types.SimpleNamespace(cloud=cloud))
     async with contextlib.AsyncExitStack() as cleanup:
-        await serving.Serving(options, None, keeper, cleanup).start(None)
+        await ports.Serving(options, None, lambda: cloud.webhooks, cleanup).start(None)
         yield port
 
 

@@ -12,16 +12,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from ccm.app import serving
-from ccm.app.auth import Authorizer, Lifetimes
-from ccm.app.health import Health
-from ccm.app.options import parse
-from ccm.app.reviews import KNOWN, STRANGERS
-from ccm.app.server import application, serve
-from ccm.app.tls import ServingTls
+from ccm.base.clock import FakeClock
 from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient, RateLimit
-from ccm.engine.clock import FakeClock
+from ccm.manager.connect import create_client
+from ccm.options.command_line import parse
+from ccm.serving import ports
+from ccm.serving.access_reviews import KNOWN, STRANGERS
+from ccm.serving.authorization import Authorizer, Lifetimes
+from ccm.serving.certificates import ServingTls
+from ccm.serving.health import Health
+from ccm.serving.secure_port import application, serve
 from tests.ports import free_port
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
@@ -278,7 +279,8 @@ async def test_the_controllers_requests_do_not_wait_for_strangers(tmp_path):
         controllers = KubeClient(Access(f"http://{server.host}:{server.port}"))
         limiter = controllers._limit = CountingLimit(20, 30)
         cleanup.push_async_callback(controllers.close)
-        await serving.Serving(options, controllers, None, cleanup).start(Health(healthz={"ping": lambda: None}))
+        servers = ports.Serving(options, lambda _: create_client(options), dict, cleanup)
+        await servers.start(Health(healthz={"ping": lambda: None}))
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=20)) as session:
 
             async def stranger(number):

@@ -9,9 +9,9 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import REGISTRY
 
-from ccm.app import webhooks
-from ccm.app.webhooks import application, choose
 from ccm.cloud import Webhook
+from ccm.serving import webhooks
+from ccm.serving.webhooks import application, choose
 
 
 async def label(request):

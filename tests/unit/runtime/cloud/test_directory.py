@@ -20,8 +20,8 @@ from ccm.cloud import (
     RateLimited,
     Transient,
 )
-from ccm.cloud.gateway import Gateway, ProviderBug
-from ccm.cloud.snapshot import Snapshot
+from ccm.gateway.gateway import Gateway, ProviderBug
+from ccm.gateway.instance_snapshot import Snapshot
 
 from .fake import FakeCloud, FakeInstances, machine
 from .virtual import in_virtual_time, now

@@ -25,7 +25,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
-from ccm.cloud.gateway import (
+from ccm.gateway.gateway import (
     ABANDONED,
     BREAKER_FIRST,
     BREAKER_OPEN,

@@ -17,19 +17,19 @@ from typing import Any
 
 import msgspec
 
+from ccm.base.clock import SystemClock
 from ccm.cloud import Address, AddressType, Cloud, Instance, Limits, NotFound, Page, ProviderConfig
-from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.node import NodeController, NodeOptions
 from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.vouching import Vouching
-from ccm.engine.clock import SystemClock
-from ccm.engine.errors import ApiError, ConflictError, InvalidError, NotFoundError
+from ccm.engine.api_errors import ApiError, ConflictError, InvalidError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
+from ccm.gateway.gateway import Gateway
 from tests.merge_patch import merge
 
 from ..cloud.virtual import now

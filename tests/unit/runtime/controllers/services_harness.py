@@ -33,7 +33,6 @@ from ccm.cloud import (
     ProviderConfig,
     Route,
 )
-from ccm.cloud.gateway import Gateway
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.pod_network_rules import NODE_PREFIX, PodNetwork, parse_cluster_cidrs
@@ -41,11 +40,12 @@ from ccm.controllers.route import RouteController, RouteOptions
 from ccm.controllers.service import ServiceController, ServiceOptions
 from ccm.controllers.service_rules import FINALIZER
 from ccm.controllers.vouching import Vouching
+from ccm.engine.api_errors import ConflictError, NotFoundError
 from ccm.engine.client import KubeClient
-from ccm.engine.errors import ConflictError, NotFoundError
 from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
+from ccm.gateway.gateway import Gateway
 from tests.merge_patch import merge
 
 from ..cloud.virtual import now

@@ -17,7 +17,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
-from ccm.engine.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 
 from ..cloud.virtual import in_virtual_time, now
 from .nodes_harness import NODE_IP, Cluster, machine, until

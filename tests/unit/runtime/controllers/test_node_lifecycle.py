@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, NotImplementedByCloud, Page, Transient
 from ccm.controllers.node_lifecycle import WRITERS
 from ccm.controllers.node_rules import instance_ref
-from ccm.engine.errors import ForbiddenError, UnavailableError
+from ccm.engine.api_errors import ForbiddenError, UnavailableError
 
 from ..cloud.virtual import in_virtual_time, now
 from .nodes_harness import SHUTDOWN, TAINT, Cluster, machine, until

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from ccm.cloud import Page
-from ccm.engine.errors import ForbiddenError, NotFoundError
+from ccm.engine.api_errors import ForbiddenError, NotFoundError
 
 from ..cloud.virtual import in_virtual_time, now
 from .nodes_harness import Cluster, machine, until

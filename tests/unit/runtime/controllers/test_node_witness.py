@@ -3,9 +3,9 @@
 
 import pytest
 
-from ccm.cloud.snapshot import Snapshot
 from ccm.controllers.node_witness import Witnesses
 from ccm.engine.objects import Node, NodeCondition, NodeSpec, NodeStatus, ObjectMeta
+from ccm.gateway.instance_snapshot import Snapshot
 
 from .nodes_harness import machine
 

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from ccm.cloud import Invalid, NotImplementedByCloud, Transient
 from ccm.controllers import orphan_rules as rules
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time
 from .services_harness import Cluster, FakeCloud, until

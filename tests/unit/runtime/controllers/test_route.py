@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from ccm.cloud import QuotaExceeded, RetryAfter, Route, Transient
 from ccm.controllers.route import CONDITION_WRITERS
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time, now
 from .services_harness import Balancers, Cluster, FakeCloud, RouteTable, until

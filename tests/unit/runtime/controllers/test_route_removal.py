@@ -9,7 +9,7 @@ from prometheus_client import REGISTRY
 from ccm.cloud import Transient
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.orphan_rules import GRACE
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time
 from .services_harness import Cluster, until

@@ -24,7 +24,7 @@ from ccm.cloud import (
 from ccm.controllers import service_rules as rules
 from ccm.controllers.orphan_rules import GRACE
 from ccm.controllers.service_balancers import CONFIRM
-from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
+from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
 from ..cloud.virtual import in_virtual_time, now

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ccm.cloud import Conflict, QuotaExceeded, RetryAfter, Transient
 from ccm.controllers import service_rules as rules
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
 
 from ..cloud.virtual import in_virtual_time
 from .services_harness import FINALIZER, Cluster

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import ProviderConfig
-from ccm.cloud.gateway import Gateway
-from ccm.engine.errors import UnavailableError
+from ccm.engine.api_errors import UnavailableError
+from ccm.gateway.gateway import Gateway
 from ccm.providers.static import StaticCloud
 
 from ..cloud.virtual import in_virtual_time, now

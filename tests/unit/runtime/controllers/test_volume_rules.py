@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import VolumeRef
-from ccm.controllers.errors import RuleError
+from ccm.controllers.rule_error import RuleError
 from ccm.controllers.volume_rules import PROVISIONED_BY, REGION, ZONE, is_wanting, patch, reference
 from ccm.engine.objects import PersistentVolume
 

@@ -71,6 +71,9 @@ def internal(*ips):
             id="names",
         ),
         pytest.param([("ExternalDNS", "db.example.com")], internal("10.0.0.1"), [], (), id="dns-name-of-another"),
+        pytest.param(
+            internal("10.0.0.9"), [("InternalDNS", "n.internal")], internal("10.0.0.9"), (), id="the-cloud-names-no-ip"
+        ),
         pytest.param([("CiliumInternalIP", "10.9.9.9")], internal("10.0.0.1"), [], (), id="unknown-type"),
     ],
 )
@@ -99,7 +102,8 @@ def test_one_machine_one_node(me, others, name, holder):
     found = rules.judge(me, instance(name), others, ())
     if holder:
         assert isinstance(found, Refused) and found.reason is Reason.SAME_PROVIDER_ID
-        assert f"also that of node {holder}" in found.message and "fake://n" in found.message
+        why = "has the instance's name" if holder == name else "is older"
+        assert f"also that of node {holder}, which {why} and keeps it" in found.message and "fake://n" in found.message
     else:
         assert isinstance(found, Vouched)
 

@@ -5,9 +5,9 @@ import asyncio
 
 import pytest
 
+from ccm.base.clock import FakeClock
 from ccm.engine import absence_rules as rules
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import GoneError, UnavailableError
+from ccm.engine.api_errors import GoneError, UnavailableError
 from ccm.engine.informer import LIST_AGAIN_FIRST, Informer
 from ccm.engine.objects import ObjectMeta, PartialObject, object_path
 

@@ -12,10 +12,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from ccm.base.clock import FakeClock
 from ccm.engine import auth
-from ccm.engine.clock import FakeClock
+from ccm.engine.api_errors import KubeConfigError, UnavailableError
 from ccm.engine.endpoints import Proxy
-from ccm.engine.errors import KubeConfigError, UnavailableError
 
 
 def pair(name: str = "me") -> tuple[str, str]:

@@ -9,17 +9,17 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from ccm.base.clock import FakeClock
 from ccm.engine import client as module
-from ccm.engine.auth import Access, FileText
-from ccm.engine.client import KubeClient, RateLimit, split_lines
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import (
+from ccm.engine.api_errors import (
     ConflictError,
     NotFoundError,
     TooManyRequestsError,
     UnauthorizedError,
     UnavailableError,
 )
+from ccm.engine.auth import Access, FileText
+from ccm.engine.client import KubeClient, RateLimit, split_lines
 from ccm.engine.objects import Node, PartialObject
 
 

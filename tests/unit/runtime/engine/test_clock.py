@@ -3,7 +3,7 @@ import asyncio
 
 import pytest
 
-from ccm.engine.clock import SYSTEM_CLOCK, FakeClock, timeout
+from ccm.base.clock import SYSTEM_CLOCK, FakeClock, timeout
 
 
 async def test_timers_fire_in_order_each_at_its_own_time():

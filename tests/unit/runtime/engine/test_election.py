@@ -12,9 +12,9 @@ import time
 import pytest
 from prometheus_client import REGISTRY
 
-from ccm.engine.clock import FakeClock
+from ccm.base.clock import FakeClock
+from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.election import LeaderElector, LeadershipLost, free, micro_time, released, taken
-from ccm.engine.errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Lease, LeaseSpec, ObjectMeta, decoder, parse_time
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
@@ -591,7 +591,7 @@ def test_times_are_utc_whatever_the_local_zone(zone, monkeypatch):
     try:
         when = datetime.datetime.fromtimestamp(1793491200.5).astimezone()
         assert micro_time(when) == "2026-11-01T00:00:00.500000Z"
-        from ccm.engine.clock import SYSTEM_CLOCK
+        from ccm.base.clock import SYSTEM_CLOCK
 
         assert abs((parse_time(micro_time(SYSTEM_CLOCK.now())).timestamp()) - time.time()) < 5
     finally:

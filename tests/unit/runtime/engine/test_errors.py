@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from ccm.engine import errors
-from ccm.engine.errors import from_response
+from ccm.engine import api_errors
+from ccm.engine.api_errors import from_response
 from ccm.engine.objects import Status
 
 JSON = "application/json"
@@ -17,16 +17,16 @@ def status(code: int, **fields: object) -> bytes:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (400, errors.ApiError),
-        (401, errors.UnauthorizedError),
-        (403, errors.ForbiddenError),
-        (404, errors.NotFoundError),
-        (409, errors.ConflictError),
-        (410, errors.GoneError),
-        (422, errors.InvalidError),
-        (429, errors.TooManyRequestsError),
-        (500, errors.UnavailableError),
-        (503, errors.UnavailableError),
+        (400, api_errors.ApiError),
+        (401, api_errors.UnauthorizedError),
+        (403, api_errors.ForbiddenError),
+        (404, api_errors.NotFoundError),
+        (409, api_errors.ConflictError),
+        (410, api_errors.GoneError),
+        (422, api_errors.InvalidError),
+        (429, api_errors.TooManyRequestsError),
+        (500, api_errors.UnavailableError),
+        (503, api_errors.UnavailableError),
     ],
 )
 def test_a_status_object_becomes_its_type(code, kind):
@@ -51,13 +51,13 @@ def test_a_status_object_becomes_its_type(code, kind):
 )
 def test_what_is_no_status_object_says_nothing_about_the_object(code, content_type, body):
     error = from_response(code, content_type, body, None, "GET /x")
-    assert type(error) is errors.UnavailableError
+    assert type(error) is api_errors.UnavailableError
     assert error.status == code and "something in between" in error.message
 
 
 def test_429_counts_also_as_plain_text_since_the_api_server_sends_it_so():
     error = from_response(429, "text/plain", b"Too many requests", "7", "GET /x")
-    assert type(error) is errors.TooManyRequestsError and error.retry_after == 7.0
+    assert type(error) is api_errors.TooManyRequestsError and error.retry_after == 7.0
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_a_page_is_quoted_in_short():
 
 
 def test_in_stream_410():
-    assert type(errors.from_status(Status(code=410, reason="Expired"), "WATCH /x")) is errors.GoneError
+    assert type(api_errors.from_status(Status(code=410, reason="Expired"), "WATCH /x")) is api_errors.GoneError

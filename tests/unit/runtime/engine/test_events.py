@@ -5,9 +5,9 @@ import contextlib
 import pytest
 from prometheus_client import REGISTRY
 
+from ccm.base.clock import FakeClock
 from ccm.engine import events as module
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
+from ccm.engine.api_errors import ConflictError, ForbiddenError, NotFoundError, UnavailableError
 from ccm.engine.events import EventRecorder, reference
 from ccm.engine.objects import Node, ObjectMeta, ObjectRef, Service
 

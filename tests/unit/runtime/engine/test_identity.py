@@ -6,8 +6,8 @@ import asyncio
 import msgspec
 import pytest
 
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import ForbiddenError, NotFoundError, UnavailableError
+from ccm.base.clock import FakeClock
+from ccm.engine.api_errors import ForbiddenError, NotFoundError, UnavailableError
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from ccm.base.clock import FakeClock
 from ccm.engine import informer as module
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
+from ccm.engine.api_errors import ForbiddenError, GoneError, TooManyRequestsError, UnavailableError
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PartialObject, decoder
 

@@ -6,8 +6,8 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ccm.engine.clock import FakeClock
-from ccm.engine.errors import UnavailableError
+from ccm.base.clock import FakeClock
+from ccm.engine.api_errors import UnavailableError
 from ccm.engine.metrics import QueueMetrics
 from ccm.engine.queue import Requeue, WorkQueue
 

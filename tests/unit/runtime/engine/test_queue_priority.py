@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ccm.engine.clock import FakeClock
+from ccm.base.clock import FakeClock
 from ccm.engine.queue import LOW_TURN, Priority, Requeue, WorkQueue
 
 from .test_queue import workers

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from ccm.engine import auth, endpoints
+from ccm.engine.api_errors import ApiError, KubeConfigError
 from ccm.engine.auth import Access, ExecPlugin, FileText, Pem
 from ccm.engine.client import KubeClient
 from ccm.engine.endpoints import Proxy, proxy_of, server_url, without_credentials
-from ccm.engine.errors import ApiError, KubeConfigError
 from ccm.engine.objects import PartialObject
 
 CANARY = "s3cr3t-canary"

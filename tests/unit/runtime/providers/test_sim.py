@@ -38,7 +38,7 @@ from ccm.cloud import (
     VolumeRef,
     registry,
 )
-from ccm.cloud.gateway import Gateway
+from ccm.gateway.gateway import Gateway
 from ccm.providers.sim import CSI_DRIVER, SimCloud
 from ccm_simcloud.testing import Simulator, running_simulator
 

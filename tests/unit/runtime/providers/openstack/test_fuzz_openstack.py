@@ -27,10 +27,10 @@ from ccm.providers.openstack import (
     annotations,
     floating_ips,
     marks,
-    node_rules,
     permissions,
     routes,
     security_groups,
+    server_rules,
     sharing_rules,
 )
 from ccm.providers.openstack import load_balancer_rules as rules
@@ -241,7 +241,7 @@ def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], gro
         for address in ("10.0.0.1", "10.0.0.66", "203.0.113.200")
     ]
     on, off = quick(lambda: security_groups.port_changes(ports, "g", members, "s", {}))
-    nodes = {node_rules.server_id(each.provider_id, "") for each in backends} - {None}
+    nodes = {server_rules.server_id(each.provider_id, "") for each in backends} - {None}
     kept = [port for port in ports if port in on or (group and port not in off)]
     assert all(port["device_id"] in nodes for port in kept)
 

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, Page, Transient
-from ccm.cloud.gateway import Gateway
-from ccm.providers.openstack import OpenStackCloud, node_rules
+from ccm.gateway.gateway import Gateway
+from ccm.providers.openstack import OpenStackCloud, server_rules
 from ccm.providers.openstack.config import Networking
 
 from .fake_cloud import FakeCloud, running
@@ -59,13 +59,13 @@ async def listing(provider: OpenStackCloud) -> list[Instance]:
     ],
 )
 def test_spellings_of_a_provider_id(spelt: str, server: str | None) -> None:
-    assert node_rules.server_id(spelt, "north") == server
+    assert server_rules.server_id(spelt, "north") == server
 
 
 @given(st.uuids(), st.sampled_from(["", "north", "eu-de-1"]), st.booleans())
 def test_what_is_written_is_read(id: uuid.UUID, region: str, regional: bool) -> None:
-    written = node_rules.provider_id(str(id), region, regional)
-    assert node_rules.server_id(written, region) == str(id)
+    written = server_rules.provider_id(str(id), region, regional)
+    assert server_rules.server_id(written, region) == str(id)
     assert written == f"openstack://{region if regional else ''}/{id}"
 
 
@@ -86,7 +86,7 @@ def port(id: str, *addresses: str, status: str = "ACTIVE") -> dict[str, Any]:
 def told(
     server: dict[str, Any], ports: list[dict[str, Any]], subports: dict[str, list[str]] | None = None, **networking: Any
 ) -> list[str]:
-    found = node_rules.addresses(server, ports, subports or {}, Networking(**networking))
+    found = server_rules.addresses(server, ports, subports or {}, Networking(**networking))
     return [f"{each.type} {each.address}" for each in found]
 
 
@@ -214,10 +214,67 @@ def test_subports_of_trunks_are_of_their_networks() -> None:
     ],
 )
 def test_label(text: str, expected: str) -> None:
-    assert node_rules.label(text) == expected
+    assert server_rules.label(text) == expected
 
 
 # Over HTTP.
+
+
+@pytest.mark.parametrize(
+    ("change", "outline"),
+    [
+        ({}, False),
+        ({"status": "UNKNOWN"}, True),
+        ({"addresses": None}, True),
+        ({"addresses": []}, True),
+        ({"name": ...}, True),
+    ],
+)
+def test_a_server_of_which_nova_tells_little_is_an_outline(change: dict[str, Any], outline: bool) -> None:
+    told = {"id": "1", "name": "n", "status": "ACTIVE", "addresses": {}} | change
+    assert node_rules.is_outline({key: value for key, value in told.items() if value is not ...}) is outline
+
+
+@pytest.mark.parametrize(
+    ("details", "found"),
+    [
+        ({"trunk_id": "t", "sub_ports": [{"port_id": "a"}, {"port_id": None}, {}]}, {"t": ["a"]}),
+        ({"trunk_id": "t", "sub_ports": []}, {}),
+        ({"trunk_id": None, "sub_ports": [{"port_id": "a"}]}, {}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_a_trunk_counts_with_its_id_and_subports(details: Any, found: dict[str, list[str]]) -> None:
+    assert node_rules.trunk_subports([{"id": "p", "trunk_details": details}]) == found
+
+
+@pytest.mark.parametrize(
+    ("created", "made"),
+    [
+        ("2026-01-01T00:00:10Z", True),
+        ("2026-01-01T00:00:08Z", True),
+        ("2026-01-01T00:00:07Z", False),
+        ("2026-01-01T00:00:12Z", True),
+        ("soon", False),
+        (None, False),
+    ],
+)
+def test_a_server_was_made_since_a_moment_as_far_as_seconds_tell(created: Any, made: bool) -> None:
+    then = datetime.datetime(2026, 1, 1, 0, 0, 10, tzinfo=datetime.UTC).timestamp()
+    assert node_rules.made_since({"created": created}, then) is made
+
+
+def test_only_ports_of_servers_tell_of_a_server_that_is_not_listed() -> None:
+    listed, gone, router = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+    ports = [
+        {"device_owner": "compute:nova", "device_id": listed},
+        {"device_owner": "compute:nova", "device_id": gone},
+        {"device_owner": "compute:nova", "device_id": "baremetal-1"},
+        {"device_owner": "network:router_interface", "device_id": router},
+        {"device_owner": None, "device_id": None},
+    ]
+    assert node_rules.unlisted([{"id": listed}], ports) == [gone]
 
 
 @pytest.mark.parametrize("nodes", [1, 100])

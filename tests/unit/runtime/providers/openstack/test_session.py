@@ -29,7 +29,7 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
-from ccm.cloud.gateway import BREAKER_THRESHOLD, Gateway
+from ccm.gateway.gateway import BREAKER_THRESHOLD, Gateway
 from ccm.providers.openstack import OpenStackCloud, session
 from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK, error_of, retry_after
 

@@ -69,9 +69,7 @@ class Stumbling(FakeOpenStack):
         return await super().call(method, service, path, **more)
 
 
-async def outcome(
-    seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Container[int] = (), whose: str = ""
-) -> Any:
+async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Container[int] = (), whose: str = "") -> Any:
     section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
     fake = Stumbling(section, stumbles, whose)
     fake.interleaving, fake.busy = random.Random(seed), 0.001

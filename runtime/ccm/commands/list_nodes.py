@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm nodes`: which instance each Node is, and what keeps it from being initialised or refreshed. Only reads.
+
+It judges with the controllers' own rules, before any of them acts: a migration asks it before it taints a Node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct, to_builtins
+
+from ccm.cloud import CloudError, ConfigError, InstanceRef, NotFound, ProviderConfig, Transient, registry
+from ccm.controllers import node_rules
+from ccm.engine.client import ApiError, KubeClient, KubeConfigError
+from ccm.engine.objects import Node
+from ccm.gateway.gateway import Gateway
+from ccm.gateway.instance_directory import InstanceDirectory
+from ccm.gateway.instance_snapshot import Snapshot
+
+from .explain_node import default_kubeconfig
+
+
+class Match(Struct, frozen=True):
+    """`verdict`: ok, foreign (another provider's), mismatched (Node and cloud contradict each other), or unknown."""
+
+    name: str
+    verdict: str
+    instance: str = ""
+    reason: str = ""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status: 0 judged, 1 the cloud or the API server gave no answer, 2 unusable command line or configuration."""
+    args = _parser().parse_args(argv)
+    try:
+        client = KubeClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
+        matches = asyncio.run(_ask(client, args.cloud_provider, args.cloud_config))
+    except ConfigError as error:
+        for problem in error.problems:
+            print(f"ccm: {problem}", file=sys.stderr)
+        return 2
+    except CloudError as error:
+        print(f"ccm: the cloud gave no answer: {error}", file=sys.stderr)
+        return 1
+    except (ApiError, KubeConfigError) as error:
+        print(f"ccm: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(to_builtins(matches)) if args.output == "json" else "\n".join(table(matches)))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ccm nodes", description="Which instance each Node is, and what contradicts.")
+    parser.add_argument("--cloud-provider", required=True, help="as the controller has it")
+    parser.add_argument("--cloud-config", default="", help="as the controller has it")
+    parser.add_argument("--kubeconfig", default="", help="kubeconfig file; default: as kubectl, otherwise in-cluster")
+    parser.add_argument("--output", choices=["text", "json"], default="text")
+    return parser
+
+
+async def _ask(client: KubeClient, provider: str, path: str) -> list[Match]:
+    """Raises CloudError, ApiError."""
+    try:
+        nodes, _ = await client.list("/api/v1/nodes", Node)
+    finally:
+        await client.close()
+    gateway = Gateway(registry.create(provider, _config(path)))
+    try:
+        await gateway.call("cloud.start", gateway.cloud.start)
+        if gateway.cloud.instances is None:
+            raise ConfigError([f"provider {provider!r} knows no instances: there is nothing to compare Nodes with"])
+        directory = InstanceDirectory(gateway.cloud.instances, gateway.call)
+        return match(nodes, await directory.list(not_before=time.monotonic()), directory.owns)
+    finally:
+        await gateway.close()
+
+
+def _config(path: str) -> ProviderConfig:
+    """Raises ConfigError."""
+    if not path:
+        return ProviderConfig("", "(no --cloud-config)")
+    try:
+        return ProviderConfig(Path(path).read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError([f"--cloud-config {path} cannot be read: {reason}"]) from None
+
+
+def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]) -> list[Match]:
+    """Judge every Node. Pure."""
+    return [_judge(node, snapshot, owns) for node in sorted(nodes, key=lambda node: node.metadata.name)]
+
+
+def _judge(node: Node, snapshot: Snapshot, owns: Callable[[str], bool]) -> Match:
+    name, provider_id = node.metadata.name, node.spec.provider_id
+    if provider_id and not owns(provider_id):
+        return Match(name, "foreign", reason=f"its providerID {provider_id} is not one of this provider's")
+    try:
+        instance = snapshot.find(InstanceRef(name, provider_id or None))
+        if problem := node_rules.other_machine(node, instance, snapshot.by_name.get(name, ())):
+            return Match(name, "mismatched", instance.provider_id, problem)
+        node_rules.node_addresses(node, instance.addresses)
+    except NotFound as error:
+        way_out = (
+            "if its machine was replaced, delete the Node and restart its kubelet, so that it registers anew"
+            if provider_id
+            else "name the Node as its instance, or the other way round"
+        )
+        return Match(name, "mismatched", reason=f"{error}: {way_out}")
+    except node_rules.NodeRuleError as error:
+        return Match(name, "mismatched", reason=str(error))
+    except Transient as error:
+        return Match(name, "unknown", reason=str(error))
+    except CloudError as error:
+        return Match(name, "mismatched", reason=str(error))
+    return Match(name, "ok", instance.provider_id)
+
+
+def table(matches: Sequence[Match]) -> list[str]:
+    rows = [("NODE", "VERDICT", "INSTANCE", "REASON")]
+    rows += [(each.name, each.verdict, each.instance or "-", each.reason) for each in matches]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

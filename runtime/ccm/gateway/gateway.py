@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one door to the cloud, shared by all controllers.
+
+Every call passes `Gateway.call`, which makes sure that it waits its turn (token bucket, concurrency, the pause a cloud
+asked for), ends (deadline), is not made while the cloud is known to be down (circuit breaker), and is counted. Whatever
+goes wrong leaves it as a `CloudError`. Questions about instances go through `Gateway.instances`, which answers many of
+them with one listing (`ccm.gateway.instance_directory`).
+
+The cloud behind the door can be replaced by one with newer credentials (`Gateway.replace`). So nobody keeps one of its
+capabilities: they are read from `Gateway.cloud` whenever one is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from ccm.cloud.contract import Cloud, LoadBalancer, Route
+from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
+
+from .instance_directory import InstanceDirectory
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+REQUESTS = Counter("ccm_cloud_requests", "Calls to the cloud by operation and outcome.", ["operation", "result"])
+DURATION = Histogram(
+    "ccm_cloud_request_duration_seconds",
+    "How long the cloud took to answer, without waiting in our own queue.",
+    ["operation"],
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+WAITING = Histogram(
+    "ccm_cloud_rate_limiter_duration_seconds",
+    "How long calls waited for our own rate limit, concurrency limit, or a pause that the cloud asked for.",
+    buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 15, 60),
+)
+BREAKER_OPEN = Gauge(
+    "ccm_cloud_breaker_open", "1 while calls of this group are held back because the cloud fails.", ["group"]
+)
+ABANDONED = Counter(
+    "ccm_cloud_calls_abandoned", "Calls that did not end when they were cancelled, and were left behind.", ["operation"]
+)
+LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered.")
+
+#: Consecutive failures of one group after which its calls are held back.
+BREAKER_THRESHOLD = 5
+#: First and longest time for which they are held back, in seconds; doubled by each failed probe.
+BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
+#: The pause after a 429 that names no time, and the longest that is believed, in seconds.
+MAX_PAUSE = 300.0
+DEFAULT_PAUSE = 5.0
+#: How long a call may take to end once it is cancelled, and a cloud to close, in seconds. Then it is left behind.
+GRACE = 1.0
+#: What a provider may switch on and off by its configuration, as attributes of `Cloud`.
+CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
+#: Operation -> what answers it, or what its answer is a sequence of. `instance_directory` checks instances itself.
+_ONE: dict[str, type] = {
+    **{f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")},
+    "volumes.labels": Mapping,
+}
+_MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
+
+
+class TokenBucket:
+    """`rate` calls a second, `burst` at once; `pause` stops everything for a while."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, float(burst), clock
+        self._tokens, self._filled = self._burst, clock()
+        self._paused_until = 0.0
+
+    def reserve(self) -> float:
+        """Take a token, if need be from the future; seconds until the holder may go."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
+        self._filled = now
+        self._tokens -= 1
+        return max(0.0, -self._tokens / self._rate, self._paused_until - now)
+
+    def pause(self, seconds: float) -> None:
+        self._paused_until = max(self._paused_until, self._clock() + seconds)
+
+    @property
+    def paused_for(self) -> float:
+        """Seconds of a pause that are left."""
+        return max(0.0, self._paused_until - self._clock())
+
+
+@dataclass
+class Breaker:
+    """Holds back the calls of one group after repeated failures, then lets one through as a probe."""
+
+    group: str
+    failures: int = 0
+    held: float = 0.0
+    open_until: float = 0.0
+    probing: bool = False
+    last_error: str = ""
+
+    def check(self, now: float) -> bool:
+        """Raises Transient while the group is held back; otherwise the caller may go: True, as the probe."""
+        if self.failures < BREAKER_THRESHOLD:
+            return False
+        if now < self.open_until or self.probing:
+            wait = max(self.open_until - now, BREAKER_FIRST)
+            raise Transient(
+                f"not asked: the cloud failed {self.failures} times in a row, last with: {self.last_error}",
+                retry_after=wait,
+            )
+        self.probing = True
+        return True
+
+    def succeeded(self) -> None:
+        self.failures, self.held, self.probing = 0, 0.0, False
+        BREAKER_OPEN.labels(self.group).set(0)
+
+    def failed(self, error: CloudError, now: float, *, probe: bool) -> None:
+        """A call failed. Only the failure that opens it and failed probes set the time: calls that were under way
+        together fail together and tell nothing new."""
+        self.failures += 1
+        self.last_error = str(error)
+        if self.failures == BREAKER_THRESHOLD or (probe and self.failures > BREAKER_THRESHOLD):
+            self.held = min(BREAKER_MAX, self.held * 2 or BREAKER_FIRST)
+            self.open_until = now + self.held
+            BREAKER_OPEN.labels(self.group).set(1)
+
+
+@dataclass
+class _Connection:
+    """One cloud, and what was learnt about it alone."""
+
+    cloud: Cloud
+    bucket: TokenBucket
+    slots: asyncio.Semaphore
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    under_way: int = 0
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @classmethod
+    def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:
+        limits = cloud.limits
+        bucket = TokenBucket(limits.calls_per_second, limits.burst, clock)
+        return cls(cloud, bucket, asyncio.Semaphore(limits.concurrency))
+
+    def breaker(self, group: str) -> Breaker:
+        return self.breakers.setdefault(group, Breaker(group))
+
+
+class Gateway:
+    """All calls to one cloud. Create it inside the running event loop.
+
+    `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
+    None while it answers; `last_error` in words. `under_way`: operations of the calls that have not ended.
+    """
+
+    def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._current = _Connection.to(cloud, clock)
+        self._retiring: set[asyncio.Task[None]] = set()
+        self.last_success: datetime.datetime | None = None
+        self.failing_since: float | None = None
+        self.last_error: str = ""
+        self.under_way: list[str] = []
+        self.instances = InstanceDirectory(cloud.instances, self.call, clock=clock) if cloud.instances else None
+        self._replaced: list[Callable[[], None]] = []
+
+    @property
+    def cloud(self) -> Cloud:
+        """The present one; do not keep it, or anything of it, across an await."""
+        return self._current.cloud
+
+    async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
+        """Make one call. `operation` is `group.verb`, e.g. `instances.list`; groups have a breaker each.
+
+        Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works; no answer
+        in time, 5xx and refused credentials count against it.
+        """
+        group = operation.partition(".")[0]
+        asked = self._clock()
+        while True:
+            connection = self._current
+            breaker = connection.breaker(group)
+            probe = breaker.check(self._clock())
+            try:
+                if (wait := connection.bucket.reserve()) > 0:
+                    await asyncio.sleep(wait)
+                async with connection.slots:
+                    # While we waited, a 429 may have come in, or the cloud have been found to be down, or replaced.
+                    while (wait := connection.bucket.paused_for) > 0:
+                        await asyncio.sleep(wait)
+                    if connection is not self._current:
+                        continue
+                    WAITING.observe(self._clock() - asked)
+                    probe = probe or breaker.check(self._clock())
+                    return await self._judged(operation, function, connection, breaker, probe)
+            finally:
+                if probe:  # also when it was cancelled and told nothing
+                    breaker.probing = False
+
+    def on_replace(self, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever another cloud has taken the place of the former one. It must not block or raise."""
+        self._replaced.append(handler)
+
+    async def replace(self, cloud: Cloud) -> None:
+        """Start `cloud` and let it take the present one's place, which is closed when its calls have ended.
+
+        Raises CloudError when it does not start or lacks what the present one has; then it is closed, and nothing
+        changed.
+        """
+        connection = _Connection.to(cloud, self._clock)
+        try:
+            lacking = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
+            if lacking:
+                raise ConfigError(
+                    [f"it offers no {name.replace('_', ' ')} any more: restart to go on without" for name in lacking]
+                )
+            await self._timed("cloud.start", cloud.start, connection)
+        except BaseException:
+            await _close(cloud)
+            raise
+        old, self._current = self._current, connection
+        for group in old.breakers:
+            BREAKER_OPEN.labels(group).set(0)
+        if self.instances is not None and cloud.instances is not None:
+            self.instances.replace(cloud.instances)
+        for handler in self._replaced:
+            handler()
+        task = asyncio.create_task(self._retire(old), name="retire the old cloud")
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+        self._answered(connection.breaker("cloud"))
+
+    async def close(self) -> None:
+        """End what is under way and close the cloud."""
+        if self.instances is not None:
+            await self.instances.close()
+        for task in list(self._retiring):
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await _close(self.cloud)
+
+    async def _retire(self, connection: _Connection) -> None:
+        try:
+            while connection.under_way:
+                connection.idle.clear()
+                await connection.idle.wait()
+        finally:
+            await _close(connection.cloud)
+
+    async def _judged(
+        self,
+        operation: str,
+        function: Callable[[], Awaitable[T]],
+        connection: _Connection,
+        breaker: Breaker,
+        probe: bool,
+    ) -> T:
+        """Make the call and draw the conclusions from its outcome; those from a cloud just replaced count no more."""
+        try:
+            result = await self._timed(operation, function, connection)
+        except CloudError as error:
+            if connection is self._current:
+                self._conclude(error, connection, breaker, probe)
+            raise
+        if connection is self._current:
+            self._answered(breaker)
+        return result
+
+    def _conclude(self, error: CloudError, connection: _Connection, breaker: Breaker, probe: bool) -> None:
+        if isinstance(error, RateLimited):
+            connection.bucket.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE))
+            self.last_error = str(error)
+            breaker.succeeded()  # it is up, but this was no answer
+        elif isinstance(error, (Transient, Unauthorized)):
+            self.last_error = str(error)
+            self.failing_since = self._clock() if self.failing_since is None else self.failing_since
+            if not isinstance(error, ProviderBug):
+                breaker.failed(error, self._clock(), probe=probe)
+        else:
+            self._answered(breaker)
+
+    async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
+        started, outcome = self._clock(), "cancelled"
+        connection.under_way += 1
+        self.under_way.append(operation)
+        try:
+            result = await self._bounded(operation, function, connection.cloud.limits.deadline)
+            _check(operation, result)
+            outcome = "success"
+            return result
+        except TimeoutError:
+            outcome = "timeout"
+            raise Transient(f"{operation}: no answer within {connection.cloud.limits.deadline:g} s") from None
+        except CloudError as error:
+            outcome = type(error).__name__
+            raise
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # a provider's bug, be it a SystemExit
+            outcome = "bug"
+            what = (
+                "cancelled its own call" if isinstance(error, _Cancelled) else f"raised {type(error).__name__}: {error}"
+            )
+            kind = Transient if isinstance(error, OSError) else ProviderBug
+            raise kind(f"{operation}: provider {connection.cloud.name!r} {what}") from error
+        finally:
+            REQUESTS.labels(operation, outcome).inc()
+            DURATION.labels(operation).observe(self._clock() - started)
+            self.under_way.remove(operation)
+            connection.under_way -= 1
+            connection.idle.set()
+
+    async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
+        """The result, or TimeoutError after `deadline` seconds, whatever the provider does with a cancellation."""
+
+        async def call() -> T:
+            try:
+                return await function()
+            except (SystemExit, KeyboardInterrupt) as error:  # as these leave a task, they end the event loop
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+        task = asyncio.create_task(call(), name=f"cloud: {operation}")
+        try:
+            await asyncio.wait({task}, timeout=deadline)
+        except asyncio.CancelledError:
+            await _end(task, operation)
+            raise
+        if not task.done():
+            await _end(task, operation)
+            raise TimeoutError
+        if task.cancelled():  # nobody cancelled us: it is some inner task's, and would end our caller silently
+            raise _Cancelled
+        return task.result()
+
+    def _answered(self, breaker: Breaker) -> None:
+        breaker.succeeded()
+        self.failing_since = None
+        self.last_success = datetime.datetime.now(datetime.UTC)
+        LAST_SUCCESS.set(self.last_success.timestamp())
+
+
+class ProviderBug(Transient):
+    """The provider raised something that is no CloudError, or gave an answer that is none.
+
+    It holds back no other call: one object that brings out the bug must not keep the others from the cloud. An OSError
+    that a provider lets through is no such bug: the cloud cannot be reached.
+    """
+
+
+class _Cancelled(Exception):
+    """The provider cancelled its own call."""
+
+
+async def _end(task: asyncio.Task[Any], operation: str) -> None:
+    """Cancel; a call that does not heed that is left behind, since it would hold up its caller for ever."""
+    task.cancel()
+    await asyncio.wait({task}, timeout=GRACE)
+    if task.done():
+        _ = task.cancelled() or task.exception()
+        return
+    ABANDONED.labels(operation).inc()
+    log.error("%s does not end although it was cancelled, and is left behind: a bug of the provider", operation)
+    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+
+async def _close(cloud: Cloud) -> None:
+    try:
+        async with asyncio.timeout(GRACE):
+            await cloud.close()
+    except Exception:
+        log.exception("provider %r could not be closed in order", cloud.name)
+
+
+def _check(operation: str, result: Any) -> None:
+    """Raises TypeError when the provider answered something else than the contract says."""
+    if (kind := _ONE.get(operation)) is not None and not isinstance(result, kind):
+        raise TypeError(f"expected {kind.__name__}, got {type(result).__name__}")
+    if (kind := _MANY.get(operation)) is None:
+        return
+    if not isinstance(result, Sequence) or not all(isinstance(item, kind) for item in result):
+        raise TypeError(f"expected a sequence of {kind.__name__}")

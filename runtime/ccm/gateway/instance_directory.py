@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Answers about instances, many for the price of one listing.
+
+A question says how fresh its answer must be: the read must have *begun* at or after `not_before` (monotonic seconds).
+A newer snapshot answers at once. Otherwise the question joins the batch that is being gathered; the batch is read by
+one listing, or by single reads where these cost fewer calls.
+
+Truth: "gone" (`NotFound`) is only ever the cloud's own answer in a complete read. A listing that fails, ends early or
+is suspiciously empty is `Transient`: unknown, never gone.
+
+What was learnt last is remembered (`known`, `named`), for decisions that cannot wait for a read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from prometheus_client import Counter
+
+from ccm.cloud.contract import CanonicalIds, Instance, InstanceRef, Instances, Page
+from ccm.cloud.errors import CloudError, Transient
+
+from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_problem
+
+log = logging.getLogger(__name__)
+
+ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
+
+#: A batch is read when no further question came for IDLE seconds, at the latest MAX seconds after its first.
+IDLE, MAX = 0.1, 1.0
+#: Listings begin at least this many seconds apart for each page they have, so that a long burst of new nodes costs
+#: a listing a second in a small project and proportionally fewer in a large one.
+SPACING_PER_PAGE = 1.0
+#: How many providerIDs are remembered with their canonical spelling.
+REMEMBERED_SPELLINGS = 100_000
+
+
+class Call(Protocol):
+    """`Gateway.call`."""
+
+    async def __call__(self, operation: str, function: Callable[[], Awaitable[Any]]) -> Any: ...
+
+
+@dataclass
+class _Batch:
+    """Questions that will be answered by the same read."""
+
+    first: float
+    latest: float
+    #: The freshest read that any of them needs.
+    not_before: float = -math.inf
+    waiting: dict[InstanceRef, asyncio.Future[Instance]] = field(default_factory=dict)
+
+
+class InstanceDirectory:
+    """The instances of one cloud, as of as late as each question needs."""
+
+    def __init__(self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._instances = instances
+        self._call = call
+        self._clock = clock
+        self._snapshot: Snapshot | None = None
+        self._batch: _Batch | None = None
+        self._reads: set[asyncio.Task[Any]] = set()
+        self._listing: asyncio.Task[Snapshot] | None = None
+        self._last_listing = -math.inf
+        self._expected_at = -math.inf
+        #: What single reads found after the last listing began: canonical providerID -> when the read began, instance.
+        self._singles: dict[str, tuple[float, Instance]] = {}
+        self._canonical_ids: dict[str, str | None] = {}
+        self._news: list[Callable[[Instance | None], None]] = []
+
+    def owns(self, provider_id: str) -> bool:
+        """Whether the providerID is one of this provider's. A provider that fails over it does not own it."""
+        try:
+            return bool(provider_id) and bool(self._instances.owns(provider_id))
+        except Exception as error:
+            log.error("provider failed to tell whether providerID %r is its own: %r", provider_id, error)
+            return False
+
+    def replace(self, instances: Instances) -> None:
+        """From now on ask these; what the former ones told is forgotten, since it may be about another project."""
+        self._instances = instances
+        self._snapshot = None
+        self._singles.clear()
+        self._canonical_ids.clear()
+        self._tell_news()
+
+    # What is known without asking.
+
+    def on_news(self, handler: Callable[[Instance | None], None]) -> None:
+        """Call `handler` whenever `known` or `named` may answer otherwise than before: with the instance that a single
+        read found, or with None when any may differ. It must not block or raise."""
+        self._news.append(handler)
+
+    @property
+    def listed_at(self) -> float:
+        """When the last listing that can prove absence began (monotonic seconds), -inf without one."""
+        found = self._snapshot
+        return found.began if found is not None and found.by_id and not found.unusable else -math.inf
+
+    def known(self, provider_id: str) -> Instance | None:
+        """The instance as of the newest read that found it: the last listing, or a single read after it. No I/O.
+
+        `provider_id` may have any spelling that the provider owns. None proves nothing.
+        """
+        wanted = self._canonical(provider_id)
+        if wanted is None:
+            return None
+        if (single := self._singles.get(wanted)) is not None:
+            return single[1]
+        return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
+
+    def named(self, name: str) -> list[Instance]:
+        """The instances that are known to have this name. No I/O."""
+        found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
+        for provider_id, (_, instance) in self._singles.items():
+            if instance.name == name:
+                found[provider_id] = instance
+            else:
+                found.pop(provider_id, None)
+        return list(found.values())
+
+    def same_as(self, provider_id: str) -> str:
+        """A text that two providerIDs share when they are spellings of one. No I/O."""
+        return self._canonical(provider_id) or provider_id
+
+    def _note(self, instance: Instance, began: float) -> None:
+        """A single read found it."""
+        provider_id = instance.provider_id
+        before = self._singles.get(provider_id)
+        if (self._snapshot is not None and self._snapshot.began > began) or (before is not None and before[0] > began):
+            return
+        known = self.known(provider_id)
+        self._singles[provider_id] = (began, instance)
+        if known != instance:
+            self._tell_news(instance)
+
+    def _tell_news(self, instance: Instance | None = None) -> None:
+        for handler in self._news:
+            handler(instance)
+
+    # Questions.
+
+    def expect(self) -> None:
+        """More questions are on their way (a new node was just seen): let the batch wait for them."""
+        self._expected_at = self._clock()
+
+    async def lookup(self, ref: InstanceRef, *, not_before: float) -> Instance:
+        """The instance behind a Node, from a read that began at or after `not_before` (monotonic seconds).
+
+        Raises NotFound only when such a read was complete and did not contain it; any other CloudError means unknown.
+        """
+        if self._snapshot is not None and self._snapshot.began >= not_before:
+            ANSWERS.labels("snapshot").inc()
+            return self._snapshot.find(ref)
+        now = self._clock()
+        if self._batch is None:
+            self._batch = _Batch(first=now, latest=now)
+            task = asyncio.create_task(self._gather(self._batch), name="instances: gather and read")
+            self._reads.add(task)
+            task.add_done_callback(self._reads.discard)
+        self._batch.latest = now
+        self._batch.not_before = max(self._batch.not_before, not_before)
+        future = self._batch.waiting.get(ref)
+        if future is None:
+            future = self._batch.waiting[ref] = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(future)
+
+    async def get(self, ref: InstanceRef) -> Instance:
+        """The instance by a read of its own, whatever listings say: for a last look before something irrevocable.
+
+        Raises CloudError; NotFound only when the cloud says so about this very instance.
+        """
+        ANSWERS.labels("get").inc()
+        found: Instance = await self._call("instances.get", lambda: self._read(ref))
+        return found
+
+    async def list(self, *, not_before: float) -> Snapshot:
+        """A whole listing that began at or after `not_before`; for passes over all nodes."""
+        if self._snapshot is None or self._snapshot.began < not_before:
+            return await self._list_since(not_before)
+        return self._snapshot
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The latest listing that anybody asked for; costs nothing. None before the first one of this cloud."""
+        return self._snapshot
+
+    async def close(self) -> None:
+        """End the reads that are under way."""
+        for task in list(self._reads):
+            task.cancel()
+        await asyncio.gather(*self._reads, return_exceptions=True)
+
+    async def _gather(self, batch: _Batch) -> None:
+        """Wait until the batch is worth reading, close it to new questions, read, answer."""
+        while (wait := self._until_due(batch)) > 0:
+            await asyncio.sleep(wait)
+        self._batch = None
+        questions = batch.waiting
+        try:
+            snapshot = self._snapshot
+            # Another listing may have ended while these waited.
+            fresh = snapshot is not None and snapshot.began >= batch.not_before
+            if not fresh and self._single_reads_cost_less(len(questions)):
+                await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
+                return
+            if snapshot is None or not fresh:
+                snapshot = await self._list_since(batch.not_before)
+            for ref, future in questions.items():
+                ANSWERS.labels("snapshot" if fresh else "listing").inc()
+                _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
+        except Exception as error:
+            # Anything else than a CloudError is a bug, which must not end those who asked.
+            told = error if isinstance(error, CloudError) else Transient(f"instances: unexpected {error!r}")
+            for future in questions.values():
+                if not future.done():
+                    future.set_exception(told)
+        finally:
+            for future in questions.values():
+                if not future.done():
+                    future.cancel()
+                elif not future.cancelled():
+                    future.exception()  # every asker may have been cancelled: not an unretrieved exception
+
+    def _until_due(self, batch: _Batch) -> float:
+        """Seconds until the batch shall be read."""
+        quiet_since = max(batch.latest, self._expected_at)
+        due = min(quiet_since + IDLE, batch.first + MAX)
+        if not self._single_reads_cost_less(len(batch.waiting)):
+            pages = self._snapshot.pages if self._snapshot else 1
+            due = max(due, self._last_listing + SPACING_PER_PAGE * pages)
+        return due - self._clock()
+
+    def _single_reads_cost_less(self, questions: int) -> bool:
+        """A listing costs its pages. Before the first one assume one page, but list no project for one question."""
+        pages = self._snapshot.pages if self._snapshot else 1
+        return questions <= pages if questions == 1 else questions < pages
+
+    def _canonical(self, provider_id: str) -> str | None:
+        """As the provider lists it (`contract.CanonicalIds`)."""
+        if not hasattr(self._instances, "canonical"):
+            return provider_id
+        if provider_id not in self._canonical_ids:
+            if len(self._canonical_ids) >= REMEMBERED_SPELLINGS:
+                self._canonical_ids.clear()
+            try:
+                spelt = cast(CanonicalIds, self._instances).canonical(provider_id)
+            except Exception as error:
+                log.error("provider failed to spell providerID %r as it lists it: %r", provider_id, error)
+                spelt = None
+            self._canonical_ids[provider_id] = spelt
+        return self._canonical_ids[provider_id]
+
+    async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
+        try:
+            instance = await self.get(ref)
+        except CloudError as error:
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(instance)
+
+    async def _list_since(self, not_before: float) -> Snapshot:
+        """A listing that began at or after `not_before`: the one under way if it did, otherwise a new one."""
+        if self._listing is None or self._listing.done() or self._last_listing < not_before:
+            self._last_listing = self._clock()
+            self._listing = asyncio.create_task(self._list(self._last_listing), name="instances: list")
+            self._reads.add(self._listing)
+            self._listing.add_done_callback(self._listed)
+        return await asyncio.shield(self._listing)
+
+    def _listed(self, task: asyncio.Task[Any]) -> None:
+        self._reads.discard(task)
+        if not task.cancelled():
+            task.exception()  # every asker may have been cancelled: not an unretrieved exception
+
+    async def _list(self, began: float) -> Snapshot:
+        """Read all pages; each is one call through the gateway."""
+        source = self._instances
+        found: list[Instance] = []
+        unusable: list[str] = []
+        asked: list[str | None] = []
+        token, total = None, None
+        while not asked or token is not None:
+            asked.append(token)
+            page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
+            if self._instances is not source:
+                raise Transient("instances.list: the cloud was replaced while its instances were read")
+            token = page.next
+            if token is not None and token in asked:
+                raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")
+            total = page.total if page.total is not None else total
+            for each in page.instances:
+                if problem := instance_problem(each):
+                    unusable.append(problem)
+                else:
+                    found.append(each)
+        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical)
+        came = len(snapshot.by_id) + len(unusable)
+        if total is not None and came < total:
+            raise Transient(f"instances.list: {came} of {total} instances came: the listing is incomplete")
+        if unusable:
+            log.error("the provider made %d unusable instances, the first: %s", len(unusable), unusable[0])
+        if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
+            self._snapshot = snapshot
+            self._singles = {key: single for key, single in self._singles.items() if single[0] > began}
+            self._tell_news()
+        return snapshot
+
+    async def _read(self, ref: InstanceRef) -> Instance:
+        asked = canonical_ref(ref, self._canonical)
+        source, began = self._instances, self._clock()
+        instance = await source.get(asked)
+        if problem := instance_problem(instance):
+            raise TypeError(problem)  # a provider's bug: the gateway makes it Transient
+        if self._instances is source:
+            self._note(instance, began)
+        return as_asked(instance, ref, asked.provider_id)
+
+    async def _read_page(self, token: str | None) -> Page:
+        """A page as the contract has it, apart from its entries."""
+        page: Any = await self._instances.list_page(token)
+        if not isinstance(page, Page):
+            raise TypeError(f"expected Page, got {type(page).__name__}")
+        if not isinstance(page.next, str | None) or not isinstance(page.total, int | None):
+            raise TypeError(f"Page.next is {page.next!r} and Page.total {page.total!r}")
+        return dataclasses.replace(page, instances=list(page.instances))
+
+
+def _settle(future: asyncio.Future[Instance], find: Callable[[], Instance]) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(find())
+    except CloudError as error:
+        future.set_exception(error)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cloud's life: made from `--cloud-config`, started, and replaced when that file changes (upstream: never, W27).
+
+A rotated credential needs no restart. What a changed file cannot change is the provider, and which capabilities there
+are: controllers were started by them. A file that cannot be used changes nothing and is told once: in the log, as an
+Event and in a metric.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import Counter
+
+from ccm.base.start_error import StartError
+from ccm.cloud import Cloud, CloudError, ConfigError, ProviderConfig, Unauthorized, registry
+from ccm.gateway.gateway import Gateway
+from ccm.options.command_line import Options
+
+log = logging.getLogger(__name__)
+
+RELOADS = Counter(
+    "ccm_cloud_config_reloads",
+    "Changes of the file --cloud-config by what came of them: success, invalid, unreadable, refused (by the cloud), "
+    "unavailable (the cloud did not answer; tried again).",
+    ["result"],
+)
+for _result in ("success", "invalid", "unreadable", "refused", "unavailable"):
+    RELOADS.labels(_result)
+
+#: How often the file is read again, in seconds. Its content counts: a Secret's volume swaps symbolic links.
+EVERY = 3.0
+#: Longest time between attempts at a cloud that does not answer, in seconds.
+PATIENCE = 30.0
+#: A cloud that gave no answer for this long makes a process unready, in seconds.
+SILENT_AFTER = 300.0
+
+#: (type, reason, message) of an Event.
+Notice = Callable[[str, str, str], None]
+
+
+class Keeper:
+    """Keeps one gateway's cloud alive and up to date. `notice` is told what a changed file came to."""
+
+    def __init__(self, options: Options, *, notice: Notice = lambda *_: None, every: float = EVERY) -> None:
+        """Reads the file and makes the cloud; no other I/O. Raises StartError."""
+        self._options, self._every = options, every
+        self.notice = notice
+        try:
+            text = read(options)
+        except ConfigError as error:
+            raise StartError(str(error)) from None
+        try:
+            cloud = build(options, text)
+        except ConfigError as error:
+            raise StartError(_problems(options, error)) from None
+        #: Digests of the text that needs no more attempts, and of the one tried last; when to try that again.
+        self._done, self._tried, self._again_at, self._delay = _digest(text), "", 0.0, every
+        self._waiting = "the cloud has not answered yet"
+        self.gateway = Gateway(cloud)
+
+    def not_ready(self) -> str | None:
+        """Why this process could not take over: the cloud accepted no credentials yet, or fails for a long time."""
+        if self._waiting:
+            return self._waiting
+        since = self.gateway.failing_since
+        if since is None or (silence := time.monotonic() - since) < SILENT_AFTER:
+            return None
+        return f"the cloud has not answered for {silence:.0f} s: {self.gateway.last_error}"
+
+    async def start(self) -> None:
+        """Prove the credentials. A cloud that does not answer is waited for, one that refuses ends the process.
+
+        Raises StartError.
+        """
+        delay = 1.0
+        while True:
+            try:
+                await self.gateway.call("cloud.start", self.gateway.cloud.start)
+                break
+            except Unauthorized as error:
+                source = self._options.cloud_config or "the provider"
+                raise StartError(f"the cloud refuses the credentials of {source}: {error}") from None
+            except ConfigError as error:
+                raise StartError(_problems(self._options, error)) from None
+            except CloudError as error:
+                self._waiting = str(error)
+                wait = max(delay, error.retry_after or 0.0)
+                log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
+                # Its address may be what is wrong with the file.
+                if await self._reloaded_within(wait):
+                    break
+                delay = min(PATIENCE, delay * 2)
+        self._waiting = ""
+        log.info("the cloud accepts the credentials")
+
+    async def watch(self) -> None:
+        """Follow the file until cancelled."""
+        while self._options.cloud_config:
+            await asyncio.sleep(self._every)
+            if (text := self._due()) is not None:
+                await self._reload(text)
+
+    async def _reloaded_within(self, seconds: float) -> bool:
+        """Whether the file changed within that time and is in force now."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, self._every))
+            if (text := self._due()) is not None and await self._reload(text):
+                return True
+        return False
+
+    def _due(self) -> str | None:
+        """The file's text when it is not the one in force and has to be tried now."""
+        try:
+            text = read(self._options)
+        except ConfigError as error:
+            if self._done:
+                self._done = ""
+                self._refused("unreadable", error)
+            return None
+        digest = _digest(text)
+        if digest == self._done or (digest == self._tried and time.monotonic() < self._again_at):
+            return None
+        return text
+
+    async def _reload(self, text: str) -> bool:
+        """Whether the new text is in force. What the cloud refused is tried again: it may learn of a key later."""
+        source, digest = self._options.cloud_config, _digest(text)
+        first = digest != self._tried
+        self._delay = self._every if first else min(PATIENCE, self._delay * 2)
+        self._tried = digest
+        try:
+            await self.gateway.replace(build(self._options, text))
+        except ConfigError as error:
+            self._done = digest
+            self._refused("invalid", error)
+            return False
+        except Unauthorized as error:
+            if first:
+                self._refused("refused", error)
+            self._again_at = time.monotonic() + self._delay
+            return False
+        except CloudError as error:
+            RELOADS.labels("unavailable").inc()
+            log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
+            self._again_at = time.monotonic() + self._delay
+            return False
+        self._done, self._tried = digest, ""
+        RELOADS.labels("success").inc()
+        log.info("%s changed: the cloud is used with the new one from now on", source)
+        self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")
+        return True
+
+    def _refused(self, result: str, error: CloudError) -> None:
+        RELOADS.labels(result).inc()
+        log.error("%s changed but cannot be used; the former one stays in force: %s", self._options.cloud_config, error)
+        self.notice("Warning", "CloudConfigRefused", f"the former cloud configuration stays in force: {error}")
+
+
+def read(options: Options) -> str:
+    """The text of `--cloud-config`, "" without one. Raises ConfigError."""
+    if not options.cloud_config:
+        return ""
+    try:
+        return Path(options.cloud_config).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError([f"--cloud-config {options.cloud_config} cannot be read: {reason}"]) from None
+
+
+def build(options: Options, text: str) -> Cloud:
+    """The provider from the text of its configuration. Raises ConfigError."""
+    source = options.cloud_config or "(no --cloud-config)"
+    cloud = registry.create(options.cloud_provider, ProviderConfig(text, source))
+    if not cloud.has_cluster_id and not options.allow_untagged_cloud:
+        raise ConfigError(
+            [
+                f"provider {options.cloud_provider!r} cannot tell this cluster's things from others': configure its "
+                "cluster id, or accept the risk with --allow-untagged-cloud"
+            ]
+        )
+    if not cloud.has_cluster_id:
+        log.warning(
+            "the provider has no cluster id (--allow-untagged-cloud): things of other clusters may be taken for ours"
+        )
+    return cloud
+
+
+def _problems(options: Options, error: ConfigError) -> str:
+    return "\n  - ".join([f"provider {options.cloud_provider!r} cannot be used:", *error.problems])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

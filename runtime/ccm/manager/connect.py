@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way to the API server at start: connections, patience, rights."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+
+from ccm import __version__
+from ccm.base.start_error import StartError
+from ccm.engine.client import ApiError, KubeClient, KubeConfigError, UnavailableError
+from ccm.engine.objects import PartialObject
+from ccm.options.command_line import Options
+
+from . import rights_check
+
+log = logging.getLogger(__name__)
+
+
+def create_client(options: Options, *, kubeconfig: str = "") -> KubeClient:
+    """The connection to the API server, with `kubeconfig` as another identity. Raises StartError."""
+    try:
+        client = KubeClient.from_config(
+            kubeconfig=kubeconfig or options.kubeconfig,
+            master="" if kubeconfig else options.master,
+            user_agent=f"outoftree-ccm/{__version__}",
+        )
+    except KubeConfigError as error:
+        raise StartError(str(error)) from None
+    client.set_rate_limit(options.kube_api_qps, options.kube_api_burst)
+    return client
+
+
+async def wait_for_api_server(client: KubeClient, patience: float) -> None:
+    """Wait until it answers anything that is not an error of its own. Raises StartError after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    told = False
+    while True:
+        try:
+            await client.get("/version", PartialObject, timeout=5.0)
+            return
+        except UnavailableError as error:
+            if time.monotonic() > deadline:
+                raise StartError(
+                    f"the API server {client.server} did not answer within {patience:g} s: {error}. "
+                    "Check --kubeconfig or --master, the network, and that kube-apiserver runs"
+                ) from None
+            if not told:
+                log.warning(
+                    "the API server %s does not answer, waiting up to %.0f s: %s", client.server, patience, error
+                )
+                told = True
+            await asyncio.sleep(1.0)
+        except ApiError as error:
+            if error.status == 401:
+                raise StartError(f"the API server {client.server} refuses our credentials: {error}") from None
+            return
+
+
+async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[str]) -> None:
+    """Raises StartError naming every right that is missing."""
+    names = [options.leader_elect_resource_name] if options.leader_elect else []
+    if options.enable_leader_migration:
+        names.append(options.leader_migration.leader_name)
+    rights = rights_check.needed(
+        enabled,
+        [(options.leader_elect_resource_namespace, name) for name in names],
+        client_ca=bool(
+            options.secure_port
+            and not options.authentication_skip_lookup
+            and not options.authentication_tolerate_lookup_failure
+            and not options.authentication_kubeconfig
+        ),
+    )
+    try:
+        lacking = await rights_check.missing(client, rights)
+    except ApiError as error:
+        log.warning("the API server does not tell our rights, going on without checking them: %s", error)
+        return
+    if lacking:
+        raise StartError(
+            "the API server does not allow this identity to: "
+            + "; ".join(str(right) for right in lacking)
+            + ". Grant it in the ClusterRole (or the Role in the namespace) that is bound to the ServiceAccount"
+            + _HINT * any(right.resource == "configmaps" for right in lacking)
+        )
+
+
+_HINT = (
+    "; for the ConfigMap bind the Role extension-apiserver-authentication-reader in kube-system, or give "
+    "--authentication-skip-lookup or --authentication-tolerate-lookup-failure"
+)

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who works: the holder of the main Lease, and for controllers that are being migrated of the migration Lease as well.
+
+The migration Lease is asked for only while the main one is held, so no two processes of ours hold one each. Losing
+either ends all work (reference 7.6). Where no controller of ours is migrated, the migration Lease is left to others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Awaitable, Callable
+
+from ccm.controllers.context import NoNotes, Notes
+from ccm.engine.client import KubeClient
+from ccm.engine.election import LeaderElector, LeadershipLost
+from ccm.engine.objects import Lease, ObjectRef
+from ccm.gateway.gateway import Gateway
+from ccm.options.command_line import Options
+from ccm.options.leader_migration import Split
+
+from .event_recorders import Recorders
+from .running_controllers import not_offered
+
+log = logging.getLogger(__name__)
+
+#: A leader whose renewal is this much later than the lease duration is stuck (upstream's grace), in seconds.
+LEASE_GRACE = 20.0
+ANNOTATION = "ccm.outoftree.dev/"
+COMPONENT = "cloud-controller-manager"
+
+#: Runs the controllers of these names until it is cancelled.
+Work = Callable[[tuple[str, ...]], Awaitable[None]]
+
+
+def _end_at_once() -> None:
+    """Work was still under way when the Lease ran out; another process may lead by now, so not one more write."""
+    log.critical("leadership is lost, the Lease ran out before the work ended: this process ends at once")
+    logging.shutdown()
+    os._exit(1)
+
+
+class Leadership:
+    """The Leases of one process. Use it once."""
+
+    def __init__(
+        self, options: Options, split: Split, client: KubeClient, gateway: Gateway, recorders: Recorders
+    ) -> None:
+        self._options, self._client, self._gateway, self._recorders = options, client, gateway, recorders
+        self._split = split
+        self._identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        self.main: LeaderElector | None = None
+        self.migration: LeaderElector | None = None
+        if options.leader_elect:
+            self.main = self._elector(options.leader_elect_resource_name, split.own)
+        if options.enable_leader_migration and split.migrated:
+            self.migration = self._elector(options.leader_migration.leader_name, split.migrated)
+
+    def _elector(self, name: str, controllers: tuple[str, ...]) -> LeaderElector:
+        o = self._options
+        return LeaderElector(
+            self._client,
+            namespace=o.leader_elect_resource_namespace,
+            name=name,
+            identity=self._identity,
+            lease_duration=o.leader_elect_lease_duration,
+            renew_deadline=o.leader_elect_renew_deadline,
+            retry_period=o.leader_elect_retry_period,
+            annotations=lambda: self._annotations(controllers),
+            recorder=self._recorders.of(COMPONENT),
+            expired=_end_at_once,
+        )
+
+    @property
+    def lease(self) -> ObjectRef | None:
+        """What Events about the process as a whole are about."""
+        if self.main is None:
+            return None
+        return ObjectRef("coordination.k8s.io/v1", "Lease", self.main.name, self.main.namespace)
+
+    @property
+    def notes(self) -> Notes:
+        """Where controllers leave what the next leader has to know."""
+        return NoNotes() if self.main is None else LeaseNotes(self._client, self.main.namespace, self.main.name)
+
+    def unhealthy(self) -> str | None:
+        """Why the kubelet should restart this process."""
+        for elector in (self.main, self.migration):
+            if elector is not None and not elector.healthy(LEASE_GRACE):
+                return f"this process leads but has not renewed its Lease {elector.name} in time"
+        return None
+
+    async def run(self, work: Work) -> None:
+        """Work while the Leases are held. Raises LeadershipLost, with all work ended."""
+
+        async def own() -> None:
+            log.info("leading; controllers: %s", ", ".join(self._split.own) or "none")
+            await work(self._split.own)
+
+        if self.main is None:
+            await own()
+        elif self.migration is None:
+            await self.main.run(own)
+        else:
+            await self.main.run(lambda: self._with_migration(own, work))
+
+    async def _with_migration(self, own: Callable[[], Awaitable[None]], work: Work) -> None:
+        assert self.migration is not None
+        elector = self.migration
+
+        async def migrated() -> None:
+            log.info("the migration Lease %s is held; controllers: %s", elector.name, ", ".join(self._split.migrated))
+            await work(self._split.migrated)
+
+        async def together(part: Awaitable[None]) -> None:
+            await part
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(together(own()), name="controllers")
+                tasks.create_task(elector.run(migrated), name="migrated controllers")
+        except BaseExceptionGroup as group:
+            lost = group.subgroup(LeadershipLost)
+            if lost is None:
+                raise
+            raise _first(lost) from None
+
+    def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
+        """What the leader tells on its Lease about itself."""
+        told = {
+            f"{ANNOTATION}cloud-provider": self._options.cloud_provider,
+            f"{ANNOTATION}controllers": ",".join(controllers),
+            f"{ANNOTATION}not-offered": ",".join(not_offered(self._options, self._gateway.cloud)),
+        }
+        if self._gateway.last_success is not None:
+            told[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return told
+
+
+class LeaseNotes:
+    """Notes as annotations of the main Lease: it is there while anybody leads, and may be read and patched anyway."""
+
+    def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
+        self._client = client
+        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}"
+
+    async def read(self, key: str) -> str | None:
+        return (await self._client.get(self._path, Lease)).metadata.annotations.get(ANNOTATION + key)
+
+    async def write(self, key: str, text: str) -> None:
+        await self._client.patch(self._path, {"metadata": {"annotations": {ANNOTATION + key: text}}})
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

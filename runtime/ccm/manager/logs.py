@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Log lines: one line each, UTC, as text or JSON.
+
+Messages quote what users and kubelets wrote. So a message is escaped and has a longest length, and each line of a
+traceback is indented: nobody can write what looks like another log line, or what a terminal obeys.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from types import TracebackType
+from typing import TypeAlias
+
+from ccm.base.text import printable, shorten
+
+#: The longest message and the longest line of a traceback, in characters before they are escaped.
+MESSAGE_LIMIT, TRACE_LINE_LIMIT = 4096, 1000
+#: The lines of a traceback that are shown.
+TRACE_LINES = 200
+
+_ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
+
+
+class _Line(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _shown(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: _ExcInfo) -> str:
+        lines = super().formatException(ei).splitlines()
+        shown = [f"    {printable(shorten(line, TRACE_LINE_LIMIT))}" for line in lines[:TRACE_LINES]]
+        return "\n".join([*shown, f"    ... ({len(lines)} lines)"] if len(lines) > TRACE_LINES else shown)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class _Json(_Line):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": _shown(record.getMessage()),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _shown(message: str) -> str:
+    return printable(shorten(message, MESSAGE_LIMIT))
+
+
+def configure(format: str, verbosity: int) -> None:
+    """Log to standard error. `verbosity` 0-3: what a person operating it wants to know; 4 and more: everything."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if format == "json" else _Line("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbosity >= 4 else logging.INFO, force=True)
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)

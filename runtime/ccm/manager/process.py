@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of a process: options, cloud, API server, health, leadership, controllers, and an orderly end.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 when a Lease is lost, when the API server shows another cluster, or when
+something cannot be used (one line says what).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import platform
+import signal
+from collections.abc import Collection
+from typing import Any
+
+import prometheus_client
+from prometheus_client import Gauge
+
+from ccm import __version__
+from ccm.base.start_error import StartError
+from ccm.controllers.cache_rules import kept_node, kept_service
+from ccm.controllers.context import Context
+from ccm.controllers.volume import VolumeController
+from ccm.controllers.vouching import Vouching
+from ccm.engine.client import KubeClient
+from ccm.engine.election import LeadershipLost
+from ccm.engine.identity import ClusterChanged, ClusterIdentity
+from ccm.engine.informer import Informer
+from ccm.engine.objects import Node, PersistentVolume, Service
+from ccm.options import feature_gates
+from ccm.options.command_line import Options
+from ccm.options.leader_migration import split
+from ccm.serving import ports
+
+from . import loop_lag, readiness, running_controllers
+from .cloud_reload import Keeper
+from .connect import check_permissions, create_client, wait_for_api_server
+from .event_recorders import Recorders
+from .leadership import COMPONENT, Leadership
+
+log = logging.getLogger(__name__)
+
+BUILD_INFO = Gauge("ccm_build_info", "1, with the version of this program.", ["version"])
+KUBERNETES_BUILD_INFO = Gauge(
+    "kubernetes_build_info",
+    "1, with what the Kubernetes components tell about themselves; here of this program.",
+    ["major", "minor", "git_version", "compiler", "platform"],
+)
+
+
+async def run(options: Options) -> int:
+    """Run until SIGTERM or SIGINT; the exit status."""
+    stop = asyncio.Event()
+    event_loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        event_loop.add_signal_handler(number, stop.set)
+    main = asyncio.create_task(_live(options), name="main")
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({main, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not main.done():
+            log.info("asked to stop: ending the controllers, then releasing the Lease")
+            main.cancel()
+        await main
+    except asyncio.CancelledError:
+        return 0
+    except StartError as error:
+        log.critical("%s", error)
+        return 1
+    except LeadershipLost as error:
+        log.critical("leadership is lost, so this process ends and another one may lead: %s", error)
+        return 1
+    except ClusterChanged as error:
+        log.critical("%s", error)
+        return 1
+    finally:
+        stopped.cancel()
+    return 0
+
+
+async def _live(options: Options) -> None:
+    """Everything between the options and the end. Raises StartError, LeadershipLost and ClusterChanged."""
+    _tell_version(options)
+    keeper = Keeper(options)
+    gateway = keeper.gateway
+    parts = split(running_controllers.usable_controllers(options, gateway.cloud), options.migration())
+    if parts.elsewhere:
+        log.info("not run here, as the leader migration says: %s", ", ".join(parts.elsewhere))
+    client = create_client(options)
+    async with contextlib.AsyncExitStack() as cleanup:
+        cleanup.push_async_callback(client.close)
+        cleanup.push_async_callback(gateway.close)
+        await wait_for_api_server(client, options.kube_api_wait)
+        await check_permissions(client, options, (*parts.own, *parts.migrated))
+        identity = ClusterIdentity(client)
+        nodes: Informer[Node] = Informer(
+            client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
+        )
+        services: Informer[Service] = Informer(
+            client, "/api/v1/services", Service, name="services", keep=kept_service, doubtful=True, check=identity.check
+        )
+        volumes = _volumes(client, identity, (*parts.own, *parts.migrated))
+        informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
+        recorders = Recorders(client)
+        cleanup.push_async_callback(recorders.close)
+        leadership = Leadership(options, parts, client, gateway, recorders)
+        if leadership.lease is not None:
+            keeper.notice = functools.partial(recorders.of(COMPONENT).event, leadership.lease)
+        servers = ports.Serving(
+            options,
+            lambda kubeconfig: create_client(options, kubeconfig=kubeconfig),
+            lambda: keeper.gateway.cloud.webhooks,
+            cleanup,
+        )
+        await servers.start(readiness.checks(options, leadership, informers, keeper))
+        await keeper.start()
+        context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
+
+        vouching = Vouching(context) if gateway.instances is not None else None
+
+        async def work(names: tuple[str, ...]) -> None:
+            await identity.settled()  # it may have changed while another process led
+            made = [running_controllers.make(name, context, options, vouching, volumes) for name in names]
+            await running_controllers.run(made, vouching)
+
+        # Caches are kept warm on standbys too: a new leader starts from them at once.
+        ended: LeadershipLost | ClusterChanged | None = None
+        try:
+            async with asyncio.TaskGroup() as background:
+                lasting = (
+                    *(informer.run() for informer in informers),
+                    keeper.watch(),
+                    servers.follow(),
+                    loop_lag.watch(lambda: gateway.under_way),
+                )
+                tasks = [background.create_task(coroutine) for coroutine in lasting]
+                try:
+                    await leadership.run(work)
+                except LeadershipLost as error:
+                    ended = error
+                finally:
+                    for task in tasks:
+                        task.cancel()
+        except* ClusterChanged as group:
+            ended = first_of(group)
+        if ended is not None:
+            raise ended
+
+
+def first_of(error: BaseException) -> ClusterChanged:
+    """The first error in a group of them, however deep."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, ClusterChanged)
+    return error
+
+
+def _volumes(
+    client: KubeClient, identity: ClusterIdentity, controllers: Collection[str]
+) -> Informer[PersistentVolume] | None:
+    """Read only where a controller needs them."""
+    if VolumeController.name not in controllers:
+        return None
+    return Informer(
+        client, "/api/v1/persistentvolumes", PersistentVolume, name="persistentvolumes", check=identity.check
+    )
+
+
+def _tell_version(options: Options) -> None:
+    BUILD_INFO.labels(__version__).set(1)
+    major, minor, *_ = __version__.split(".")
+    machine = f"{platform.system().lower()}/{platform.machine()}"
+    KUBERNETES_BUILD_INFO.labels(major, minor, f"v{__version__}", platform.python_implementation(), machine).set(1)
+    feature_gates.export(options.feature_gates)
+    log.info("outoftree-ccm %s, provider %s, cluster %s", __version__, options.cloud_provider, options.cluster_name)
+
+
+def start(options: Options) -> int:
+    """Run in a new event loop, uvloop's where it is installed."""
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+    try:
+        import uvloop
+    except ImportError:
+        runner = asyncio.run
+    else:
+        runner = uvloop.run
+    return runner(run(options))

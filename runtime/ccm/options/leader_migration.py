@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leader migration (reference 7.6): which controllers run under the Lease that this manager shares with another one.
+
+While controllers move from kube-controller-manager to this process, instances of both run. Both hold their own main
+Lease; a controller that is being migrated runs only in the process that holds the migration Lease as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.base.yaml_reader import Document, Path
+
+from .controller_names import canonical
+
+GROUP = "controllermanager.config.k8s.io"
+KIND = "LeaderMigrationConfiguration"
+VERSIONS = ("v1", "v1beta1", "v1alpha1")
+#: Our name as a component.
+COMPONENT = "cloud-controller-manager"
+ANY = "*"
+
+
+def _by_default() -> Mapping[str, str]:
+    moved = ("node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller")
+    return {name: ANY for name in moved}
+
+
+@dataclass(frozen=True)
+class Migration:
+    """`leaders`: controllers by their present names -> the component that runs them, or "*"."""
+
+    leader_name: str = "cloud-provider-extraction-migration"
+    leaders: Mapping[str, str] = field(default_factory=_by_default)
+
+
+@dataclass(frozen=True)
+class Split:
+    """`own`: under the main Lease alone. `migrated`: under the migration Lease, too. `elsewhere`: not run here."""
+
+    own: tuple[str, ...]
+    migrated: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+
+
+def split(controllers: Iterable[str], migration: Migration | None) -> Split:
+    """Who runs what. None: no migration, all is ours."""
+    own, migrated, elsewhere = [], [], []
+    for name in controllers:
+        component = migration.leaders.get(name) if migration else None
+        if component is None:
+            own.append(name)
+        elif component in (COMPONENT, ANY):
+            migrated.append(name)
+        else:
+            elsewhere.append(name)
+    return Split(tuple(own), tuple(migrated), tuple(elsewhere))
+
+
+def parse(text: str, source: str) -> tuple[Migration, list[str]]:
+    """A LeaderMigrationConfiguration, and everything that is wrong with it."""
+    document = Document.parse(text, source)
+    if document.problems:
+        return Migration(), document.problems
+    data = document.mapping((), document.data)
+    kind, version = data.pop("kind", None), data.pop("apiVersion", None)
+    versions = [f"{GROUP}/{name}" for name in VERSIONS]
+    if kind != KIND:
+        document.problem(("kind",), f"expected {KIND}, not {kind!r}")
+    if version not in versions:
+        document.problem(("apiVersion",), f"expected one of {', '.join(versions)}, not {version!r}")
+    migration = load(document, (), data, lock=version != versions[0])
+    return migration, document.problems
+
+
+def load(document: Document, path: Path, value: Any, *, lock: bool) -> Migration:
+    """From the fields of a configuration; what is wrong is added to the document's problems. `lock`: there is a field
+    `resourceLock` (v1 has none: it is always leases)."""
+    data = document.mapping(path, value)
+    known = ["leaderName", "controllerLeaders", *(["resourceLock"] if lock else [])]
+    for key in data:
+        if key not in known:
+            document.unknown((*path, key), known)
+    if data.get("resourceLock", "leases") != "leases":
+        document.problem((*path, "resourceLock"), f"expected leases, not {data['resourceLock']!r}")
+    leader_name = _named(document, path, data, "leaderName")
+    return Migration(leader_name, _leaders(document, (*path, "controllerLeaders"), data.get("controllerLeaders")))
+
+
+def dump(migration: Migration) -> dict[str, Any]:
+    """As `load` reads it, with a lock."""
+    leaders = [{"name": name, "component": component} for name, component in migration.leaders.items()]
+    return {"leaderName": migration.leader_name, "resourceLock": "leases", "controllerLeaders": leaders}
+
+
+def _leaders(document: Document, path: Path, value: Any) -> dict[str, str]:
+    if value is not None and not isinstance(value, list):
+        document.problem(path, f"expected a list, not {value!r}")
+        return {}
+    found: dict[str, str] = {}
+    for index, entry in enumerate(value or []):
+        inner = (*path, index)
+        data = document.mapping(inner, entry)
+        for key in data:
+            if key not in ("name", "component"):
+                document.unknown((*inner, key), ("name", "component"))
+        given = _named(document, inner, data, "name")
+        name, component = canonical(given), _named(document, inner, data, "component")
+        if found.get(name, component) != component:
+            document.problem((*inner, "name"), f"{given!r} has the component {found[name]!r} already")
+        found[name] = component
+    return found
+
+
+def _named(document: Document, path: Path, data: Mapping[str, Any], key: str) -> str:
+    value = data.get(key)
+    if value is None or value == "":
+        document.problem((*path, key), "is missing")
+        return ""
+    if not isinstance(value, str):
+        document.problem((*path, key), f"expected text, not {value!r}")
+        return ""
+    return value

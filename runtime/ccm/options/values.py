@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of option values: how they are written on a command line, in a configuration file, and told by `/configz`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.base import durations
+
+from . import controller_names, feature_gates
+
+
+@dataclass(frozen=True)
+class Kind:
+    """`parse` reads a flag's text, `load` a value of a YAML file; both raise ValueError with a sentence. `dump` gives
+    what `load` reads. `lists`: several flags add up."""
+
+    name: str
+    parse: Callable[[str], Any]
+    load: Callable[[Any], Any]
+    dump: Callable[[Any], Any] = lambda value: value
+    lists: bool = False
+
+
+@dataclass(frozen=True)
+class SniPair:
+    """A certificate for some server names; without names for those that it holds."""
+
+    certificate: str
+    key: str
+    names: tuple[str, ...] = ()
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("true", "t", "1"):
+        return True
+    if lowered in ("false", "f", "0"):
+        return False
+    raise ValueError(f"{text!r} is neither true nor false")
+
+
+def _load_boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a whole number") from None
+
+
+def _load_whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a number")
+    return number
+
+
+def _load_number(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _load_names(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{value!r} is not a list of texts")
+    return tuple(value)
+
+
+def _controllers(text: str) -> tuple[str, ...]:
+    return controller_names.select_controllers(part.strip() for part in text.split(","))
+
+
+def _sni(text: str) -> tuple[SniPair, ...]:
+    pair, _, hosts = text.partition(":")
+    files = pair.split(",")
+    if len(files) != 2 or not all(files):
+        raise ValueError(f"{text!r} is not CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,NAME")
+    return (SniPair(files[0], files[1], _names(hosts)),)
+
+
+def _load_sni(value: Any) -> tuple[SniPair, ...]:
+    return tuple(pair for text in _load_names(value) for pair in _sni(text))
+
+
+def _dump_sni(value: tuple[SniPair, ...]) -> list[str]:
+    return [f"{pair.certificate},{pair.key}" + (":" + ",".join(pair.names) if pair.names else "") for pair in value]
+
+
+def _dump_gates(value: Mapping[str, bool]) -> dict[str, bool]:
+    return dict(value)
+
+
+TEXT = Kind("text", str, _text)
+BOOLEAN = Kind("true or false", _boolean, _load_boolean)
+WHOLE = Kind("whole number", _whole, _load_whole)
+NUMBER = Kind("number", _number, _load_number)
+DURATION = Kind("duration", durations.parse, lambda value: durations.parse(_text(value)), durations.spell)
+NAMES = Kind("list", _names, _load_names, list, lists=True)
+CONTROLLERS = Kind(
+    "list",
+    _controllers,
+    lambda value: controller_names.select_controllers(_load_names(value)),
+    controller_names.spell_controllers,
+)
+SNI = Kind("certificate,key[:names]", _sni, _load_sni, _dump_sni, lists=True)
+GATES = Kind("gate=true or false, ...", feature_gates.parse, feature_gates.check, _dump_gates)

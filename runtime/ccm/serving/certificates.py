@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS of what we serve: certificates by server name, read again when their files change; client certificates asked for.
+
+A handshake looks at the files (a few `stat` calls), so a rotated certificate counts from the next connection on. While
+new files cannot be used, the old ones stay in force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fnmatch
+import ipaddress
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from ccm.options.tls_options import CIPHERS, VERSIONS, TlsOptions
+
+log = logging.getLogger(__name__)
+
+
+class CertificateError(Exception):
+    """A certificate cannot be used; the message names the file."""
+
+
+class ServingTls:
+    """The TLS context to serve with, and its renewal.
+
+    `client_cas` gives the PEM bundle that client certificates are checked against, as it is now; None: they are not
+    asked for. A client may come without one, unless they are `required`.
+    """
+
+    def __init__(
+        self, options: TlsOptions, client_cas: Callable[[], bytes] | None = None, *, required: bool = False
+    ) -> None:
+        """Raises CertificateError."""
+        self._options, self._client_cas, self._required = options, client_cas, required
+        self._self_signed = b"" if options.certificate else self_signed()
+        self._seen: object = None
+        self._told = ""
+        self._default: ssl.SSLContext
+        self._named: list[tuple[tuple[str, ...], ssl.SSLContext]] = []
+        self._load(self._look())
+        #: What the server is given. Each handshake continues with the context that `_choose` finds.
+        self.context = self._context(options.certificate, options.key, b"")
+        self.context.sni_callback = self._choose
+
+    def _choose(self, connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
+        """Called by OpenSSL in each handshake, with or without a server name."""
+        self._refresh()
+        connection.context = self._for(server_name or "")
+
+    def _for(self, server_name: str) -> ssl.SSLContext:
+        for names, context in self._named:
+            if any(_matches(server_name, name) for name in names):
+                return context
+        return self._default
+
+    def _refresh(self) -> None:
+        try:
+            seen = self._look()
+            if seen != self._seen:
+                self._load(seen)
+                log.info("the serving certificates were read again")
+            self._told = ""
+        except (CertificateError, OSError) as error:
+            if self._told != str(error):
+                log.error("the serving certificates stay what they were: %s", error)
+            self._told = str(error)
+
+    def _look(self) -> object:
+        """What changes when any file does. Raises CertificateError."""
+        o = self._options
+        files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
+        return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""
+
+    def _load(self, seen: object) -> None:
+        o = self._options
+        cas = self._client_cas() if self._client_cas else b""
+        default = self._context(o.certificate, o.key, cas)
+        named = [
+            (pair.names or _names_in(pair.certificate), self._context(pair.certificate, pair.key, cas))
+            for pair in o.sni
+        ]
+        self._default, self._named, self._seen = default, named, seen
+
+    def _context(self, certificate: str, key: str, cas: bytes) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = VERSIONS.get(self._options.min_version, ssl.TLSVersion.TLSv1_2)
+        # As Go verifies: CAs need not follow RFC 5280 to the letter (Python 3.13 asks for that), and an intermediate CA
+        # in the bundle is trusted as a root is.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        # A resumed session would bring a client certificate that nobody verifies again.
+        context.options |= ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        ciphers = [CIPHERS[name] for name in self._options.cipher_suites if CIPHERS[name]]
+        if ciphers:
+            context.set_ciphers(":".join(ciphers))
+        if self._client_cas is not None:
+            context.verify_mode = ssl.CERT_REQUIRED if self._required else ssl.CERT_OPTIONAL
+            if cas:
+                try:
+                    context.load_verify_locations(cadata=cas.decode("ascii"))
+                except (ValueError, ssl.SSLError) as error:
+                    raise CertificateError(f"the client CAs cannot be used: {error}") from None
+        with _pem(self._self_signed) if not certificate else contextlib.nullcontext(certificate) as path:
+            try:
+                context.load_cert_chain(path, key or None)
+            except (OSError, ssl.SSLError) as error:
+                raise CertificateError(
+                    f"serving certificate {certificate} with key {key} cannot be used: {error}"
+                ) from None
+        return context
+
+
+def _matches(server_name: str, pattern: str) -> bool:
+    """`*.example.org` stands for one label, as in certificates."""
+    if not pattern.startswith("*."):
+        return server_name.lower() == pattern.lower()
+    return server_name.count(".") == pattern.count(".") and fnmatch.fnmatch(server_name.lower(), pattern.lower())
+
+
+def _fingerprint(path: str) -> tuple[str, int, int, int]:
+    try:
+        stat = os.stat(path)
+    except OSError as error:
+        raise CertificateError(f"serving certificate {path} cannot be used: {error.strerror}") from None
+    return path, stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _names_in(path: str) -> tuple[str, ...]:
+    """The DNS names of a certificate, else its common name."""
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"serving certificate {path} cannot be used: {error}") from None
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return tuple(names.get_values_for_type(x509.DNSName))
+    except x509.ExtensionNotFound:
+        common: Iterable[x509.NameAttribute[str | bytes]] = certificate.subject.get_attributes_for_oid(
+            x509.NameOID.COMMON_NAME
+        )
+        return tuple(str(name.value) for name in common)
+
+
+@contextlib.contextmanager
+def _pem(data: bytes) -> Iterator[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "self-signed.pem")
+        path.touch(mode=0o600)
+        path.write_bytes(data)
+        yield str(path)
+
+
+def self_signed() -> bytes:
+    """Key and certificate for localhost, valid for a year, in PEM."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud-controller-manager")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=365))
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))],
+            ),
+            critical=False,
+        )
+        .sign(key, hashes.SHA256())
+    )
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ) + certificate.public_bytes(serialization.Encoding.PEM)

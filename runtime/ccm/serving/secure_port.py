@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTPS on the secure port: health for everybody, the rest for those whom the API server lets read it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from ccm.options.config_file import CONFIGZ_KEY
+
+from .access_reviews import RETRY_AFTER
+from .certificates import ServingTls
+from .connection_rules import Limits, peer_of
+from .connections import Port
+from .health import SLIS, Health
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Access(Protocol):
+    """`auth.Authorizer`."""
+
+    async def check(
+        self, path: str, authorization: str, certificate: Any, *, verb: str, peer: str
+    ) -> tuple[int, str]: ...
+
+
+def application(
+    health: Health, access: Access, always_allow: tuple[str, ...], configz: Callable[[], dict[str, Any]]
+) -> web.Application:
+    """`/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`; `/metrics` `/metrics/slis`
+    `/configz`."""
+
+    async def ask(request: web.Request) -> tuple[int, str]:
+        header = request.headers.get("Authorization", "")
+        peer = peer_of(request.remote or "")
+        return await access.check(request.path, header, _certificate(request), verb=request.method.lower(), peer=peer)
+
+    @web.middleware
+    async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path not in always_allow:
+            status, reason = await ask(request)
+            if status != 200:
+                later = {"Retry-After": str(RETRY_AFTER)} if status == 429 else {}
+                return web.Response(status=status, text=reason + "\n", headers=later)
+        return await handler(request)
+
+    async def known(request: web.Request) -> bool:
+        """Whether somebody asks who says who they are, and may read this."""
+        said = _certificate(request) or request.headers.get("Authorization")
+        return bool(said) and (await ask(request))[0] == 200
+
+    def whole(path: str) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            query = request.query
+            found = health.look(path, exclude=query.getall("exclude", []))
+            # Only reasons are worth a question to the API server: everybody may ask here, with any token.
+            reasons = bool(found.failed) and await known(request)
+            return _plain(*found.told(verbose="verbose" in query, reasons=reasons))
+
+        return handle
+
+    def single(path: str) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            found = health.one(path, request.match_info["check"])
+            return _plain(*found) if found else _plain(404, f"there is no such check of {path}\n")
+
+        return handle
+
+    def metrics(registry: CollectorRegistry) -> Handler:
+        async def handle(request: web.Request) -> web.Response:
+            encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+            return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+        return handle
+
+    async def show_options(request: web.Request) -> web.Response:
+        return web.json_response({CONFIGZ_KEY: configz()})
+
+    app = web.Application(middlewares=[authorize])
+    for path in health.paths:
+        app.router.add_get(f"/{path}", whole(path))
+        app.router.add_get(f"/{path}/{{check}}", single(path))
+    app.router.add_get("/metrics", metrics(REGISTRY))
+    app.router.add_get("/metrics/slis", metrics(SLIS))
+    app.router.add_get("/configz", show_options)
+    return app
+
+
+def _certificate(request: web.Request) -> Any:
+    """The client's, when it was verified in the handshake of this very connection."""
+    if request.transport is None:
+        return None
+    tls = request.transport.get_extra_info("ssl_object")
+    # A session that is resumed brings the certificate of an earlier handshake, which nobody verified again.
+    if tls is not None and tls.session_reused:
+        return None
+    return request.transport.get_extra_info("peercert")
+
+
+def _plain(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text, headers={"X-Content-Type-Options": "nosniff"})
+
+
+class Server:
+    """An application that is being served; `cleanup` ends that."""
+
+    def __init__(self, port: Port, runner: web.AppRunner) -> None:
+        self._port, self._runner = port, runner
+
+    async def cleanup(self) -> None:
+        await self._port.close()
+        await self._runner.cleanup()
+
+
+async def serve(
+    app: web.Application,
+    address: str,
+    port: int,
+    tls: ServingTls,
+    *,
+    share_port: bool = False,
+    limits: Limits | None = None,
+    name: str = "secure",
+) -> Server:
+    """Start serving; the caller cleans up. `name`: of the port, in metrics. Raises OSError when the port is taken."""
+    limits = limits or Limits()
+    guarded = Port(name, limits)
+    await guarded.listen(address, port, share_port=share_port)
+    app.middlewares.insert(0, guarded.guard)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=_http_log,
+        keepalive_timeout=limits.idle,
+        max_headers=MAX_HEADERS,
+        # Nobody sends us a compressed body; one that is small may be huge when it is decompressed.
+        auto_decompress=False,
+        # A body that no handler wanted is not read.
+        lingering_time=0.0,
+        # Work for a client that has gone is ended.
+        handler_cancellation=True,
+        shutdown_timeout=SHUTDOWN,
+    )
+    await runner.setup()
+    assert runner.server is not None
+    guarded.accept(runner.server, tls.context)
+    return Server(guarded, runner)
+
+
+#: Headers of a request. Each may have 8 KiB (aiohttp), so that a connection holds half a MiB before it is known.
+MAX_HEADERS = 64
+#: How long requests may take that are being answered at the end, in seconds.
+SHUTDOWN = 2.0
+_http_log = logging.getLogger(f"{__name__}.http")
+
+
+def _of_ours(record: logging.LogRecord) -> bool:
+    """Requests that are no HTTP are told to their senders alone: they could fill the log."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+_http_log.addFilter(_of_ours)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Admission webhooks of a provider, on a port of their own (reference 7.8).
+
+What is not a POST of an AdmissionReview in JSON is a 400, a handler that fails or answers nothing a 500, one that takes
+too long a 504. Every request is counted; upstream counts failures only (W32).
+
+The API server shows no client certificate by default, so anybody who reaches the port may ask. What one request and all
+of them together may cost is bounded therefore; a handler must give away no secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from ccm.cloud import Webhook
+from ccm.options.controller_names import select
+
+log = logging.getLogger(__name__)
+
+REQUESTS = Counter("cloud_provider_webhook_request", "Requests to webhooks, by status code.", ["code", "webhook"])
+DURATION = Histogram(
+    "cloud_provider_webhook_request_duration_seconds",
+    "How long webhooks took to answer.",
+    ["code", "webhook"],
+    buckets=(0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10),
+)
+#: Larger reviews are refused, in bytes; the API server takes objects of 3 MiB, and a review may hold two.
+MAX_SIZE = 8 * 1024 * 1024
+#: Reviews that are being answered at a time hold no more than this, in bytes. Decoded, they may be 40 times as large.
+MAX_TOGETHER = 2 * MAX_SIZE
+#: Seconds for the body of a request; the API server sends it at once.
+BODY_DEADLINE = 5.0
+#: Seconds for one review with its handler: the API server waits no longer than that (`timeoutSeconds`).
+DEADLINE = 30.0
+#: Seconds after which a review may come again for which there was no room.
+RETRY_AFTER = 1
+_VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
+
+
+class _Request(msgspec.Struct):
+    uid: str
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: msgspec.Raw
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
+    """`--webhooks`. Raises ValueError naming every unknown one."""
+    chosen, unknown = select(names, {name: name for name in offered})
+    if unknown:
+        known = ", ".join(offered) or "none"
+        raise ValueError(f"--webhooks: unknown {', '.join(unknown)}: the provider offers {known}")
+    return [name for name in offered if name in chosen]
+
+
+def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) -> web.Application:
+    """Serve these webhooks at their paths. `current`: what the provider offers now; it may have been reloaded."""
+    app, room = web.Application(client_max_size=MAX_SIZE), _Room(MAX_TOGETHER)
+    for name, webhook in current().items():
+        if name in names:
+            app.router.add_route("*", webhook.path, _handler(name, current, room))
+    return app
+
+
+class _Room:
+    """Bytes that are free for reviews."""
+
+    def __init__(self, size: int) -> None:
+        self._free = size
+
+    @contextlib.contextmanager
+    def take(self, size: int) -> Iterator[None]:
+        """So many bytes for as long as the context lasts. Raises _Refused when they are not there."""
+        if size > self._free:
+            raise _Refused(429, f"too many reviews at a time: try again in {RETRY_AFTER} s")
+        self._free -= size
+        try:
+            yield
+        finally:
+            self._free += size
+
+
+def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Room) -> Callable[[web.Request], Any]:
+    async def handle(request: web.Request) -> web.Response:
+        started, status = time.monotonic(), 500
+        try:
+            async with asyncio.timeout(DEADLINE) as limit:
+                with room.take(_length(request)):
+                    body = await _answer(request, current()[name])
+            status = 200
+            return web.Response(body=body, content_type="application/json")
+        except _Refused as refusal:
+            status = refusal.status
+            later = {"Retry-After": str(RETRY_AFTER)} if status == 429 else {}
+            return web.Response(status=status, text=f"{refusal}\n", headers=later)
+        except Exception as error:  # a provider may raise anything
+            if isinstance(error, TimeoutError) and limit.expired():
+                status = 504
+                log.error("webhook %s did not answer within %g s", name, DEADLINE)
+                return web.Response(status=status, text=f"webhook {name} did not answer within {DEADLINE:g} s\n")
+            log.error("webhook %s failed: %s: %s", name, type(error).__name__, str(error)[:_SHOWN])
+            return web.Response(status=status, text=f"webhook {name} failed\n")
+        finally:
+            REQUESTS.labels(str(status), name).inc()
+            DURATION.labels(str(status), name).observe(time.monotonic() - started)
+
+    return handle
+
+
+#: Characters of an error that are logged: it may quote what was sent.
+_SHOWN = 300
+
+
+def _length(request: web.Request) -> int:
+    """Bytes of the body, as announced; the API server always does. Raises _Refused."""
+    if request.method != "POST":
+        raise _Refused(400, f"expected a POST, not a {request.method}")
+    if request.content_length is None:
+        raise _Refused(411, "expected a Content-Length")
+    if request.content_length > MAX_SIZE:
+        raise _Refused(400, f"this is no usable AdmissionReview: it is larger than {MAX_SIZE} bytes")
+    return request.content_length
+
+
+async def _answer(request: web.Request, webhook: Webhook) -> bytes:
+    if request.headers.get("Content-Type") != "application/json":
+        raise _Refused(400, f"expected Content-Type application/json, not {request.headers.get('Content-Type')!r}")
+    try:
+        async with asyncio.timeout(BODY_DEADLINE):
+            text = await request.read()
+    except TimeoutError:
+        raise _Refused(408, f"the body did not come within {BODY_DEADLINE:g} s") from None
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _Refused(400, f"this is no usable AdmissionReview: {error}") from None
+    try:
+        review = msgspec.json.decode(text, type=_Review)
+        if (review.api_version, review.kind) != (_VERSION, _KIND):
+            raise ValueError(f"expected an {_KIND} of {_VERSION}, not {review.kind} of {review.api_version}")
+        uid = msgspec.json.decode(review.request, type=_Request).uid
+        asked: dict[str, Any] = msgspec.json.decode(review.request)
+    except RecursionError:
+        raise _Refused(400, "this is no usable AdmissionReview: it is nested too deeply") from None
+    except ValueError as error:  # msgspec's errors are ValueErrors
+        raise _Refused(400, f"this is no usable AdmissionReview: {error}") from None
+    answer = await webhook.handle(asked)
+    if not isinstance(answer, Mapping):
+        raise TypeError(f"expected an AdmissionResponse as a mapping, got {type(answer).__name__}")
+    return msgspec.json.encode({"apiVersion": _VERSION, "kind": _KIND, "response": {**answer, "uid": uid}})
