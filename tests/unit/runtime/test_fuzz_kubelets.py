@@ -28,7 +28,7 @@ from ccm.engine.objects import UNREADABLE, Node, decoder
 from ccm.gateway.instance_snapshot import Snapshot
 from ccm.manager.logs import MESSAGE_LIMIT
 
-from .cloud.virtual import VirtualLoop
+from .gateway.virtual import VirtualLoop
 from .controllers import nodes_harness
 from .controllers.nodes_harness import machine
 from .controllers.services_harness import CLUSTER_CIDR, Cluster, until

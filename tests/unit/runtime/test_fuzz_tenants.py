@@ -30,7 +30,7 @@ from ccm.providers import sim, static
 from ccm.providers.static_config import Settings
 
 from . import loop_watch
-from .cloud.virtual import VirtualLoop
+from .gateway.virtual import VirtualLoop
 from .controllers.services_harness import Balancers, Cluster, until
 from .fuzzing import bounded
 from .hostile import LARGEST_SERVICES, SERVICE

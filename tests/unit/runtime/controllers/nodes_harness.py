@@ -32,7 +32,7 @@ from ccm.engine.objects import Node, ObjectMeta, Service
 from ccm.gateway.gateway import Gateway
 from tests.merge_patch import merge
 
-from ..cloud.virtual import now
+from ..gateway.virtual import now
 
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 SHUTDOWN = {"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}

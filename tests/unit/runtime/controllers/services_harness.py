@@ -48,7 +48,7 @@ from ccm.engine.objects import Node, ObjectMeta, Service
 from ccm.gateway.gateway import Gateway
 from tests.merge_patch import merge
 
-from ..cloud.virtual import now
+from ..gateway.virtual import now
 from .nodes_harness import LoopClock, until
 
 CLUSTER_CIDR = "10.120.0.0/16,a00:100::/32"

@@ -15,7 +15,7 @@ from ccm.controllers import comparison_rules as rules
 from ccm.controllers.comparison_rules import ANNOTATION, PACE, Compared
 from ccm.engine.objects import ObjectMeta, Service
 
-from ..cloud.virtual import in_virtual_time
+from ..gateway.virtual import in_virtual_time
 from .services_harness import Balancers, Cluster, until
 
 

@@ -19,7 +19,7 @@ from ccm.cloud import (
 )
 from ccm.engine.api_errors import ConflictError, InvalidError, NotFoundError, UnavailableError
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import NODE_IP, Cluster, machine, until
 
 

@@ -8,7 +8,7 @@ import pytest
 from ccm.cloud import Transient
 from ccm.controllers.node import NodeController, NodeOptions
 
-from ..cloud.virtual import in_virtual_time
+from ..gateway.virtual import in_virtual_time
 from .nodes_harness import Cluster, machine, until
 
 

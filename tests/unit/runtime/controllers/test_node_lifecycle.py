@@ -15,7 +15,7 @@ from ccm.controllers.node_lifecycle import WRITERS
 from ccm.controllers.node_rules import instance_ref
 from ccm.engine.api_errors import ForbiddenError, UnavailableError
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import SHUTDOWN, TAINT, Cluster, machine, until
 
 

@@ -12,7 +12,7 @@ import pytest
 from ccm.cloud import Page
 from ccm.engine.api_errors import ForbiddenError, NotFoundError
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .nodes_harness import Cluster, machine, until
 
 #: Seconds from the end of a kubelet until kube-controller-manager calls its Node Unknown (1.32 and later).

@@ -12,7 +12,7 @@ from ccm.cloud import Invalid, NotImplementedByCloud, Transient
 from ccm.controllers import orphan_rules as rules
 from ccm.engine.api_errors import UnavailableError
 
-from ..cloud.virtual import in_virtual_time
+from ..gateway.virtual import in_virtual_time
 from .services_harness import Cluster, FakeCloud, until
 
 

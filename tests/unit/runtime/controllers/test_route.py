@@ -13,7 +13,7 @@ from ccm.cloud import QuotaExceeded, RetryAfter, Route, Transient
 from ccm.controllers.route import CONDITION_WRITERS
 from ccm.engine.api_errors import UnavailableError
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Balancers, Cluster, FakeCloud, RouteTable, until
 
 A4, A6, B4, B6 = "10.120.0.0/24", "a00:100::/64", "10.120.1.0/24", "a00:100:0:1::/64"

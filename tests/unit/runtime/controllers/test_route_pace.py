@@ -7,7 +7,7 @@ import pytest
 
 from ccm.controllers import route_rules as rules
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from ..loop_watch import watched_loop
 from .services_harness import Cluster, until
 

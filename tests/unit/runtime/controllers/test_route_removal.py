@@ -11,7 +11,7 @@ from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.orphan_rules import GRACE
 from ccm.engine.api_errors import UnavailableError
 
-from ..cloud.virtual import in_virtual_time
+from ..gateway.virtual import in_virtual_time
 from .services_harness import Cluster, until
 
 NUMBER = 12

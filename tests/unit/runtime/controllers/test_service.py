@@ -27,7 +27,7 @@ from ccm.controllers.service_balancers import CONFIRM
 from ccm.engine.api_errors import ConflictError, NotFoundError, UnavailableError
 from ccm.engine.objects import Node
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .judges import believing
 from .services_harness import FINALIZER, Balancers, Cluster, FakeCloud, until
 

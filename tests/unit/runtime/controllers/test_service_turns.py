@@ -3,7 +3,7 @@
 
 import asyncio
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, until
 
 LIMITS = {"calls_per_second": 20.0, "burst": 40, "concurrency": 20}

@@ -18,7 +18,7 @@ from ccm.engine.api_errors import UnavailableError
 from ccm.gateway.gateway import Gateway
 from ccm.providers.static import StaticCloud
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .services_harness import FINALIZER, Cluster, until
 
 pytestmark = pytest.mark.threat("tenant-own-load-balancers-only")

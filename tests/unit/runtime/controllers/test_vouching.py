@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from ccm.cloud import Route, Transient
 from ccm.controllers import route_rules
 
-from ..cloud.virtual import in_virtual_time, now
+from ..gateway.virtual import in_virtual_time, now
 from .services_harness import Cluster, FakeCloud, Machines, until
 
 A4, B4, C4 = "10.120.0.0/24", "10.120.1.0/24", "10.120.2.0/24"

@@ -13,7 +13,7 @@ from ccm.cloud import RetryAfter
 from ccm.controllers.orphan_rules import GRACE
 from ccm.engine.api_errors import UnavailableError
 
-from ..cloud.virtual import in_virtual_time
+from ..gateway.virtual import in_virtual_time
 from .services_harness import Cluster, until
 
 

@@ -232,7 +232,7 @@ def test_label(text: str, expected: str) -> None:
 )
 def test_a_server_of_which_nova_tells_little_is_an_outline(change: dict[str, Any], outline: bool) -> None:
     told = {"id": "1", "name": "n", "status": "ACTIVE", "addresses": {}} | change
-    assert node_rules.is_outline({key: value for key, value in told.items() if value is not ...}) is outline
+    assert server_rules.is_outline({key: value for key, value in told.items() if value is not ...}) is outline
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_server_of_which_nova_tells_little_is_an_outline(change: dict[str, Any
     ],
 )
 def test_a_trunk_counts_with_its_id_and_subports(details: Any, found: dict[str, list[str]]) -> None:
-    assert node_rules.trunk_subports([{"id": "p", "trunk_details": details}]) == found
+    assert server_rules.trunk_subports([{"id": "p", "trunk_details": details}]) == found
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_a_trunk_counts_with_its_id_and_subports(details: Any, found: dict[str, 
 )
 def test_a_server_was_made_since_a_moment_as_far_as_seconds_tell(created: Any, made: bool) -> None:
     then = datetime.datetime(2026, 1, 1, 0, 0, 10, tzinfo=datetime.UTC).timestamp()
-    assert node_rules.made_since({"created": created}, then) is made
+    assert server_rules.made_since({"created": created}, then) is made
 
 
 def test_only_ports_of_servers_tell_of_a_server_that_is_not_listed() -> None:
@@ -274,7 +274,7 @@ def test_only_ports_of_servers_tell_of_a_server_that_is_not_listed() -> None:
         {"device_owner": "network:router_interface", "device_id": router},
         {"device_owner": None, "device_id": None},
     ]
-    assert node_rules.unlisted([{"id": listed}], ports) == [gone]
+    assert server_rules.unlisted([{"id": listed}], ports) == [gone]
 
 
 @pytest.mark.parametrize("nodes", [1, 100])
