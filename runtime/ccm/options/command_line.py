@@ -111,6 +111,8 @@ class Options:
     v: int
     #: What `--leader-migration-config`, or `--config`, says.
     leader_migration: Migration = field(default_factory=Migration)
+    #: What `--config` says to controllers of other packages: name -> an instance of `ControllerSpec.section`.
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
     def safety(self) -> Safety:
         """The rules of Node deletion that the flags describe."""

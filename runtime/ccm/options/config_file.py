@@ -12,7 +12,7 @@ from typing import Any
 
 from ccm.base.yaml_reader import Document, Path
 
-from . import leader_migration
+from . import controller_sections, leader_migration
 from .flags import FLAGS, IGNORED, IGNORED_KEYS, Flag
 from .leader_migration import Migration
 
@@ -22,6 +22,7 @@ KIND = "CloudControllerManagerConfiguration"
 CONFIGZ_KEY = "cloudcontrollermanager.config.k8s.io"
 OURS = "OutOfTree"
 _MIGRATION: Path = ("Generic", "LeaderMigration")
+_SECTIONS: Path = (OURS, "controllers")
 
 
 def place(flag: Flag) -> Path:
@@ -37,7 +38,7 @@ _SHOWN: Mapping[Path, Any] = {
 _CHECKS: Mapping[Path, Callable[[str], object]] = {
     tuple(entry.place.split(".")): entry.check for entry in IGNORED.values() if entry.place
 }
-_KEYS = [*_FLAGS, *_SHOWN, _MIGRATION]
+_KEYS = [*_FLAGS, *_SHOWN, _MIGRATION, _SECTIONS]
 
 
 def load(text: str, source: str) -> tuple[dict[str, Any], list[str]]:
@@ -63,6 +64,8 @@ def _walk(document: Document, path: Path, data: Mapping[str, Any], values: dict[
         elif inner == _MIGRATION:
             if value is not None:
                 values["leader_migration"] = leader_migration.load(document, inner, value, lock=True)
+        elif inner == _SECTIONS:
+            values["sections"] = controller_sections.load(document, inner, value)
         elif inner in _SHOWN:
             if value is not None:
                 _check_ignored(document, inner, value)
@@ -95,6 +98,8 @@ def dump(values: Mapping[str, Any], moved: Migration | None) -> dict[str, Any]:
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {path: flag.kind.dump(values[flag.field]) for path, flag in _FLAGS.items()}
     leaves[_MIGRATION] = leader_migration.dump(moved or Migration())
+    if values.get("sections"):
+        leaves[_SECTIONS] = controller_sections.dump(values["sections"])
     tree: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for path, value in leaves.items():
         section = tree
