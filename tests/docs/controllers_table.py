@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import Right
@@ -24,29 +26,41 @@ REVIEWS = [
 _VERBS = ["get", "list", "watch", "create", "patch", "delete"]
 
 
+class _Indented(yaml.SafeDumper):
+    """Items of lists stand deeper than their key, as ansible-lint wants it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
 def text() -> str:
     """The whole file."""
     default = needed(spec for spec in BUILT_IN.values() if spec.on_by_default)
-    lines = [HEAD + "# In the order in which they start."]
-    lines.append("__ccm_runtime_controller_specs:")
-    for spec in BUILT_IN.values():
-        entry = {
+    specs = [
+        {
             "name": spec.name,
             "alias": spec.alias,
             "on_by_default": spec.on_by_default,
             "rules": rules(set(needed([spec])) - set(default)),
         }
-        lines.append(f"- {json.dumps(entry)}")
+        for spec in BUILT_IN.values()
+    ]
     leaders = [{"name": spec.name, "component": "*"} for spec in BUILT_IN.values() if spec.migrated]
-    lines.append("# controllerLeaders of a LeaderMigrationConfiguration.")
-    lines.append(f"__ccm_runtime_migrating: {json.dumps(leaders)}")
-    lines.append("# What those that are on by default call, and what serving metrics takes: every write is a patch.")
-    lines.append("__ccm_runtime_rules:")
-    lines += [f"- {json.dumps(rule)}" for rule in rules([IDENTITY, *default, *REVIEWS])]
-    return "\n".join(lines) + "\n"
+    parts = [
+        ("In the order in which they start.", "__ccm_runtime_controller_specs", specs),
+        ("controllerLeaders of a LeaderMigrationConfiguration.", "__ccm_runtime_migrating", leaders),
+        (
+            "What those that are on by default call, and what serving metrics takes: every write is a patch.",
+            "__ccm_runtime_rules",
+            rules([IDENTITY, *default, *REVIEWS]),
+        ),
+    ]
+    return HEAD + "".join(
+        f"# {comment}\n{yaml.dump({name: value}, Dumper=_Indented, sort_keys=False)}" for comment, name, value in parts
+    )
 
 
-def rules(rights: Iterable[Right]) -> list[dict[str, list[str]]]:
+def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
     """Of a ClusterRole, one for each resource."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for right in sorted(rights):
