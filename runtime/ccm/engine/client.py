@@ -26,7 +26,7 @@ from yarl import URL
 from ccm import __version__
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 
-from . import auth, metrics, nesting
+from . import metrics, nesting
 from .api_errors import (
     ApiError,
     ConflictError,
@@ -40,7 +40,8 @@ from .api_errors import (
     UnavailableError,
     from_response,
 )
-from .auth import Access
+from .credentials import Access
+from .kubeconfig import load as load_access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
 from .rate_limit import RateLimit
 
@@ -93,7 +94,7 @@ class KubeClient:
 
         Does no network I/O. Raises KubeConfigError, whose message names file, field and way out.
         """
-        return cls(auth.load(kubeconfig, master), user_agent=user_agent)
+        return cls(load_access(kubeconfig, master), user_agent=user_agent)
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
         """`--kube-api-qps`, `--kube-api-burst`. 0 or less lifts the limit. Leases are never held back: a queue of

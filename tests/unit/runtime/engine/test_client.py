@@ -18,8 +18,8 @@ from ccm.engine.api_errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ccm.engine.auth import Access, FileText
 from ccm.engine.client import KubeClient, RateLimit, split_lines
+from ccm.engine.credentials import Access, FileText
 from ccm.engine.objects import Node, PartialObject
 
 

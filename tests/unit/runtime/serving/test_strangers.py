@@ -13,8 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from ccm.base.clock import FakeClock
-from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient, RateLimit
+from ccm.engine.credentials import Access
 from ccm.manager.connect import create_client
 from ccm.options.command_line import parse
 from ccm.serving import ports
