@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the API server is, and with which credentials: the kubeconfig, `--master`, or the Pod's ServiceAccount.
 
-Whatever is wrong with a kubeconfig is said before the first request, with file and field, and without its secrets.
+Whatever is wrong with a kubeconfig is said before the first request, with file, line and field, without its secrets.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from ccm.base.clock import SYSTEM_CLOCK, Clock
+from ccm.base.yaml_reader import Document
+from ccm.base.yaml_reader import Path as Place
 
 from .api_errors import KubeConfigError
 from .credentials import Access, ExecPlugin, FileText, Pem, is_header
@@ -61,17 +61,27 @@ def in_cluster(*, clock: Clock = SYSTEM_CLOCK) -> Access:
 
 
 class _Fields:
-    """A mapping of the kubeconfig, whose complaints name file and field."""
+    """A mapping of the kubeconfig. Complaints name the file, the line and the field, and quote no secret."""
 
-    def __init__(self, file: Path, where: str, data: object) -> None:
-        self.file, self.where = file, where
+    def __init__(self, document: Document, file: Path, where: str, at: Place, data: object) -> None:
+        """`where`: as complaints call it. `at`: its place in the document."""
+        self.document, self.file, self.where, self._at = document, file, where, at
         if not isinstance(data, dict):
             raise self.error("", f"is {type(data).__name__ if data is not None else 'missing'}, not a mapping")
         self.data: dict[str, Any] = data
 
-    def error(self, name: str, problem: str) -> KubeConfigError:
-        path = ".".join(part for part in (self.where, name) if part)
-        return KubeConfigError(f"kubeconfig {self.file}: {path or 'the document'} {problem}")
+    def name(self, field: str) -> str:
+        """How complaints call a field: "kubeconfig FILE, line 7: clusters[prod].cluster.server"."""
+        place = self.document.place((*self._at, field) if field else self._at)
+        return f"{place}: {'.'.join(part for part in (self.where, field) if part) or 'the document'}"
+
+    def error(self, field: str, problem: str) -> KubeConfigError:
+        return KubeConfigError(f"{self.name(field)} {problem}")
+
+    def below(self, field: str, data: object) -> _Fields:
+        """The mapping in one of its fields."""
+        where = f"{self.where}.{field}" if self.where else field
+        return _Fields(self.document, self.file, where, (*self._at, field), data)
 
     def text(self, name: str) -> str:
         value = self.data.get(name)
@@ -122,9 +132,10 @@ class _Fields:
         entries = self.data.get(name) or []
         if not isinstance(entries, list):
             raise self.error(name, "is not a list")
-        for entry in entries:
+        for index, entry in enumerate(entries):
             if isinstance(entry, dict) and entry.get("name") == wanted:
-                return _Fields(self.file, f"{name}[{wanted}].{kind}", entry.get(kind) or {})
+                at = (*self._at, name, index, kind)
+                return _Fields(self.document, self.file, f"{name}[{wanted}].{kind}", at, entry.get(kind) or {})
         there = ", ".join(str(e["name"]) for e in entries if isinstance(e, dict) and e.get("name")) or "none"
         raise self.error(name, f"has no entry {wanted!r} (there are: {there})")
 
@@ -132,37 +143,32 @@ class _Fields:
 def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     """Access as the current context of one kubeconfig file says. Raises KubeConfigError."""
     try:
-        document = yaml.safe_load(path.read_text())
+        text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise KubeConfigError(
             f"kubeconfig {path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
-    except RecursionError:
-        raise KubeConfigError(f"kubeconfig {path} is nested too deeply") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" (line {mark.line + 1})" if mark else ""
-        raise KubeConfigError(
-            f"kubeconfig {path} is not YAML{where}: {getattr(error, 'problem', None) or ''}"
-        ) from None
-    config = _Fields(path, "", document)
+    document = Document.parse(text, f"kubeconfig {path}", secret=True)
+    if document.problems:
+        raise KubeConfigError("; ".join(document.problems))
+    config = _Fields(document, path, "", (), document.data)
     current = config.text("current-context")
     if not current:
         raise config.error("current-context", "is not set: `kubectl config use-context NAME --kubeconfig FILE` sets it")
     context = config.named("contexts", current, "context")
     cluster = config.named("clusters", context.text("cluster"), "cluster")
     user_name = context.text("user")
-    user = config.named("users", user_name, "user") if user_name else _Fields(path, "user", {})
+    user = config.named("users", user_name, "user") if user_name else config.below("user", {})
 
     ca, insecure = cluster.pem("certificate-authority"), cluster.flag("insecure-skip-tls-verify")
     if ca and insecure:
         raise cluster.error("insecure-skip-tls-verify", "and certificate-authority exclude each other: keep the latter")
     access = Access(
-        server_url(cluster.text("server"), f"kubeconfig {path}: {cluster.where}.server"),
+        server_url(cluster.text("server"), cluster.name("server")),
         ca=ca,
         insecure=insecure,
         server_name=cluster.text("tls-server-name") or None,
-        proxy=proxy_of(cluster.text("proxy-url"), f"kubeconfig {path}: {cluster.where}.proxy-url"),
+        proxy=proxy_of(cluster.text("proxy-url"), cluster.name("proxy-url")),
         cert=user.pem("client-certificate"),
         key=user.pem("client-key"),
         token=user.text("token").strip(),
@@ -201,7 +207,7 @@ def _impersonation(user: _Fields) -> list[tuple[str, str]]:
 
 
 def _exec_plugin(user: _Fields, cluster: _Fields, clock: Clock) -> ExecPlugin:
-    plugin = _Fields(user.file, f"{user.where}.exec", user.data["exec"])
+    plugin = user.below("exec", user.data["exec"])
     version, command = plugin.text("apiVersion"), plugin.text("command")
     if version not in _EXEC_VERSIONS:
         raise plugin.error("apiVersion", f"is {version!r}: supported are {' and '.join(_EXEC_VERSIONS)}")

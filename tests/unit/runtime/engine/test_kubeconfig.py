@@ -76,7 +76,11 @@ def test_complaints_name_file_and_field_and_no_secret(write, cluster, user, comp
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("{", r"is not YAML \(line 1\)"),
+        ("{", r"config, line 1: this is not YAML: expected the node content"),
+        ("a: &a [*a]", "nested more than 20 deep"),
+        ("[" * 5000, "this is not YAML"),
+        ("a: 1\nb: {c: 1}\na: 2", r"config, line 1: a: is given again in line 3"),
+        ("\ncurrent-context: [x]", "config, line 2: current-context is list, not text"),
         ("[]", "the document is list, not a mapping"),
         ("", "the document is missing"),
         ("{}", "current-context is not set"),
@@ -91,6 +95,51 @@ def test_a_file_that_is_no_kubeconfig(tmp_path, text, complaint):
     path.write_text(text)
     with pytest.raises(KubeConfigError, match=complaint):
         load(str(path))
+
+
+GOOD = """current-context: c
+contexts:
+- name: c
+  context: {cluster: k, user: u}
+clusters:
+- name: k
+  cluster:
+    server: "https://10.0.0.1:6443"
+    insecure-skip-tls-verify: true
+users:
+- user:
+    as: me
+    exec:
+      apiVersion: client.authentication.k8s.io/v1
+      command: "true"
+  name: u
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("cluster: k, ", "", 5),
+        ("server: ", "server: nowhere#", 8),
+        ("    insecure", "    proxy-url: socks5://x\n    insecure", 9),
+        ("verify: true", "verify: maybe", 9),
+        ("as: me", "as: 5", 12),
+        ("as: me", "tokenFile: nowhere", 12),
+        ("as: me", "client-key-data: x!", 12),
+        ("io/v1", "io/v0", 14),
+        ("      command", "      interactiveMode: Always\n      command", 15),
+        ("\n      apiVersion: client.authentication.k8s.io/v1", "", 13),
+    ],
+)
+def test_complaints_name_the_line(tmp_path, before, after, line):
+    """That of the field; where a field is missing, that of what it is missing in."""
+    path = tmp_path / "config"
+    path.write_text(GOOD)
+    assert from_kubeconfig(path).insecure
+    assert GOOD.count(before) == 1
+    path.write_text(GOOD.replace(before, after))
+    with pytest.raises(KubeConfigError, match=f"^kubeconfig {path}, line {line}: "):
+        from_kubeconfig(path)
 
 
 def test_a_kubeconfig_that_is_not_there(tmp_path):

@@ -112,6 +112,27 @@ def test_complaints_about_a_kubeconfig(tmp_path, cluster, user):
     assert CANARY not in told(caught.value) and ENCODED not in told(caught.value)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"token: *{CANARY}",
+        f"token: !{CANARY} x",
+        f"token: !!{CANARY} x",
+        f"token: {CANARY}: x",
+        f"token: '{CANARY}",
+        f"token: @{CANARY}",
+        f"- token: {CANARY}\n- {CANARY}\nx: {CANARY}",
+        f"users: [{{name: u, user: {CANARY}}}]\ncurrent-context: u\ncontexts: {CANARY}",
+    ],
+)
+def test_complaints_about_a_kubeconfig_that_is_no_yaml(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(KubeConfigError) as caught:
+        kubeconfig.from_kubeconfig(path)
+    assert CANARY not in told(caught.value)
+
+
 @pytest.mark.parametrize("url", BAD_URLS)
 def test_complaints_about_flags_and_the_environment(url, monkeypatch):
     with pytest.raises(KubeConfigError) as caught:
