@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line. C1, C2, C5-C8 of the behaviour reference; W31: what makes no sense is refused at start."""
+"""The command line. C1, C2, C5-C8 and W31 of docs/reference/parity.md: what makes no sense is refused at start."""
 
 import dataclasses
 import json
