@@ -16,12 +16,12 @@ import aiohttp
 import msgspec
 import uvloop
 
-from ccm.engine import auth
 from ccm.engine.client import MERGE_PATCH, METADATA_ONLY
+from ccm.engine.kubeconfig import load
 
 
 async def run(kubeconfig: str, concurrency: int, patches: list[tuple[str, bytes, bytes]]) -> float:
-    access = auth.load(kubeconfig, "")
+    access = load(kubeconfig, "")
     headers = dict(await access.headers()) | {"Accept": METADATA_ONLY, "Content-Type": MERGE_PATCH}
     connector = aiohttp.TCPConnector(limit=0, ssl=await access.tls())
     async with aiohttp.ClientSession(access.server, headers=headers, connector=connector) as session:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,11 @@ from ccm.controllers.controller_registry import BUILT_IN
 from ccm.controllers.controller_spec import ControllerSpec, Right
 from ccm.manager.rights_check import needed
 from ccm.options import feature_gates
-from ccm.options.command_line import parse
+from ccm.options.command_line import Options, parse_as
 from ccm.options.config_file import OURS, place
-from ccm.options.flags import FLAGS, IGNORED, Flag
+from ccm.options.declaration import Flag, flags_of
+from ccm.options.flags import FLAGS
+from ccm.options.ignored_flags import IGNORED
 from ccm.serving.health import SLIS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
@@ -160,13 +162,13 @@ def _conformance() -> Iterator[str]:
     yield _table(("Trouble", "What happens"), [(f"`{kind.name}`", kind.value) for kind in Trouble])
 
 
-def _flags() -> Iterator[str]:
+def _flags(flags: Sequence[Flag] = FLAGS) -> Iterator[str]:
     yield HEAD + FLAGS_INTRO
-    for group in dict.fromkeys(flag.group for flag in FLAGS):
+    for group in dict.fromkeys(flag.group for flag in flags):
         yield f"## {group[0].upper()}{group[1:]}\n"
-        rows = [(f"`--{flag.name}`", _default(flag), flag.help, flag.upstream) for flag in FLAGS if flag.group == group]
+        rows = [(f"`--{flag.name}`", _default(flag), flag.help, flag.upstream) for flag in flags if flag.group == group]
         yield _table(("Flag", "Default", "Meaning", "Upstream's default, where it is another"), rows)
-        if group == FLAGS[-1].group:
+        if group == "general":
             yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` tell and end.\n"
     yield "## Feature gates\n"
     rows = [
@@ -179,15 +181,14 @@ def _flags() -> Iterator[str]:
     )
 
 
-def _configuration() -> Iterator[str]:
+def _configuration(kind: type[Options] = Options) -> Iterator[str]:
     yield HEAD + CONFIGURATION_INTRO
     yield MIGRATION
     yield "## All keys, with their defaults\n\nOnly the provider's name is required.\n"
-    yield f"```yaml\n{yaml.safe_dump(parse(['--cloud-provider=sim']).configz(), sort_keys=False)}```\n"
+    yield f"```yaml\n{yaml.safe_dump(parse_as(kind, ['--cloud-provider=sim']).configz(), sort_keys=False)}```\n"
     yield "## Keys and flags\n"
-    rows = [
-        (f"`{'.'.join(map(str, place(flag)))}`", f"`--{flag.name}`", flag.kind.name) for flag in FLAGS if flag.place
-    ]
+    placed = [flag for flag in flags_of(kind) if flag.place]
+    rows = [(f"`{'.'.join(map(str, place(flag)))}`", f"`--{flag.name}`", flag.kind.name) for flag in placed]
     yield _table(("Key", "Flag", "Kind"), rows)
 
 

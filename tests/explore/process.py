@@ -23,8 +23,8 @@ from ccm.cloud import Cloud, ProviderConfig
 from ccm.controllers.context import Context
 from ccm.controllers.vouching import Vouching
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
-from ccm.engine.auth import Access
 from ccm.engine.client import KubeClient
+from ccm.engine.credentials import Access
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML (and so JSON) files of people, read strictly: every problem is told, with file, line and key."""
+"""YAML (and so JSON) files of people, read strictly: every problem is reported, with file, line and key."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ Path = tuple[str | int, ...]
 _DEPTH = 20
 #: More values than any such file has; aliases of aliases multiply.
 _VALUES = 10_000
+#: Errors that quote no more of the text than single characters.
+_HARMLESS = (yaml.scanner.ScannerError, yaml.parser.ParserError)
+
+
+class _TooMuch(ValueError):
+    """A document that nobody wrote for us."""
 
 
 @dataclass
@@ -28,8 +34,8 @@ class Document:
     _values: int = 0
 
     @classmethod
-    def parse(cls, text: str, source: str) -> Document:
-        """Does not raise: text that is no YAML is a problem, and the data then None."""
+    def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
+        """Does not raise: text that is no YAML is a problem, and the data then None. `secret`: quote nothing of it."""
         document = cls(source)
         try:
             loader = yaml.SafeLoader(text)
@@ -39,14 +45,19 @@ class Document:
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             line = f", line {mark.line + 1}" if mark else ""
-            what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-            document.problems.append(f"{source}{line}: this is not YAML: {what}")
+            why = ""
+            if not secret or isinstance(error, (*_HARMLESS, _TooMuch)):
+                why = f": {getattr(error, 'problem', None) or str(error).partition(chr(10))[0]}"
+            document.problems.append(f"{source}{line}: this is not YAML{why}")
         return document
 
     def problem(self, path: Path, what: str) -> None:
+        self.problems.append(f"{self.place(path)}: {spell(path)}{': ' if path else ''}{what}")
+
+    def place(self, path: Path) -> str:
+        """The file, and the line of that key, or of what is around a key that is missing: "c.yaml, line 7"."""
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
-        where = f", line {line}" if line else ""
-        self.problems.append(f"{self.source}{where}: {spell(path)}{': ' if path else ''}{what}")
+        return f"{self.source}, line {line}" if line else self.source
 
     def mapping(self, path: Path, value: Any) -> dict[str, Any]:
         """`value`, if it is a mapping; {} also for nothing at all, and with a problem for anything else."""
@@ -65,9 +76,9 @@ class Document:
     def _convert(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
         self._values += 1
         if len(path) > _DEPTH:
-            raise ValueError(f"nested more than {_DEPTH} deep")
+            raise _TooMuch(f"nested more than {_DEPTH} deep")
         if self._values > _VALUES:
-            raise ValueError(f"more than {_VALUES} values")
+            raise _TooMuch(f"more than {_VALUES} values")
         if isinstance(node, yaml.SequenceNode):
             for index, item in enumerate(node.value):
                 self._lines.setdefault((*path, index), item.start_mark.line + 1)

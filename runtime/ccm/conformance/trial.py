@@ -12,6 +12,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from ccm.base.token_bucket import TokenBucket
 from ccm.cloud import (
     AllocatesAddresses,
     Backend,
@@ -33,7 +34,6 @@ from ccm.cloud import (
     Transient,
     Volumes,
 )
-from ccm.gateway.gateway import TokenBucket
 
 from .subject import Subject
 from .world import NotRun

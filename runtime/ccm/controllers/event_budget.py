@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from prometheus_client import Counter
 
+from ccm.base.token_bucket import TokenBucket
 from ccm.engine.events import EventRecorder
 from ccm.engine.objects import Node
 
@@ -43,8 +44,8 @@ class EventBudget:
         repeat: float = 300.0,
     ) -> None:
         self._recorder, self._monotonic = recorder, monotonic
-        self._rate, self._burst, self._repeat = rate, float(burst), repeat
-        self._tokens, self._filled = self._burst, monotonic()
+        self._repeat = repeat
+        self._bucket = TokenBucket(rate, burst, monotonic)
         self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
 
     def event(self, node: Node, type: str, reason: str, message: str, *, topic: str = "") -> bool:
@@ -54,12 +55,9 @@ class EventBudget:
         told = self._told.get(key)
         if told is not None and now - told < self._repeat:
             return False
-        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
-        self._filled = now
-        if self._tokens < 1:
+        if not self._bucket.take():
             WITHHELD.labels(reason).inc()
             return False
-        self._tokens -= 1
         self._told[key] = now
         self._told.move_to_end(key)
         self._forget(now)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """cloud-node-controller: initialises Nodes with the `uninitialized` taint and keeps them as the cloud describes them.
 
-Addresses are written before the taint is lifted (upstream does it the other way round: reference W11); the taint goes
-together with labels and providerID in one patch, and both patches are guarded by the resourceVersion of what was read,
-so nothing that others write meanwhile is lost.
+Addresses are written before the taint is removed. Upstream does it the other way round, and a failed write of
+addresses waits five minutes there. The taint goes together with labels and providerID in one patch. Both patches name
+the resourceVersion that was read, so nothing that others write meanwhile is lost.
 
 A refresh is one listing. It only compares; what differs is written by the same workers that initialise Nodes, so that
 it is bounded as they are and a failed write is tried again.
@@ -136,7 +136,8 @@ class NodeController:
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
         #: When a tainted Node was first seen, in monotonic seconds: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
-        #: What the cloud said about a tainted Node, with its UID, while it is not written: it is not asked again (W8).
+        #: What the cloud said about a tainted Node, with its UID, while it is not written: a conflict is no reason to
+        #: ask again.
         self._found: dict[str, tuple[str, Instance]] = {}
         #: Initialised Nodes that differ from their instance, as of the last refresh.
         self._repairs: dict[str, Instance] = {}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """When a Node may be deleted: pure decisions, no I/O.
 
-Upstream deletes at the first "not found" of a NotReady Node, without grace, confirmation, cap or precondition
-(reference W4, W5). Here a Node goes only when every rule below says so; otherwise it is held, and the reason is told.
+Upstream deletes at the first "not found" of a NotReady Node, without grace, confirmation, cap or precondition. Here a
+Node goes only when every rule below says so; otherwise it is held, and the reason is reported.
 Whether the listing that lacks its instance can be believed is decided in `node_witness_rules`.
 """
 

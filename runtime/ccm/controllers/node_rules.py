@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Node should look like, given its instance: pure decisions, no I/O.
 
-Rules and IDs: reference "Upstream cloud-controller-manager", sections 2.2-2.5 (N1-N38, A1-A18, T1-T10).
+What upstream does, and where these rules differ: docs/reference/parity.md, N1-N38, A1-A18 and T1-T10.
 Labels come in two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is written, too.
 """
 
@@ -243,8 +243,8 @@ def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, r
     """What to write to an initialised Node: addresses that are not (any more) its instance's, and labels that it lacks.
 
     A zone, region or type that the Node has stays, as upstream, where nobody looks at labels again: an administrator
-    may have set it. With `refresh_labels` it becomes the instance's (reference W12). Without an instance, or with
-    another one than the Node's, only the two spellings of labels are made to agree.
+    may have set it. With `refresh_labels` it becomes the instance's. Without an instance, or with another one than the
+    Node's, only the two spellings of labels are made to agree.
     """
     if is_uninitialized(node):
         return Plan()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancers have outlived their Service: pure decisions, no I/O (reference W30).
+"""Which load balancers have outlived their Service: pure decisions, no I/O.
+
+Upstream leaks the load balancer of a Service whose finalizer was taken off by hand: nobody looks for orphans there.
 
 A load balancer is an orphan only when every look over GRACE seconds, in which caches and listings catch up, saw it
 without its Service, two of them at least. Many orphans at once are more likely our mistake (another cluster of the same

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod CIDRs may lie, and how wide a Node's may be: pure decisions. CIDRs are networks, not texts (W21)."""
+"""Where pod CIDRs may lie, and how wide a Node's may be: pure decisions. CIDRs are networks, not texts."""
 
 from __future__ import annotations
 

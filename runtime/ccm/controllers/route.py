@@ -2,8 +2,8 @@
 """node-route-controller: a route in the cloud for every pod CIDR, so that Pods on different Nodes reach each other.
 
 It looks when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all routes
-every 10 s: reference W21). While Nodes keep changing, the looks are spaced by what one costs (`route_rules.spacing`). A
-failed route delays neither the others nor its own next attempt (W22).
+every 10 s). While Nodes keep changing, the looks are spaced by what one costs (`route_rules.spacing`). A failed route
+delays neither the others nor its own next attempt; upstream's watch mode forgets it until something else changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHANGES = Counter("ccm_route_changes", "Routes created and deleted, by outcome."
 
 #: After a failure the next attempt comes after RETRY_FIRST seconds, then twice as long each time up to RETRY_MAX.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: Conditions written at a time: the API server has others to serve (reference W23).
+#: Conditions written at a time: the API server has others to serve.
 CONDITION_WRITERS = 20
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which routes the cloud should have: pure decisions, no I/O.
 
-Rules and IDs: reference "Upstream cloud-controller-manager", section 5.3 (R1-R42). CIDRs are compared as networks, not
-as text (W21), and a doubled route is removed.
+What upstream does, and where these rules differ: docs/reference/parity.md, R1-R42. CIDRs are compared as networks, not
+as text, and a doubled route is removed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """service-lb-controller: a load balancer of the cloud for every Service of type LoadBalancer.
 
-Everything about one Service goes through one queue key, so nothing about it ever happens twice at a time (reference
-W17). At start, one listing tells what the cloud has; a Service whose fingerprint is the cloud's already costs no write
-(W13). Changes of Nodes are gathered, and cause one update per Service per burst (W15). Waiting for the cloud holds no
-worker: the key goes back into the queue, and one listing answers for all that wait.
+Everything about one Service goes through one queue key, so nothing about it ever happens twice at a time. At start, one
+listing says what the cloud has; a Service whose fingerprint is the cloud's already costs no write. Changes of Nodes are
+gathered, and cause one update per Service per burst. Waiting for the cloud holds no worker: the key goes back into the
+queue, and one listing answers for all that wait. IDs such as S47 and W16 are those of docs/reference/parity.md.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class ServiceBalancers:
             raise
 
     def mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
-        """What the cloud would be told for this spec, to be compared: a change that no write would show is none (W14).
+        """What the cloud would be told for this spec, to be compared: a change that no write would show is none.
 
         Raises Transient when the provider fails.
         """

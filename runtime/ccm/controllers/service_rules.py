@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a Service asks of the cloud and which Nodes serve it: pure decisions, no I/O.
 
-Rules and IDs: reference "Upstream cloud-controller-manager", sections 4.2-4.6 (S1-S159).
+What upstream does, and where these rules differ: docs/reference/parity.md, S1-S159 and W13-W20.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def load_balancer_ip(service: Service) -> str:
 def is_backend(node: Node, judge: Judge) -> bool:
     """Whether load balancers shall send to this Node.
 
-    As upstream (4.4): not going, not excluded by label, not about to be removed by the autoscaler; readiness is left to
+    As upstream: not going, not excluded by label, not about to be removed by the autoscaler; readiness is left to
     the cloud's health checks. Beyond upstream: only Nodes with a providerID of ours (W15, W18), so that a joining Node
     causes one update, when it can be used, instead of two; and only those that the cloud vouches for.
     """

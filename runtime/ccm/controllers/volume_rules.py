@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a PersistentVolume lacks: pure decisions, no I/O.
 
-The rules are those of the controller that upstream had until 1.13 and of the admission plugin that followed it until
-1.30 (reference 6), with two differences: labels that are there are never overruled, and a node affinity that is there
-is left as it is, since the API server has it immutable.
+The rules are those of the controller that upstream had until 1.13, and of the admission plugin PersistentVolumeLabel
+that followed it until 1.30. There are two differences: labels that are there are never overruled, and a node affinity
+that is there is left as it is, because the API server does not let it change.
 """
 
 from __future__ import annotations

@@ -25,8 +25,9 @@ from yarl import URL
 
 from ccm import __version__
 from ccm.base.clock import SYSTEM_CLOCK, Clock
+from ccm.base.token_bucket import TokenBucket
 
-from . import auth, metrics, nesting
+from . import metrics, nesting
 from .api_errors import (
     ApiError,
     ConflictError,
@@ -40,9 +41,9 @@ from .api_errors import (
     UnavailableError,
     from_response,
 )
-from .auth import Access
+from .credentials import Access
+from .kubeconfig import load as load_access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
-from .rate_limit import RateLimit
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class KubeClient:
         self._clock = clock
         self._host = urlsplit(access.server).netloc
         self._user_agent = user_agent or f"outoftree-ccm/{__version__} ({platform.system().lower()})"
-        self._limit = RateLimit()
+        self._limit = TokenBucket()
         self._session: aiohttp.ClientSession | None = None
 
     @classmethod
@@ -93,12 +94,12 @@ class KubeClient:
 
         Does no network I/O. Raises KubeConfigError, whose message names file, field and way out.
         """
-        return cls(auth.load(kubeconfig, master), user_agent=user_agent)
+        return cls(load_access(kubeconfig, master), user_agent=user_agent)
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
         """`--kube-api-qps`, `--kube-api-burst`. 0 or less lifts the limit. Leases are never held back: a queue of
         patches must not cost the leadership."""
-        self._limit = RateLimit(qps, burst, self._clock)
+        self._limit = TokenBucket(qps, burst, self._clock.monotonic)
 
     async def get(
         self,

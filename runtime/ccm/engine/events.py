@@ -21,6 +21,7 @@ from typing import Any
 
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.text import printable, shorten
+from ccm.base.token_bucket import TokenBucket
 
 from . import metrics
 from .api_errors import ApiError, ConflictError, NotFoundError, TooManyRequestsError, UnavailableError
@@ -73,16 +74,6 @@ class _Similar:
     seen_at: float
 
 
-@dataclass
-class _Bucket:
-    tokens: float
-    filled: float
-
-    def at(self, now: float) -> float:
-        """The tokens that it has by then."""
-        return min(float(BURST), self.tokens + (now - self.filled) / REFILL)
-
-
 class EventRecorder:
     """Events of one source: `component`, e.g. "service-controller", on `host`."""
 
@@ -90,7 +81,7 @@ class EventRecorder:
         self._client, self._component, self._host, self._clock = client, component, host or os.uname().nodename, clock
         self._series: OrderedDict[_Key, _Series] = OrderedDict()
         self._similar: OrderedDict[_Kind, _Similar] = OrderedDict()
-        self._buckets: OrderedDict[ObjectRef, _Bucket] = OrderedDict()
+        self._buckets: OrderedDict[ObjectRef, TokenBucket] = OrderedDict()
         self._pending: OrderedDict[_Key, _Series] = OrderedDict()
         self._wake = asyncio.Event()
         self._sending = asyncio.Lock()
@@ -143,17 +134,14 @@ class EventRecorder:
 
     def _allowed(self, ref: ObjectRef) -> bool:
         """A token bucket per object: a controller that fails in a loop must not fill etcd."""
-        now = self._clock.monotonic()
-        bucket = self._buckets.setdefault(ref, _Bucket(float(BURST), now))
+        bucket = self._buckets.get(ref)
+        if bucket is None:
+            bucket = self._buckets[ref] = TokenBucket(1 / REFILL, BURST, self._clock.monotonic)
         self._buckets.move_to_end(ref)
         _trim(self._buckets, REMEMBERED)
-        while (oldest := next(iter(self._buckets.values()))).at(now) >= BURST and oldest is not bucket:
+        while (oldest := next(iter(self._buckets.values()))).full and oldest is not bucket:
             self._buckets.popitem(last=False)  # a full one is as good as none
-        bucket.tokens, bucket.filled = bucket.at(now), now
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
+        return bucket.take()
 
     async def run(self) -> None:
         """Send what is recorded, in order, until cancelled. No error of the API server, and no bug, ends it."""

@@ -124,7 +124,7 @@ class WorkQueue(Generic[K]):
         self._added_at[key] = self._clock.monotonic()
         self._priorities[key] = priority
         if key not in self._running:
-            self._is_ready(key)
+            self._make_ready(key)
 
     def _raise(self, key: K, priority: Priority) -> None:
         before = self._priorities[key]
@@ -135,7 +135,7 @@ class WorkQueue(Generic[K]):
             del self._ready[before][key]
             self._ready[priority][key] = None
 
-    def _is_ready(self, key: K) -> None:
+    def _make_ready(self, key: K) -> None:
         self._ready[self._priorities[key]][key] = None
         self._turns.release()
 
@@ -216,7 +216,7 @@ class WorkQueue(Generic[K]):
                 del self._running[key]
                 self._work_duration.observe(self._clock.monotonic() - started)
                 if key in self._added_at:  # added again meanwhile
-                    self._is_ready(key)
+                    self._make_ready(key)
 
     async def _process(
         self,

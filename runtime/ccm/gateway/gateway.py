@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from ccm.base.token_bucket import TokenBucket
 from ccm.cloud.contract import Cloud, LoadBalancer, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
@@ -68,31 +69,6 @@ _ONE: dict[str, type] = {
     "volumes.labels": Mapping,
 }
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
-
-
-class TokenBucket:
-    """`rate` calls a second, `burst` at once; `pause` stops everything for a while."""
-
-    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate, self._burst, self._clock = rate, float(burst), clock
-        self._tokens, self._filled = self._burst, clock()
-        self._paused_until = 0.0
-
-    def reserve(self) -> float:
-        """Take a token, if need be from the future; seconds until the holder may go."""
-        now = self._clock()
-        self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
-        self._filled = now
-        self._tokens -= 1
-        return max(0.0, -self._tokens / self._rate, self._paused_until - now)
-
-    def pause(self, seconds: float) -> None:
-        self._paused_until = max(self._paused_until, self._clock() + seconds)
-
-    @property
-    def paused_for(self) -> float:
-        """Seconds of a pause that are left."""
-        return max(0.0, self._paused_until - self._clock())
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud's life: made from `--cloud-config`, started, and replaced when that file changes (upstream: never, W27).
+"""The cloud's life: made from `--cloud-config`, started, and replaced when that file changes (upstream: never).
 
 A rotated credential needs no restart. What a changed file cannot change is the provider, and which capabilities there
 are: controllers were started by them. A file that cannot be used changes nothing and is told once: in the log, as an

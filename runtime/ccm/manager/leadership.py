@@ -2,7 +2,7 @@
 """Who works: the holder of the main Lease, and for controllers that are being migrated of the migration Lease as well.
 
 The migration Lease is asked for only while the main one is held, so no two processes of ours hold one each. Losing
-either ends all work (reference 7.6). Where no controller of ours is migrated, the migration Lease is left to others.
+either ends all work (KEP-2436). Where no controller of ours is migrated, the migration Lease is left to others.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The options of a process: from the defaults, `--config FILE`, and the command line, each above the one before it.
 
-Whatever is wrong is told at once (W31: upstream starts with 0 workers and stays "healthy").
+Whatever is wrong is reported at once: upstream starts with 0 workers, does nothing, and stays "healthy".
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ import argparse
 import importlib.util
 import json
 import platform
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from ccm import __version__
 from ccm.cloud import registry
@@ -22,10 +21,13 @@ from ccm.controllers import pod_network_rules
 from ccm.controllers.node_lifecycle_rules import Safety
 
 from . import config_file, feature_gates, leader_migration
-from .flags import FLAGS, IGNORED, Flag, Ignored
+from .declaration import Flag, flags_of
+from .flags import FLAGS, Flags
+from .ignored_flags import IGNORED, Ignored
 from .leader_migration import Migration
-from .tls_options import CIPHERS, VERSIONS, TlsOptions
-from .values import BOOLEAN, GATES, SniPair
+from .restrictions import parse_cap
+from .tls_options import TlsOptions
+from .values import BOOLEAN, GATES
 
 
 class OptionsError(Exception):
@@ -37,78 +39,9 @@ class OptionsError(Exception):
 
 
 @dataclass(frozen=True)
-class Options:
-    """Validated options. Durations are seconds. Field names are the flags' with underscores; `flags.FLAGS` says what
-    they mean."""
+class Options(Flags):
+    """Validated options: what the flags say, and what follows from it. Durations are seconds."""
 
-    cloud_provider: str
-    cloud_config: str
-    cluster_name: str
-    cluster_cidr: str
-    node_cidr_mask_size: int
-    node_cidr_mask_size_ipv4: int
-    node_cidr_mask_size_ipv6: int
-    configure_cloud_routes: bool
-    allow_untagged_cloud: bool
-    controllers: tuple[str, ...]
-    concurrent_node_syncs: int
-    concurrent_service_syncs: int
-    node_monitor_period: float
-    node_status_update_frequency: float
-    route_reconciliation_period: float
-    legacy_node_labels: bool
-    refresh_node_labels: bool
-    load_balancer_ready_nodes_only: bool
-    orphan_audit_period: float
-    delete_orphaned_load_balancers: bool
-    node_deletion_min_age: float
-    node_deletion_confirmations: int
-    node_deletion_cap: str
-    node_deletion_window: float
-    kubeconfig: str
-    master: str
-    kube_api_qps: float
-    kube_api_burst: int
-    kube_api_wait: float
-    bind_address: str
-    secure_port: int
-    cert_dir: str
-    tls_cert_file: str
-    tls_private_key_file: str
-    tls_sni_cert_key: tuple[SniPair, ...]
-    tls_cipher_suites: tuple[str, ...]
-    tls_min_version: str
-    permit_port_sharing: bool
-    authorization_always_allow_paths: tuple[str, ...]
-    client_ca_file: str
-    authentication_skip_lookup: bool
-    authentication_tolerate_lookup_failure: bool
-    authentication_kubeconfig: str
-    authorization_kubeconfig: str
-    authentication_token_webhook_cache_ttl: float
-    authorization_webhook_cache_authorized_ttl: float
-    authorization_webhook_cache_unauthorized_ttl: float
-    webhooks: tuple[str, ...]
-    webhook_bind_address: str
-    webhook_secure_port: int
-    webhook_cert_dir: str
-    webhook_client_ca_file: str
-    webhook_tls_cert_file: str
-    webhook_tls_private_key_file: str
-    webhook_tls_sni_cert_key: tuple[SniPair, ...]
-    webhook_tls_cipher_suites: tuple[str, ...]
-    webhook_tls_min_version: str
-    leader_elect: bool
-    leader_elect_lease_duration: float
-    leader_elect_renew_deadline: float
-    leader_elect_retry_period: float
-    leader_elect_resource_name: str
-    leader_elect_resource_namespace: str
-    enable_leader_migration: bool
-    leader_migration_config: str
-    feature_gates: Mapping[str, bool]
-    logging_format: str
-    v: int
     #: What `--leader-migration-config`, or `--config`, says.
     leader_migration: Migration = field(default_factory=Migration)
     #: What `--config` says to controllers of other packages: name -> an instance of `ControllerSpec.section`.
@@ -153,17 +86,10 @@ class Options:
 
     def configz(self) -> dict[str, Any]:
         """All of them, in upstream's shape."""
-        return config_file.dump({item.name: getattr(self, item.name) for item in fields(self)}, self.leader_migration)
+        return config_file.dump(vars(self), self.leader_migration, flags_of(type(self)))
 
 
-def parse_cap(text: str) -> tuple[float, int]:
-    """`--node-deletion-cap`: "10%" is a share of the Nodes (but 2 at least), "5" is a number."""
-    if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
-        if float(match[1]) <= 100:
-            return float(match[1]) / 100, Safety.cap_min
-    elif re.fullmatch(r"[0-9]+", text):
-        return 0.0, int(text)
-    raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")
+AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -221,7 +147,7 @@ def _others() -> str:
     return "; ".join(f"ccm {name} --help" for name in names)
 
 
-def parser() -> _Parser:
+def parser(flags: Iterable[Flag] = FLAGS) -> _Parser:
     """The parser. Flags that are not given are absent from its result."""
     p = _Parser(
         prog="ccm",
@@ -231,7 +157,7 @@ def parser() -> _Parser:
         argument_default=argparse.SUPPRESS,
     )
     groups: dict[str, Any] = {}
-    for flag in FLAGS:
+    for flag in flags:
         group = groups.get(flag.group) or groups.setdefault(flag.group, p.add_argument_group(flag.group))
         _add(p, group, flag)
     general = groups["general"]
@@ -269,25 +195,31 @@ def _ignoring(p: _Parser, name: str, entry: Ignored) -> Callable[[str], Any]:
 
 def parse(argv: Sequence[str]) -> Options:
     """Options from a command line, and from the files that it names. Raises OptionsError with all problems."""
-    p = parser()
+    return parse_as(Options, argv)
+
+
+def parse_as(kind: type[AnyOptions], argv: Sequence[str]) -> AnyOptions:
+    """As `parse`; `kind` is a subclass of Options, which may declare more flags."""
+    flags = flags_of(kind)
+    p = parser(flags)
     namespace, surplus = p.parse_known_args(list(argv))
     given = vars(namespace)
     problems = [*p.problems, *(f"unknown argument {text!r}" for text in surplus)]
-    values: dict[str, Any] = {flag.field: flag.default for flag in FLAGS}
+    values: dict[str, Any] = {}
     if "config" in given:
         text = _read("--config", given["config"], problems)
         if text is not None:
-            from_file, wrong = config_file.load(text, given["config"])
-            values |= from_file
+            values, wrong = config_file.load(text, given["config"], flags)
             problems += wrong
-    values |= {name: value for name, value in given.items() if name in values}
-    if values["enable_leader_migration"] and values["leader_migration_config"]:
-        text = _read("--leader-migration-config", values["leader_migration_config"], problems)
+    fields = {flag.field for flag in flags}
+    options = kind(**values | {name: value for name, value in given.items() if name in fields})
+    if options.enable_leader_migration and options.leader_migration_config:
+        text = _read("--leader-migration-config", options.leader_migration_config, problems)
         if text is not None:
-            values["leader_migration"], wrong = leader_migration.parse(text, values["leader_migration_config"])
+            moved, wrong = leader_migration.parse(text, options.leader_migration_config)
+            options = replace(options, leader_migration=moved)
             problems += wrong
-    options = Options(**values)
-    problems += _problems(options)
+    problems += _problems(options, flags)
     if problems:
         raise OptionsError(problems)
     return options
@@ -302,32 +234,11 @@ def _read(flag: str, path: str, problems: list[str]) -> str | None:
         return None
 
 
-def _problems(o: Options) -> list[str]:
-    """Everything that is wrong with the values."""
+def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
+    """Everything that is wrong with the values: with each alone, and with several together."""
     found = _provider_problems(o)
-    for name in ("concurrent_node_syncs", "concurrent_service_syncs", "node_deletion_confirmations"):
-        if getattr(o, name) < 1:
-            found.append(f"--{name.replace('_', '-')} must be 1 or more, not {getattr(o, name)}")
-    for name in ("node_monitor_period", "node_status_update_frequency", "route_reconciliation_period"):
-        if getattr(o, name) <= 0:
-            found.append(f"--{name.replace('_', '-')} must be more than 0, not {getattr(o, name):g}s")
-    for name in (
-        "node_deletion_min_age",
-        "node_deletion_window",
-        "orphan_audit_period",
-        "kube_api_wait",
-        "authentication_token_webhook_cache_ttl",
-        "authorization_webhook_cache_authorized_ttl",
-        "authorization_webhook_cache_unauthorized_ttl",
-    ):
-        if getattr(o, name) < 0:
-            found.append(f"--{name.replace('_', '-')} must be 0 or more, not {getattr(o, name):g}s")
-    if o.logging_format not in ("text", "json"):
-        found.append(f"--logging-format must be text or json, not {o.logging_format!r}")
-    try:
-        parse_cap(o.node_deletion_cap)
-    except ValueError as error:
-        found.append(f"--node-deletion-cap: {error}")
+    for flag in flags:
+        found += flag.problems(getattr(o, flag.field))
     if o.configure_cloud_routes and o.cluster_cidr:
         try:
             o.pod_network()
@@ -348,18 +259,9 @@ def _provider_problems(o: Options) -> list[str]:
 def _serving_problems(o: Options) -> list[str]:
     found = []
     for prefix in ("", "webhook_"):
-        flag = "--" + prefix.replace("_", "-")
-        port, certificate = getattr(o, f"{prefix}secure_port"), getattr(o, f"{prefix}tls_cert_file")
-        if not 0 <= port <= 65535:
-            found.append(f"{flag}secure-port must be between 0 and 65535, not {port}")
-        if bool(certificate) != bool(getattr(o, f"{prefix}tls_private_key_file")):
+        if bool(getattr(o, f"{prefix}tls_cert_file")) != bool(getattr(o, f"{prefix}tls_private_key_file")):
+            flag = "--" + prefix.replace("_", "-")
             found.append(f"{flag}tls-cert-file and {flag}tls-private-key-file go together")
-        version = getattr(o, f"{prefix}tls_min_version")
-        if version not in ("", *VERSIONS):
-            found.append(f"{flag}tls-min-version must be one of {', '.join(VERSIONS)}, not {version!r}")
-        unknown = [name for name in getattr(o, f"{prefix}tls_cipher_suites") if name not in CIPHERS]
-        if unknown:
-            found.append(f"{flag}tls-cipher-suites: unknown {', '.join(unknown)}: known are {', '.join(CIPHERS)}")
     if o.webhooks and not feature_gates.enabled(o.feature_gates, feature_gates.WEBHOOK):
         found.append(f"--webhooks needs --feature-gates={feature_gates.WEBHOOK}=true")
     elif o.webhooks and o.webhook_secure_port and o.webhook_secure_port == o.secure_port:

@@ -6,22 +6,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ccm.base import durations
 
 from . import controller_names, feature_gates
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class Kind:
+class Kind(Generic[T]):
     """`parse` reads a flag's text, `load` a value of a YAML file; both raise ValueError with a sentence. `dump` gives
     what `load` reads. `lists`: several flags add up."""
 
     name: str
-    parse: Callable[[str], Any]
-    load: Callable[[Any], Any]
-    dump: Callable[[Any], Any] = lambda value: value
+    parse: Callable[[str], T]
+    load: Callable[[Any], T]
+    dump: Callable[[T], Any] = lambda value: value
     lists: bool = False
 
 
@@ -118,17 +120,17 @@ def _dump_gates(value: Mapping[str, bool]) -> dict[str, bool]:
     return dict(value)
 
 
-TEXT = Kind("text", str, _text)
-BOOLEAN = Kind("true or false", _boolean, _load_boolean)
-WHOLE = Kind("whole number", _whole, _load_whole)
-NUMBER = Kind("number", _number, _load_number)
-DURATION = Kind("duration", durations.parse, lambda value: durations.parse(_text(value)), durations.spell)
-NAMES = Kind("list", _names, _load_names, list, lists=True)
-CONTROLLERS = Kind(
+TEXT: Kind[str] = Kind("text", str, _text)
+BOOLEAN: Kind[bool] = Kind("true or false", _boolean, _load_boolean)
+WHOLE: Kind[int] = Kind("whole number", _whole, _load_whole)
+NUMBER: Kind[float] = Kind("number", _number, _load_number)
+DURATION: Kind[float] = Kind("duration", durations.parse, lambda value: durations.parse(_text(value)), durations.spell)
+NAMES: Kind[tuple[str, ...]] = Kind("list", _names, _load_names, list, lists=True)
+CONTROLLERS: Kind[tuple[str, ...]] = Kind(
     "list",
     _controllers,
     lambda value: controller_names.select_controllers(_load_names(value)),
     controller_names.spell_controllers,
 )
-SNI = Kind("certificate,key[:names]", _sni, _load_sni, _dump_sni, lists=True)
-GATES = Kind("gate=true or false, ...", feature_gates.parse, feature_gates.check, _dump_gates)
+SNI: Kind[tuple[SniPair, ...]] = Kind("certificate,key[:names]", _sni, _load_sni, _dump_sni, lists=True)
+GATES: Kind[Mapping[str, bool]] = Kind("gate=true or false, ...", feature_gates.parse, feature_gates.check, _dump_gates)

@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import Counter
 
 from ccm.base.clock import SYSTEM_CLOCK, Clock
-from ccm.engine.rate_limit import RateLimit
+from ccm.base.token_bucket import TokenBucket
 
 T = TypeVar("T")
 
@@ -59,8 +59,8 @@ class Budget:
 
     def __init__(self, asker: str, rates: Rates, clock: Clock = SYSTEM_CLOCK) -> None:
         self._asker, self._rates, self._clock = asker, rates, clock
-        self._all = RateLimit(rates.rate, rates.burst, clock)
-        self._peers: OrderedDict[str, RateLimit] = OrderedDict()
+        self._all = TokenBucket(rates.rate, rates.burst, clock.monotonic)
+        self._peers: OrderedDict[str, TokenBucket] = OrderedDict()
         self._under_way = 0
 
     @contextlib.contextmanager
@@ -75,8 +75,10 @@ class Budget:
         finally:
             self._under_way -= 1
 
-    def _share_of(self, peer: str) -> RateLimit:
-        share = self._peers.pop(peer, None) or RateLimit(self._rates.peer_rate, self._rates.peer_burst, self._clock)
+    def _share_of(self, peer: str) -> TokenBucket:
+        share = self._peers.pop(peer, None) or TokenBucket(
+            self._rates.peer_rate, self._rates.peer_burst, self._clock.monotonic
+        )
         self._peers[peer] = share
         if len(self._peers) > CACHE_SIZE:
             self._peers.popitem(last=False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `/livez` and `/readyz` mean (upstream's checks always pass, and it has neither path: reference W25).
+"""What `/livez` and `/readyz` mean (upstream's checks always pass, and it has neither path).
 
 Alive: this process can still do its work; a failing check asks the kubelet to restart it.
 Ready: it could take over now, or does its work: its view of the cluster is fresh, no work waits for ever, and the cloud

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission webhooks of a provider, on a port of their own (reference 7.8).
+"""Admission webhooks of a provider, on a port of their own.
 
 What is not a POST of an AdmissionReview in JSON is a 400, a handler that fails or answers nothing a 500, one that takes
-too long a 504. Every request is counted; upstream counts failures only (W32).
+too long a 504. Every request is counted; upstream counts failures only.
 
 The API server shows no client certificate by default, so anybody who reaches the port may ask. What one request and all
 of them together may cost is bounded therefore; a handler must give away no secret.

@@ -19,8 +19,8 @@ from ccm.engine.api_errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ccm.engine.auth import Access, Pem
 from ccm.engine.client import KubeClient
+from ccm.engine.credentials import Access, Pem
 from ccm.engine.objects import Node, PartialObject, Service
 
 from ..cluster import ApiServer

@@ -72,7 +72,7 @@ async def test_N43_everything_an_instance_tells_is_on_the_node(kube: KubeClient,
 async def test_internal_ips_are_those_the_kubelet_was_given(
     node_ip: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
-    """The API server merges address lists by type, which would lose one of two InternalIPs (reference 2.4.4)."""
+    """A strategic merge patch merges `status.addresses` by type, which would lose one of two InternalIPs."""
     addresses = ["10.0.0.9", "10.0.0.8", "fd00:1::9", "fd00:1::8"]
     cloud.add_instance("given", addresses=[{"type": "InternalIP", "address": address} for address in addresses])
     body = node_body("given")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader migration with real processes (reference 7.6): controllers move from an "old manager" to a new one.
+"""Leader migration (KEP-2436) with real processes: controllers move from an "old manager" to a new one.
 
 The old manager is this program, too, with a main Lease of its own, as kube-controller-manager has.
 """

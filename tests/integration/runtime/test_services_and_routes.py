@@ -285,7 +285,7 @@ async def test_routes_outside_of_the_cluster_are_not_touched(kube: KubeClient, c
     await eventually(settled)
 
 
-# What the API server has to say about it (IDs of the behaviour reference).
+# What the API server has to say about it (IDs of docs/reference/parity.md).
 
 
 async def test_S153_S154_S155_a_service_with_a_class_is_not_ours_and_classes_stay(

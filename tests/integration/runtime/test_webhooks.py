@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A provider's webhook (reference 7.8), asked by a real API server about a real PersistentVolume."""
+"""A provider's webhook, asked by a real API server about a real PersistentVolume."""
 
 from __future__ import annotations
 

@@ -27,10 +27,11 @@ from ccm.cloud.contract import Address as CloudAddress
 from ccm.cloud.contract import AddressType, Instance
 from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
 from ccm.controllers.rule_error import RuleError
-from ccm.engine import auth
 from ccm.engine.api_errors import ApiError, KubeConfigError, UnavailableError, from_response
 from ccm.engine.client import split_lines
+from ccm.engine.credentials import Access, ExecPlugin
 from ccm.engine.informer import Informer
+from ccm.engine.kubeconfig import from_kubeconfig
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
 from ccm.options import leader_migration
 from ccm.options.command_line import Options, OptionsError, parse
@@ -311,7 +312,7 @@ def test_kubeconfig(text: str) -> None:
         path = Path(folder, "config")
         path.write_bytes(text.encode("utf-8", "surrogatepass"))
         try:
-            access = auth.from_kubeconfig(path)
+            access = from_kubeconfig(path)
         except KubeConfigError as error:
             assert str(path) in str(error)
             return
@@ -339,10 +340,10 @@ def test_kubeconfig(text: str) -> None:
 @example(b'{"apiVersion":"client.authentication.k8s.io/v1","status":{"token":"a\\nb"}}')
 @example(b"[" * 100000)
 def test_exec_credentials(out: bytes) -> None:
-    plugin = auth.ExecPlugin("plugin", [], {}, "client.authentication.k8s.io/v1")
+    plugin = ExecPlugin("plugin", [], {}, "client.authentication.k8s.io/v1")
 
     async def answer() -> None:
-        access = auth.Access("https://127.0.0.1:1", exec=plugin)
+        access = Access("https://127.0.0.1:1", exec=plugin)
         for _ in range(2):
             for _, value in await access.headers():
                 assert isinstance(value, str) and "\n" not in value

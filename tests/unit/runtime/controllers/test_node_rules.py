@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's node controller as far as the rules decide it; IDs are those of the behaviour reference.
+"""Parity with upstream's node controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
 
 V1 and V2 of upstream's instance interface are one thing here, so N1-N12 and N13-N22 differ only in what they show.
 N7, N33-N35 (V1 sequences), N39-N42 (call counts) need a cloud or a queue and are shown elsewhere.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers whose Service is gone (reference W30): found for sure, reported, and deleted only when asked for."""
+"""Load balancers whose Service is gone: found for sure, reported, and deleted only when asked for.
+
+Upstream does not look for them: W30 of docs/reference/parity.md.
+"""
 
 import asyncio
 

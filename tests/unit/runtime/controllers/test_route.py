@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The route controller, whole, in virtual time: parity with upstream (IDs of the behaviour reference).
+"""The route controller, whole, in virtual time: parity with upstream (IDs of docs/reference/parity.md).
 
-The rows marked ✗ in the reference, whose conditions upstream's tests never look at, are looked at here.
+Upstream's tests of some of them never look at the conditions of Nodes; these do.
 """
 
 import asyncio

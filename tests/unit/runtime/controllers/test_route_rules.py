@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's route controller as far as the rules decide it; IDs are those of the behaviour reference.
+"""Parity with upstream's route controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
 
 R13, R14 and R21 (routes that carry node addresses) have no equivalent: our routes point at instances.
 R30-R33 and R42 are about events and patches on the wire and are shown elsewhere.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service controller, whole: parity with upstream (IDs of the behaviour reference), and where it is better.
+"""The service controller, whole: parity with upstream (IDs of docs/reference/parity.md), and where it is better.
 
 Everything happens in virtual time, so waits are exact and cost nothing.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parity with upstream's service controller as far as the rules decide it; IDs are those of the behaviour reference.
+"""Parity with upstream's service controller as far as the rules decide it; the IDs are in docs/reference/parity.md.
 
 Where we differ on purpose the row says "differs" and why.
 """
@@ -346,7 +346,7 @@ AUTOSCALER = {"key": rules.AUTOSCALER_TAINT, "effect": "NoSchedule"}
         pytest.param({"provider_id": ""}, False, id="S77-without-providerID-differs"),
         pytest.param({"provider_id": "other://1"}, False, id="S77-foreign-providerID-differs"),
         pytest.param({}, True, id="S77-ready"),
-        # Differs from S77 as upstream's own stable node set (4.4) does: readiness is the cloud's health check's.
+        # Differs from S77, as upstream itself does since KEP-3458: the cloud's health check finds out who is ready.
         pytest.param({"ready": "False"}, True, id="S77-not-ready-differs"),
         pytest.param({"ready": None}, True, id="S77-no-condition-differs"),
         pytest.param({"labels": {rules.EXCLUDE_LABEL: ""}}, False, id="S77-exclude-empty"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which PersistentVolumes are asked about, and what each gets (reference 6)."""
+"""Which PersistentVolumes are asked about, and what each gets."""
 
 from typing import Any
 

@@ -9,7 +9,6 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from ccm.base.clock import FakeClock
 from ccm.engine import client as module
 from ccm.engine.api_errors import (
     ConflictError,
@@ -18,8 +17,8 @@ from ccm.engine.api_errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from ccm.engine.auth import Access, FileText
-from ccm.engine.client import KubeClient, RateLimit, split_lines
+from ccm.engine.client import KubeClient, split_lines
+from ccm.engine.credentials import Access, FileText
 from ccm.engine.objects import Node, PartialObject
 
 
@@ -329,15 +328,6 @@ async def test_lines_of_any_length_and_cut():
     huge = b"x" * 3_000_000
     parts = [b"a\nb", b"", b"c\n\n", huge[:1_000_000], huge[1_000_000:], b"\nend\nunfinished"]
     assert [line async for line in split_lines(chunks(*parts))] == [b"a", b"bc", huge, b"end"]
-
-
-async def test_rate_limit_is_a_token_bucket():
-    clock = FakeClock()
-    limit = RateLimit(10, 5, clock)
-    assert [round(limit.reserve(), 3) for _ in range(7)] == [0, 0, 0, 0, 0, 0.1, 0.2]
-    await clock.advance(100)
-    assert [round(limit.reserve(), 3) for _ in range(6)] == [0, 0, 0, 0, 0, 0.1]
-    assert RateLimit(0, 0, clock).reserve() == 0
 
 
 async def test_leases_are_not_held_back_by_the_rate_limit(server, kube):

@@ -12,10 +12,10 @@ import traceback
 import pytest
 import yaml
 
-from ccm.engine import auth, endpoints
+from ccm.engine import credentials, endpoints, kubeconfig
 from ccm.engine.api_errors import ApiError, KubeConfigError
-from ccm.engine.auth import Access, ExecPlugin, FileText, Pem
 from ccm.engine.client import KubeClient
+from ccm.engine.credentials import Access, ExecPlugin, FileText, Pem
 from ccm.engine.endpoints import Proxy, proxy_of, server_url, without_credentials
 from ccm.engine.objects import PartialObject
 
@@ -53,7 +53,7 @@ def test_every_field_that_is_shown_was_looked_at():
     """A new field is hidden, or listed above as one that holds no secret."""
     found = [
         each
-        for module in (auth, endpoints)
+        for module in (credentials, endpoints, kubeconfig)
         for _, each in inspect.getmembers(module, dataclasses.is_dataclass)
         if each.__module__ == module.__name__
     ]
@@ -69,7 +69,7 @@ def test_a_token_file_has_no_representation_of_its_text(tmp_path):
     assert file.get() == CANARY and CANARY not in repr(file) + str(file)
 
 
-def kubeconfig(tmp_path, cluster=None, user=None):
+def written(tmp_path, cluster=None, user=None):
     document = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
@@ -108,19 +108,40 @@ ENCODED = base64.b64encode(CANARY.encode()).decode()
 )
 def test_complaints_about_a_kubeconfig(tmp_path, cluster, user):
     with pytest.raises(KubeConfigError) as caught:
-        auth.from_kubeconfig(kubeconfig(tmp_path, cluster, user))
+        kubeconfig.from_kubeconfig(written(tmp_path, cluster, user))
     assert CANARY not in told(caught.value) and ENCODED not in told(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"token: *{CANARY}",
+        f"token: !{CANARY} x",
+        f"token: !!{CANARY} x",
+        f"token: {CANARY}: x",
+        f"token: '{CANARY}",
+        f"token: @{CANARY}",
+        f"- token: {CANARY}\n- {CANARY}\nx: {CANARY}",
+        f"users: [{{name: u, user: {CANARY}}}]\ncurrent-context: u\ncontexts: {CANARY}",
+    ],
+)
+def test_complaints_about_a_kubeconfig_that_is_no_yaml(tmp_path, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(text)
+    with pytest.raises(KubeConfigError) as caught:
+        kubeconfig.from_kubeconfig(path)
+    assert CANARY not in told(caught.value)
 
 
 @pytest.mark.parametrize("url", BAD_URLS)
 def test_complaints_about_flags_and_the_environment(url, monkeypatch):
     with pytest.raises(KubeConfigError) as caught:
-        auth.load(master=url)
+        kubeconfig.load(master=url)
     assert CANARY not in told(caught.value)
     for name in ("https_proxy", "HTTPS_PROXY"):
         monkeypatch.setenv(name, url)
     with pytest.raises(KubeConfigError) as caught:
-        auth.load(master="https://10.0.0.1:6443")
+        kubeconfig.load(master="https://10.0.0.1:6443")
     assert CANARY not in told(caught.value) and "environment" in str(caught.value)
 
 

@@ -34,7 +34,6 @@ from ccm.gateway.gateway import (
     REQUESTS,
     WAITING,
     Gateway,
-    TokenBucket,
 )
 
 from .fake import FakeCloud, FakeInstances, machine
@@ -76,41 +75,6 @@ async def fail(gate, times, error=DOWN, operation="a.x"):
 
 
 # --- token bucket ---------------------------------------------------------------------------------------------------
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-def test_bucket_gives_the_burst_then_the_rate():
-    bucket = TokenBucket(rate=4.0, burst=3, clock=Clock())
-    assert [bucket.reserve() for _ in range(6)] == [0.0, 0.0, 0.0, 0.25, 0.5, 0.75]
-
-
-def test_bucket_fills_up_to_the_burst_and_pays_debts_first():
-    clock = Clock()
-    bucket = TokenBucket(rate=4.0, burst=3, clock=clock)
-    for _ in range(5):
-        bucket.reserve()  # two on credit
-    clock.now = 0.5
-    assert bucket.reserve() == 0.25  # the credit is paid back, this one is new
-    clock.now = 1000.0
-    assert [bucket.reserve() for _ in range(4)] == [0.0, 0.0, 0.0, 0.25]
-
-
-def test_pause_stops_everybody_and_the_longest_counts():
-    clock = Clock()
-    bucket = TokenBucket(rate=4.0, burst=3, clock=clock)
-    bucket.pause(10.0)
-    bucket.pause(2.0)
-    clock.now = 4.0
-    assert (bucket.reserve(), bucket.paused_for) == (6.0, 6.0)
-    clock.now = 11.0
-    assert (bucket.reserve(), bucket.paused_for) == (0.0, 0.0)
 
 
 @in_virtual_time

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line. C1, C2, C5-C8 of the behaviour reference; W31: what makes no sense is refused at start."""
+"""The command line. C1, C2, C5-C8 and W31 of docs/reference/parity.md: what makes no sense is refused at start."""
 
 import dataclasses
 import json
@@ -12,11 +12,12 @@ from ccm import __version__
 from ccm.cloud import registry
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.options import command_line
-from ccm.options.command_line import Options, OptionsError, parse, parse_cap
+from ccm.options.command_line import Options, OptionsError, parse
 from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT, select_controllers, spell_controllers
 from ccm.options.flags import FLAGS as TABLE
-from ccm.options.flags import IGNORED
+from ccm.options.ignored_flags import IGNORED
 from ccm.options.leader_migration import Migration
+from ccm.options.restrictions import parse_cap
 from ccm.options.values import SniPair
 
 SIM = "--cloud-provider=sim"

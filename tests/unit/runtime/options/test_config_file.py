@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--config` and `/configz`: C3, C4, C14 and C20 of the behaviour reference, W27."""
+"""`--config` and `/configz`: C3, C4, C14, C20 and W27 of docs/reference/parity.md."""
 
 import dataclasses
 import itertools

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C19 of the behaviour reference, as far as it needs no API server."""
+"""C19 of docs/reference/parity.md, as far as it needs no API server."""
 
 import asyncio
 import contextlib
@@ -96,7 +96,7 @@ async def test_reasons_are_for_those_who_may_read_the_path_by_their_own_right(cl
 
 
 async def test_single_checks(client_of, state):
-    """Upstream answers 404 for them (7.7); and they are not among the paths that are always allowed."""
+    """Upstream answers 404 for them; and they are not among the paths that are always allowed."""
     state.cloud = "503"
     good = {"Authorization": "Bearer good"}
     async with client_of() as client:

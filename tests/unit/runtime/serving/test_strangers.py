@@ -13,8 +13,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from ccm.base.clock import FakeClock
-from ccm.engine.auth import Access
-from ccm.engine.client import KubeClient, RateLimit
+from ccm.base.token_bucket import TokenBucket
+from ccm.engine.client import KubeClient
+from ccm.engine.credentials import Access
 from ccm.manager.connect import create_client
 from ccm.options.command_line import parse
 from ccm.serving import ports
@@ -295,7 +296,7 @@ async def test_the_controllers_requests_do_not_wait_for_strangers(tmp_path):
         assert set(statuses) == {401, 429}
 
 
-class CountingLimit(RateLimit):
+class CountingLimit(TokenBucket):
     taken = 0
 
     def reserve(self):

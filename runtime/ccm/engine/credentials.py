@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How to prove to an API server who we are: tokens, certificates, and credential plugins.
+
+Whatever may be rotated while we run (token files, certificates, exec credentials) is looked at again before each
+request; that costs a `stat`. Secrets stay in memory: no temporary files, no log lines, no representations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import json
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ccm.base.clock import SYSTEM_CLOCK, Clock
+
+from .api_errors import UnavailableError
+from .endpoints import Proxy
+from .objects import parse_time
+
+logger = logging.getLogger(__name__)
+
+#: A file is read again when its stat changed, or after this many seconds at the latest (client-go: 60 s).
+REREAD = 60.0
+#: How long an exec plugin may take, in seconds.
+EXEC_TIMEOUT = 60.0
+
+
+class FileText:
+    """The text of a file that others replace, e.g. a projected ServiceAccount token."""
+
+    def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.path = path
+        self._clock = clock
+        self._text = ""
+        self._seen: tuple[int, int, int] | None = None
+        self._read_at = 0.0
+
+    def get(self) -> str:
+        """The present text, stripped; the last one while the file is briefly missing. Raises OSError or
+        UnicodeDecodeError without one."""
+        try:
+            seen = fingerprint(self.path)
+            if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
+                self._text, self._seen, self._read_at = self.path.read_text().strip(), seen, self._clock.monotonic()
+        except (OSError, UnicodeDecodeError):
+            if not self._text:
+                raise
+        return self._text
+
+    def invalidate(self) -> None:
+        self._seen = None
+
+
+def fingerprint(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+@dataclass(frozen=True)
+class Pem:
+    """A PEM, either given as data or in a file that may be rotated."""
+
+    data: bytes = field(default=b"", repr=False)
+    file: Path | None = None
+
+    def read(self) -> bytes:
+        return self.data if self.file is None else self.file.read_bytes()
+
+
+@dataclass
+class ExecPlugin:
+    """A credential plugin (client.authentication.k8s.io v1 or v1beta1), run when its last answer has expired."""
+
+    command: str
+    args: list[str] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    api_version: str
+    install_hint: str = ""
+    #: May hold a proxy's credentials.
+    cluster: dict[str, Any] | None = field(default=None, repr=False)
+    clock: Clock = SYSTEM_CLOCK
+    _status: dict[str, Any] = field(default_factory=dict, repr=False)
+    _expires: datetime.datetime | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def credentials(self) -> dict[str, Any]:
+        """`status` of the ExecCredential: token, clientCertificateData, clientKeyData. Raises UnavailableError."""
+        async with self._lock:
+            if not self._status or (self._expires is not None and self.clock.now() >= self._expires):
+                self._status = await self._run()
+                stamp = self._status.get("expirationTimestamp")
+                self._expires = parse_time(stamp) if stamp else None
+            return self._status
+
+    def invalidate(self) -> None:
+        self._status = {}
+
+    async def _run(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"interactive": False}
+        if self.cluster is not None:
+            spec["cluster"] = self.cluster
+        info = json.dumps({"apiVersion": self.api_version, "kind": "ExecCredential", "spec": spec})
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self.command,
+                *self.args,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": info},
+            )
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument
+            hint = f". {self.install_hint}" if self.install_hint else ""
+            raise self._failed(f"cannot be started: {getattr(error, 'strerror', None) or error}{hint}") from None
+        try:
+            async with asyncio.timeout(EXEC_TIMEOUT):
+                out, err = await process.communicate()
+        except TimeoutError:
+            raise self._failed(f"did not end within {EXEC_TIMEOUT:g} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            lines = err.decode("utf-8", "replace").strip().splitlines()
+            raise self._failed(f"exited with {process.returncode}: {lines[-1][:300] if lines else '(no message)'}")
+        return self.parse(out)
+
+    def parse(self, out: bytes) -> dict[str, Any]:
+        """The `status` of what the plugin printed. Raises UnavailableError."""
+        try:
+            answer = json.loads(out)
+            status: dict[str, Any] = answer["status"]
+            if answer["apiVersion"] != self.api_version or not (
+                status.get("token") or (status.get("clientCertificateData") and status.get("clientKeyData"))
+            ):
+                raise ValueError
+            for name in ("token", "clientCertificateData", "clientKeyData"):
+                if not isinstance(status.get(name) or "", str):
+                    raise ValueError
+            if not is_header(status.get("token") or ""):
+                raise ValueError
+            if status.get("expirationTimestamp") and parse_time(status["expirationTimestamp"]).tzinfo is None:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise self._failed(
+                f"did not print an ExecCredential of {self.api_version} with a token or a client certificate"
+            ) from None
+        return status
+
+    def _failed(self, what: str) -> UnavailableError:
+        return UnavailableError(0, "ExecPlugin", f"credential plugin {self.command!r} of the kubeconfig {what}")
+
+
+@dataclass
+class Access:
+    """Everything about one API server that a request needs. `ccm.engine.kubeconfig` makes one of a file or a Pod."""
+
+    server: str
+    ca: Pem | None = None
+    insecure: bool = False
+    server_name: str | None = None
+    proxy: Proxy | None = None
+    cert: Pem | None = None
+    key: Pem | None = None
+    token: str = field(default="", repr=False)
+    token_file: FileText | None = None
+    exec: ExecPlugin | None = None
+    impersonate: list[tuple[str, str]] = field(default_factory=list)
+    _ssl: ssl.SSLContext | None = None
+    _ssl_seen: object = field(default=None, repr=False)
+
+    async def headers(self) -> list[tuple[str, str]]:
+        """Authorization and impersonation headers. Raises UnavailableError when a credential cannot be obtained."""
+        token = self.token
+        if self.token_file is not None:
+            try:
+                token = self.token_file.get()
+            except (OSError, UnicodeDecodeError) as error:
+                reason = getattr(error, "strerror", None) or "it is no text"
+                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: {reason}") from None
+            if not is_header(token):
+                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: it is no token")
+        elif self.exec is not None:
+            token = str((await self.exec.credentials()).get("token") or "")
+        return ([("Authorization", f"Bearer {token}")] if token else []) + self.impersonate
+
+    def invalidate(self) -> None:
+        """The server answered 401: forget what is cached."""
+        if self.token_file is not None:
+            self.token_file.invalidate()
+        if self.exec is not None:
+            self.exec.invalidate()
+
+    @property
+    def renewable(self) -> bool:
+        """Whether asking again after a 401 can make a difference."""
+        return self.token_file is not None or self.exec is not None
+
+    async def tls(self) -> ssl.SSLContext | bool:
+        """The TLS context for a request; a new one when certificates changed, the old one while they do not load.
+
+        True (aiohttp: "verify as usual") for plain HTTP. Raises UnavailableError when there was never a working one.
+        """
+        if not self.server.startswith("https:"):
+            return True
+        pair = await self._pair()
+        try:
+            files = [pem.file for pem in (self.ca, *pair) if pem is not None and pem.file is not None]
+            seen = ([fingerprint(path) for path in files], [pem.data for pem in pair if pem is not None])
+            if self._ssl is None or seen != self._ssl_seen:
+                self._ssl, self._ssl_seen = self._context(*pair), seen
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+            if self._ssl is None:
+                raise UnavailableError(0, "Certificates", f"TLS files for {self.server}: {error}") from None
+            logger.warning("keeping the old TLS certificates for %s, the new ones do not load: %s", self.server, error)
+        return self._ssl
+
+    async def _pair(self) -> tuple[Pem | None, Pem | None]:
+        if self.exec is None:
+            return self.cert, self.key
+        status = await self.exec.credentials()
+        if not status.get("clientCertificateData"):
+            return self.cert, self.key
+        return (
+            Pem(str(status["clientCertificateData"]).encode()),
+            Pem(str(status["clientKeyData"]).encode()),
+        )
+
+    def try_certificates(self) -> None:
+        """Raises OSError or ValueError when the certificates do not load."""
+        if self.server.startswith("https:"):
+            self._context(self.cert, self.key)
+
+    def _context(self, cert: Pem | None, key: Pem | None) -> ssl.SSLContext:
+        cadata = self.ca.read().decode("ascii") if self.ca is not None else None
+        context = ssl.create_default_context(cadata=cadata)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if hasattr(ssl, "VERIFY_X509_STRICT"):  # cluster CAs are not always RFC 5280 to the letter
+            context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if cert is not None and key is not None:
+            with _as_file(cert.read() + b"\n" + key.read()) as path:
+                context.load_cert_chain(path)
+        return context
+
+
+@contextlib.contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """A path under which OpenSSL can read `data`: in memory on Linux, also where the root file system is read-only."""
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("client-certificate")
+        try:
+            os.write(fd, data)
+            yield f"/proc/self/fd/{fd}"
+        finally:
+            os.close(fd)
+    else:
+        with tempfile.NamedTemporaryFile() as file:  # created with mode 0600
+            file.write(data)
+            file.flush()
+            yield file.name
+
+
+def is_header(text: str) -> bool:
+    """Whether it may be in an HTTP header: without control characters and lone surrogates."""
+    return not any(character < " " or character == "\x7f" or "\ud800" <= character < "\ue000" for character in text)

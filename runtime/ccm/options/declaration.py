@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an option is declared: once, as a field of a dataclass.
+
+    concurrent_node_syncs: int = option("controllers", WHOLE, 30, "Nodes written at a time", check=at_least(1))
+
+The name of the field is the name of the flag, with hyphens. The parser and `--help`, the keys of `--config`,
+`/configz`, the checks at start and docs/reference/flags.md are all made from `flags_of` the class.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, TypeVar
+
+from .values import Kind
+
+T = TypeVar("T")
+_KEY = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One option, as `option` declares it."""
+
+    name: str
+    group: str
+    kind: Kind[Any]
+    default: Any
+    help: str
+    #: The path in a CloudControllerManagerConfiguration, with dots; "" for one below `OutOfTree`, by name.
+    place: str = ""
+    #: Upstream's default where ours is another one, with the reason.
+    upstream: str = ""
+    #: Raises ValueError for a value of the kind that the option cannot have.
+    check: Callable[[Any], object] | None = None
+
+    @property
+    def field(self) -> str:
+        """Its name in `Options`."""
+        return self.name.replace("-", "_")
+
+    def problems(self, value: Any) -> list[str]:
+        """What is wrong with a value, wherever it comes from: nothing, or one sentence."""
+        if self.check is None:
+            return []
+        try:
+            self.check(value)
+        except ValueError as error:
+            return [f"--{self.name}{' ' if str(error).startswith('must ') else ': '}{error}"]
+        return []
+
+
+def option(
+    group: str,
+    kind: Kind[T],
+    default: T,
+    help: str,
+    place: str = "",
+    *,
+    upstream: str = "",
+    check: Callable[[T], object] | None = None,
+) -> T:
+    """Declare a field as an option; the parameters are those of `Flag`. mypy sees to it that the types agree."""
+    metadata = {_KEY: (group, kind, default, help, place, upstream, check)}
+    made: Any = (
+        field(default_factory=default.copy, metadata=metadata)
+        if isinstance(default, dict)
+        else field(default=default, metadata=metadata)
+    )
+    declared: T = made
+    return declared
+
+
+def flags_of(table: type[Any]) -> tuple[Flag, ...]:
+    """The options that a dataclass declares, in their order. Fields of other kinds are passed over."""
+    return tuple(_flag(item) for item in fields(table) if _KEY in item.metadata)
+
+
+@functools.cache
+def _flag(item: Field[Any]) -> Flag:
+    """Subclasses have the fields of their bases, so they share the Flags."""
+    return Flag(item.name.replace("_", "-"), *item.metadata[_KEY])

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags and keys of upstream that have no meaning here. They are accepted and ignored: existing manifests start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """A flag, and why it has no meaning here."""
+
+    why: str
+    #: The path in a CloudControllerManagerConfiguration, with dots; "" for none.
+    place: str = ""
+    #: What `/configz` shows: upstream's default.
+    shown: Any = ""
+    #: Raises ValueError for what upstream refuses, too.
+    check: Callable[[str], object] = str
+
+
+_SHARED, _ELECTION, _CLIENT = "KubeCloudShared", "Generic.LeaderElection", "Generic.ClientConnection"
+
+
+def _only_leases(text: str) -> None:
+    if text != "leases":
+        raise ValueError(f"{text!r} is no lock that this program takes: only leases")
+
+
+def _not_negative(text: str) -> None:
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"must be 0 or more, not {text}")
+
+
+_LOGS, _FRONT = "logs go to standard error, unbuffered", "no aggregation layer in front"
+_HTTP1, _CURVES = "HTTP/1.1 is served", "OpenSSL's safe curves are offered"
+
+#: Name of the flag -> why it is ignored.
+IGNORED: Mapping[str, Ignored] = {
+    "allocate-node-cidrs": Ignored(
+        "kube-controller-manager allocates pod CIDRs", f"{_SHARED}.AllocateNodeCIDRs", False
+    ),
+    "cidr-allocator-type": Ignored("kube-controller-manager allocates pod CIDRs", f"{_SHARED}.CIDRAllocatorType"),
+    "external-cloud-volume-plugin": Ignored("unused upstream, too", f"{_SHARED}.ExternalCloudVolumePlugin"),
+    "node-sync-period": Ignored("deprecated upstream", f"{_SHARED}.NodeSyncPeriod", "0s"),
+    "min-resync-period": Ignored("informers here have no resync", "Generic.MinResyncPeriod", "12h0m0s"),
+    "kube-api-content-type": Ignored("the API is spoken in JSON", f"{_CLIENT}.contentType", "application/json"),
+    "contention-profiling": Ignored("a Go profile", "Generic.Debugging.enableContentionProfiling", False),
+    "profiling": Ignored("a Go profile", "Generic.Debugging.enableProfiling", False),
+    "controller-start-interval": Ignored("controllers start together", "Generic.ControllerStartInterval", "0s"),
+    "use-service-account-credentials": Ignored(
+        "one ServiceAccount with the union of the rights", f"{_SHARED}.UseServiceAccountCredentials", False
+    ),
+    "leader-elect-resource-lock": Ignored("always leases", f"{_ELECTION}.resourceLock", "leases", _only_leases),
+    "concurrent-node-status-updates": Ignored(
+        "addresses are refreshed from one listing", "NodeController.ConcurrentNodeStatusUpdates", 0, _not_negative
+    ),
+    "requestheader-client-ca-file": Ignored(_FRONT),
+    "requestheader-allowed-names": Ignored(_FRONT),
+    "requestheader-username-headers": Ignored(_FRONT),
+    "requestheader-group-headers": Ignored(_FRONT),
+    "requestheader-extra-headers-prefix": Ignored(_FRONT),
+    "requestheader-uid-headers": Ignored(_FRONT),
+    "disable-http2-serving": Ignored(_HTTP1),
+    "http2-max-streams-per-connection": Ignored(_HTTP1),
+    "webhook-disable-http2-serving": Ignored(_HTTP1),
+    "tls-curve-preferences": Ignored(_CURVES),
+    "webhook-tls-curve-preferences": Ignored(_CURVES),
+    "permit-address-sharing": Ignored("SO_REUSEADDR is always set"),
+    "log-flush-frequency": Ignored(_LOGS),
+    "log-text-split-stream": Ignored(_LOGS),
+    "log-text-info-buffer-size": Ignored(_LOGS),
+    "log-json-split-stream": Ignored(_LOGS),
+    "log-json-info-buffer-size": Ignored(_LOGS),
+    "vmodule": Ignored("a Go logging option"),
+}
+#: Keys of a CloudControllerManagerConfiguration that no flag sets, and that mean nothing here -> what is shown.
+IGNORED_KEYS: Mapping[str, Any] = {f"{_CLIENT}.acceptContentTypes": ""}

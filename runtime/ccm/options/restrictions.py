@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which values an option may have, beyond being of its kind. Each check raises ValueError with what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ccm.controllers.node_lifecycle_rules import Safety
+
+from .tls_options import CIPHERS, VERSIONS
+
+
+def at_least(limit: int) -> Callable[[int], None]:
+    """A whole number of `limit` or more."""
+
+    def check(value: int) -> None:
+        if value < limit:
+            raise ValueError(f"must be {limit} or more, not {value}")
+
+    return check
+
+
+def not_negative(value: float) -> None:
+    """A duration of 0 seconds or more."""
+    if value < 0:
+        raise ValueError(f"must be 0 or more, not {value:g}s")
+
+
+def positive(value: float) -> None:
+    """A duration of more than 0 seconds."""
+    if value <= 0:
+        raise ValueError(f"must be more than 0, not {value:g}s")
+
+
+def port(value: int) -> None:
+    """A TCP port, or 0 for none."""
+    if not 0 <= value <= 65535:
+        raise ValueError(f"must be between 0 and 65535, not {value}")
+
+
+def log_format(value: str) -> None:
+    """`--logging-format`."""
+    if value not in ("text", "json"):
+        raise ValueError(f"must be text or json, not {value!r}")
+
+
+def tls_version(value: str) -> None:
+    """Go's name of a TLS version, or nothing."""
+    if value not in ("", *VERSIONS):
+        raise ValueError(f"must be one of {', '.join(VERSIONS)}, not {value!r}")
+
+
+def cipher_suites(value: tuple[str, ...]) -> None:
+    """Go's names of cipher suites."""
+    if unknown := [name for name in value if name not in CIPHERS]:
+        raise ValueError(f"unknown {', '.join(unknown)}: known are {', '.join(CIPHERS)}")
+
+
+def parse_cap(text: str) -> tuple[float, int]:
+    """`--node-deletion-cap`: "10%" is a share of the Nodes (but 2 at least), "5" is a number."""
+    if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
+        if float(match[1]) <= 100:
+            return float(match[1]) / 100, Safety.cap_min
+    elif re.fullmatch(r"[0-9]+", text):
+        return 0.0, int(text)
+    raise ValueError(f"{text!r} is neither a share such as 10% nor a number of Nodes")
