@@ -74,7 +74,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), takeover=False, cluster_name="",

@@ -62,7 +62,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import make_rollback_plan
 
 
 def rollback_plan(detected, cluster, control_plane, left_out=(), force=False, copies=None):

@@ -194,8 +194,8 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _host, _journal, _journal_copy, _secrets
-from ansible_collections.outoftree.ccm.plugins.module_utils._component import WHOLE, Component, Failed, read, remove, show, temporary
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal as _journal, journal_copy, logs, secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import WHOLE, Component, Failed, read, remove, show, temporary
 
 
 def planned(module, journal):
@@ -211,7 +211,7 @@ def planned(module, journal):
             continue
         if _journal.digest(before) != item["sha256"]:
             refuse(module, path)
-        info = os.stat(_files.resolve(path)) if before is not None else None
+        info = os.stat(files.resolve(path)) if before is not None else None
         mode = info.st_mode & 0o7777 if info else 0o644
         work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
     return work
@@ -235,7 +235,7 @@ def originals(module, journal, component):
         if item is not None and _journal.digest(before) != item["sha256"]:
             refuse(module, name)
         if item is not None and item["content"] is not None:
-            info = os.stat(_files.resolve(name))
+            info = os.stat(files.resolve(name))
             after = revealed(component.name, item["content"], before)
             mode, owner = info.st_mode & 0o7777, (info.st_uid, info.st_gid)
         else:
@@ -261,7 +261,7 @@ def noted_flags(journal, name):
 def revealed(name, content, before):
     """Return a planned content in base64 as bytes, with the secrets of the file as it is."""
     after = base64.b64decode(content)
-    return _secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
+    return secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
 
 
 def refuse(module, path):
@@ -272,7 +272,7 @@ def refuse(module, path):
 def settle(component, work, flags, flags_before, restart):
     """Write the files and wait; put them back and raise Failed with the reason when the component does not come up."""
     since = time.time() - 1
-    folders = _host.pod_directories(component.name, component.logs)
+    folders = logs.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
     written = []
     try:
@@ -295,7 +295,7 @@ def restore(component, written, flags_before, restart):
             component.write(path, before, mode, owner)
         if written or restart:
             component.take_up([item[0] for item in written])
-            component.wait(flags_before, set(), _host.pod_directories(component.name, component.logs))
+            component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs))
         return True
     except (Failed, OSError):
         return False
@@ -330,7 +330,7 @@ def main():
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
             service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
-                                                              port=dict(type="int"))),
+                                                               port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "original"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
@@ -351,19 +351,19 @@ def main():
         supports_check_mode=True,
     )
     try:
-        directory = _files.resolve(module.params["state_directory"])
+        directory = files.resolve(module.params["state_directory"])
         if not module.check_mode and module.params["state"] == "present":
             os.makedirs(directory, mode=0o700, exist_ok=True)
         with _journal.alone(directory, 0 if module.check_mode else module.params["timeout"]):
             copy = module.params["journal_copy"]
-            journal = _journal.opened(directory, _journal_copy.decode(copy) if copy else None, adopt=not module.check_mode)
+            journal = _journal.opened(directory, journal_copy.decode(copy) if copy else None, adopt=not module.check_mode)
             if module.params["component"] == "kubeadm-config":
                 record_cluster(module, journal)
             else:
                 apply(module, journal)
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
-    except _journal_copy.BadCopy as exc:
+    except journal_copy.BadCopy as exc:
         module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
     except OSError as exc:
         place = exc.filename or module.params["state_directory"]
@@ -442,7 +442,7 @@ def sweep(journal, name):
     journal.sweep()
     for path, entry in journal.files.items():
         if entry["component"] == name and name != "kubeadm-config":
-            with contextlib.suppress(_files.Untrusted):
+            with contextlib.suppress(files.Untrusted):
                 remove(temporary(path))
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _component, _host, _journal, _processes, _secrets
-from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    commands, component as _component, journal as _journal, logs as _logs, probes, processes, secrets, systemd,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
 BEFORE, AFTER = b"# mine\r\n- --cloud-config=/x\n", b"# mine\r\n"
@@ -32,15 +34,15 @@ class Host:
         self.state = root / "state"
         self.broken: set[bytes] = set()
         self._seen, self._pid = BEFORE, 1
-        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: self._processes())
-        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": None)
-        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
+        monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: self._processes())
+        monkeypatch.setattr(processes, "of_unit", lambda unit, name="": None)
+        monkeypatch.setattr(probes, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(_logs, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
 
-    def _processes(self) -> list[_processes.Process]:
+    def _processes(self) -> list[processes.Process]:
         self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))
         content = self.manifest.read_bytes() if self.manifest.exists() else b""
         if content != self._seen:
@@ -48,7 +50,7 @@ class Host:
         if content in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
-        return [_processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
+        return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
 
     def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
@@ -105,7 +107,7 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, mon
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [_processes.Process(1, 1, ["kube-controller-manager"])])
+    monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [processes.Process(1, 1, ["kube-controller-manager"])])
     assert "no new process" in host.present(monkeypatch)["msg"]
 
 
@@ -158,11 +160,11 @@ class Service:
         self.commands: list[list[str]] = []
         self.broken: set[bytes] = set()
         self._pid, self._running = 1, BEFORE
-        monkeypatch.setattr(_commands, "run", self._run)
-        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
-        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
-        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(commands, "run", self._run)
+        monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [])
+        monkeypatch.setattr(processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
+        monkeypatch.setattr(probes, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(probes, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
 
@@ -171,13 +173,13 @@ class Service:
         if argv[:2] == ["systemctl", "restart"]:
             self._pid, self._running = self._pid + 1, self.file.read_bytes()
         out = "the last words\n" if argv[0] == "journalctl" else ""
-        return _commands.subprocess.CompletedProcess(argv, 0, out, "")
+        return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
-    def _processes(self) -> list[_processes.Process]:
+    def _processes(self) -> list[processes.Process]:
         if self._running in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
-        return [_processes.Process(self._pid, self._pid, [self.component, *flags])]
+        return [processes.Process(self._pid, self._pid, [self.component, *flags])]
 
     @property
     def is_new(self) -> bool:
@@ -235,15 +237,15 @@ def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path,
     host = Service(tmp_path, monkeypatch, "k3s")
     secret = "server: https://x:6443\ntoken: 'K10::server:s3cr3t' # ours\nagent-token+:   other-s3cr3t\r\netcd-s3-secret-key: \"s3cr3t\"\n"
     host.file.write_text(secret, newline="")
-    hidden = _secrets.hide(secret)
+    hidden = secrets.hide(secret)
     assert "s3cr3t" not in hidden and hidden.startswith("server: https://x:6443\ntoken: ")
-    assert _secrets.reveal(hidden, secret) == secret
+    assert secrets.reveal(hidden, secret) == secret
     result = host.run(monkeypatch, service=SERVICES[1][1], files=[
         {"path": str(host.file), "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
          "sha256": digest(secret.encode())}])
     assert result["changed"] and "s3cr3t" not in json.dumps(result) and "+kubelet-arg" not in secret
     assert host.file.read_bytes().decode() == secret + "kubelet-arg: a=b\n"
-    assert _secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
+    assert secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
         "--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
 
 
@@ -277,7 +279,7 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
-    monkeypatch.setattr(_processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
+    monkeypatch.setattr(processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
     host.present(monkeypatch, service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):
@@ -335,7 +337,7 @@ def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_wa
         real(self, path, content, mode, owner)
 
     monkeypatch.setattr(subject.Component, "write", write)
-    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
     result = host.run(monkeypatch, flags=[], flags_before=[], files=files)
     assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
@@ -430,8 +432,8 @@ def test_systemd_reads_units_again_before_a_restart(
         path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that it starts the component with the arguments it knew, and the change is put back."""
     host = Service(tmp_path, monkeypatch, "kubelet")
-    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
-    monkeypatch.setattr(_commands, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
+    monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(systemd, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_bytes(BEFORE)
@@ -443,12 +445,12 @@ def test_systemd_reads_units_again_before_a_restart(
 
 def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Service(tmp_path, monkeypatch, "kubelet")
-    real = _commands.run
+    real = commands.run
 
     def refused(argv: list[str], timeout: float = 60) -> Any:
         done = real(argv, timeout)
         return subprocess.CompletedProcess(argv, 1, "", "Access denied") if argv[1:] == ["daemon-reload"] else done
 
-    monkeypatch.setattr(_commands, "run", refused)
+    monkeypatch.setattr(commands, "run", refused)
     told = host.run(monkeypatch, flags=[], flags_before=[], restart=True)
     assert told["failed"] and "'systemctl daemon-reload' failed: Access denied" in told["msg"]
