@@ -16,7 +16,7 @@ description:
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
     health endpoint on this host answers, twice in a row. Asking the endpoint alone could be answered by the old process.
   - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
-    keeps what each file was before the first change, so that O(state=original) restores it byte for byte.
+    keeps what each file was before the first change, so that O(state=restored) restores it byte for byte.
   - A file is written only when it still is what the plan was made from, and only by a path that root alone decides about.
   - It may be killed at any time. What was half-written is removed by the next call, a restart that is still missing is made
     up for, and while a module goes on that nobody waits for any more, the next one waits for it.
@@ -45,7 +45,7 @@ options:
     description:
       - The systemd service to restart for the component. Without one a static Pod's manifest is written, which the kubelet takes up
         by itself.
-      - With O(state=original) the journal knows it.
+      - With O(state=restored) the journal knows it.
     type: dict
     default: {}
     suboptions:
@@ -61,12 +61,12 @@ options:
   state:
     description:
       - V(present) writes O(files).
-      - V(original) restores every file of the component that the journal knows, as O(files) says (the plan of
+      - V(restored) restores every file of the component that the journal knows, as O(files) says (the plan of
         P(outoftree.ccm.rollback_plan#filter)). Those that O(files) does not name get their original bytes, if nobody else has
         written them since. A copy of what is overwritten or removed is kept like every other backup.
     type: str
     default: present
-    choices: [present, original]
+    choices: [present, restored]
   files:
     description: The files to write, from the plan.
     type: list
@@ -80,12 +80,12 @@ options:
       content:
         description:
           - The new content in base64, so that every byte is kept. Required with O(state=present).
-          - With O(state=original) only for files that somebody else has written since; the others are restored from the journal.
+          - With O(state=restored) only for files that somebody else has written since; the others are restored from the journal.
           - For V(k3s) and V(rke2) with the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of secrets;
             the values are taken from the file as it is.
         type: str
       keep:
-        description: With O(state=original), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
+        description: With O(state=restored), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
         type: bool
         default: false
       sha256:
@@ -98,7 +98,7 @@ options:
   flags:
     description:
       - The managed flags that the new process must show, in order. They are those that the new, or restored, files give it.
-      - With O(state=original) and without O(files), they default to those that the journal has noted before its first run.
+      - With O(state=restored) and without O(files), they default to those that the journal has noted before its first run.
     type: list
     elements: str
     default: []
@@ -124,7 +124,7 @@ options:
     type: int
     default: 180
   force:
-    description: With O(state=original), put the original over files that someone else has changed since and that O(files) does not name.
+    description: With O(state=restored), put the original over files that someone else has changed since and that O(files) does not name.
     type: bool
     default: false
   journal_copy:
@@ -148,7 +148,7 @@ EXAMPLES = r"""
 - name: Put every file of the kubelet back
   outoftree.ccm.ccm_component_config:
     component: kubelet
-    state: original
+    state: restored
 """
 
 RETURN = r"""
@@ -204,7 +204,7 @@ def planned(module, journal):
     for item in module.params["files"]:
         path = item["path"]
         if item["content"] is None:
-            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: original)".format(path))
+            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: restored)".format(path))
         before = read(path)
         after = revealed(module.params["component"], item["content"], before)
         if before == after:
@@ -308,7 +308,7 @@ def unsettled(component, settled, flags):
 
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
-    if module.params["state"] == "original" and not work:
+    if module.params["state"] == "restored" and not work:
         after = "Its files are the old ones again: look at it on that host now."
     elif not work:
         after = "No file was changed now; after an earlier migration, playbooks/rollback.yml puts the old configuration back."
@@ -331,7 +331,7 @@ def main():
                 "rke2"]),
             service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
                                                                port=dict(type="int"))),
-            state=dict(type="str", default="present", choices=["present", "original"]),
+            state=dict(type="str", default="present", choices=["present", "restored"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
                 content=dict(type="str"),
@@ -369,7 +369,7 @@ def main():
         place = exc.filename or module.params["state_directory"]
         after = "nothing else was changed on this host"
         # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
-        if module.params["state"] == "original" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
+        if module.params["state"] == "restored" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
             after = "the files are restored, and only the journal still names them: fix that, then run again"
         module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
@@ -378,7 +378,7 @@ def record_cluster(module, journal):
     """Take down, or forget, the ConfigMap's content. It is the cluster's change, so this host reports none."""
     params = module.params
     if not module.check_mode:
-        if params["state"] == "original":
+        if params["state"] == "restored":
             for name in originals(module, journal, Component(module))[1]:  # all of them
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
@@ -430,7 +430,7 @@ def apply(module, journal):
                     journal.undo(path, read(path))
             result["seconds"] = round(time.monotonic() - begun, 1)
             fail(module, component, failure, work, result)
-    if params["state"] == "original":
+    if params["state"] == "restored":
         for name in settled + [item[0] for item in work]:
             journal.forget(name)
     result.update(restarted_at=component.restarted_at, seconds=round(time.monotonic() - begun, 1))

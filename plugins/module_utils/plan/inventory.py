@@ -46,10 +46,10 @@ def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: L
 
 
 def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-          unseen: Optional[Dict[str, Dict[str, Any]]] = None, left_out: Sequence[str] = (), away: Sequence[str] = ()) -> None:
+          unseen: Optional[Dict[str, Dict[str, Any]]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
     """Add what keeps the migration from beginning, and what an operator should know before it does.
 
-    Of C(unseen) hosts only the failure is known, of those C(left_out) nothing. Those C(away) have no Node, and will get one.
+    Of C(unseen) hosts only the failure is known, of those C(excluded_hosts) nothing. Those C(away) have no Node, and will get one.
     """
     _check_managed(plan, cluster)
     unseen = unseen or {}
@@ -57,25 +57,25 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
         plan["problems"].append("{0}: could not be looked at: {1}. Mend that{2}".format(
             host, " ".join(str(facts.get("msg") or "it said nothing").split())[:300],
             "" if host in control_plane else ", or leave the host out with --limit 'all:!{0}'".format(host)))
-    if left_out:
+    if excluded_hosts:
         plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
-            len(left_out), ", ".join(sorted(left_out))))
-    _check_left_out(plan, detected, cluster, [host for host in control_plane if host in left_out])
-    _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *left_out})
-    _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *left_out})
+            len(excluded_hosts), ", ".join(sorted(excluded_hosts))))
+    _check_excluded(plan, detected, cluster, [host for host in control_plane if host in excluded_hosts])
+    _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *excluded_hosts})
+    _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *excluded_hosts})
     _check_versions(plan, detected, cluster, control_plane)
 
 
-def _check_left_out(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], left_out: List[str]) -> None:
+def _check_excluded(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
     """Refuse to start the external controller beside control planes that may run the same loops in kube-controller-manager."""
     version = _versions.parse(cluster["version"])
     flags = [flag for facts in detected.values() for flag in facts["components"].get("kube-controller-manager", {}).get("flags", [])]
-    if left_out and version is not None and version < _versions.IN_TREE_GONE and any(
+    if excluded_hosts and version is not None and version < _versions.IN_TREE_GONE and any(
             flag.startswith("--cloud-provider=") and not flag.endswith("=") for flag in flags):
         plan["problems"].append(
             "--limit leaves out the control plane(s) {0}. Up to 1.30 kube-controller-manager there may run the cloud loops of an in-tree "
             "provider, and two controllers would change the same load balancers and routes. Run without --limit, or with the whole group "
-            "kube_control_plane in it".format(", ".join(sorted(left_out))))
+            "kube_control_plane in it".format(", ".join(sorted(excluded_hosts))))
 
 
 def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:

@@ -50,7 +50,7 @@ _SHELL = ("{0} starts it by a shell ({1}), and flags inside a shell's text are n
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-              adopt: bool = True, left_out: Iterable[str] = (), takeover: bool = False,
+              adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
               names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
@@ -68,7 +68,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     nodes = {node["name"]: node for node in cluster["nodes"]}
     away = [host for host, name in again.items() if reregister and name not in nodes]
     detected = inventory.with_versions(detected, cluster)
-    inventory.check(plan, detected, cluster, control_plane, unseen, list(left_out), away)
+    inventory.check(plan, detected, cluster, control_plane, unseen, list(excluded_hosts), away)
     for host, facts in detected.items():
         plan["nodes"][host] = facts["node_name"]
         steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
@@ -103,7 +103,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
     return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
-            "kubeadm_config": None, "adopt": [], "reregister": [], "narrow": False, "new_nodes": [], "takeover": []}
+            "kubeadm_config": None, "adopt": [], "reregister": [], "node_only": False, "new_nodes": [], "takeover": []}
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:
@@ -420,7 +420,7 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
         elif node["class"] == "uninitialized" and node["name"] in ours:
             plan["adopt"].append(node["name"])
     # While work is left the runtime runs its node controller alone, unless it already runs everything.
-    plan["narrow"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
+    plan["node_only"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
 
 
 def _plan_serving(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:

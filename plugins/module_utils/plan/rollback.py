@@ -44,7 +44,7 @@ class Restored(NamedTuple):
 
 
 def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
-                       left_out: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+                       excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin.
 
     C(copies) is what ccm_journal_copy says of the journals' copies; the facts of a host that uses one have its journal from there.
@@ -54,7 +54,7 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     detected = host_facts.sorted_out(detected)
     unseen = {host: facts for host, facts in detected.items() if not _looked_at(facts)}
     detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
-    _hosts(plan, detected, unseen, sorted(left_out), cluster)
+    _hosts(plan, detected, unseen, sorted(excluded_hosts), cluster)
     _copies(plan, copies or {})
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
     begun = plan["controller"] or any(facts["journal"] for facts in detected.values())
@@ -87,21 +87,21 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _hosts(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], unseen: Dict[str, Dict[str, Any]], left_out: List[str],
+def _hosts(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
            cluster: Dict[str, Any]) -> None:
     """Name every host and Node of which nothing is known, and what is wrong with the others."""
     for host, facts in unseen.items():
         said = " ".join(str(facts.get("msg") or "; ".join(facts.get("problems", [])) or "it said nothing").split())[:300]
         plan["problems"].append("{0}: could not be looked at: {1}. Fix that, or leave the host out with --limit 'all:!{0}': the "
                                 "controller then stays until a later rollback has restored it".format(host, said))
-    for host in left_out:
+    for host in excluded_hosts:
         plan["warnings"].append("{0}: is left out by --limit and is not restored, so the controller stays".format(host))
     for host, facts in detected.items():
         wrong = facts.get("journal_problem") or ""
         if wrong:
             plan["problems"].append("{0}: {1}".format(host, wrong))
         plan["warnings"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"] if problem != wrong]
-    known = {facts["node_name"] for facts in detected.values()} | set(unseen) | set(left_out)
+    known = {facts["node_name"] for facts in detected.values()} | set(unseen) | set(excluded_hosts)
     plan["warnings"] += ["Node {0} is not in the inventory: whether its kubelet needs the controller is not known".format(node["name"])
                          for node in cluster["nodes"] if node["name"] not in known and plan["controller"]]
 
@@ -269,7 +269,7 @@ def _step(plan: Dict[str, Any], host: str, facts: Dict[str, Any], component: str
         _plan._edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
                     "its files are restored, but it was not restarted since", _plan.RISKS[component])
     service = facts["journal"][restored[0].path].get("service") or {}
-    return {"component": component, "state": "original", "files": files, "flags": after, "flags_before": _flags(facts, component, {}),
+    return {"component": component, "state": "restored", "files": files, "flags": after, "flags_before": _flags(facts, component, {}),
             "restart": False, "service": {key: service[key] for key in ("unit", "data_directory") if service.get(key)}}
 
 

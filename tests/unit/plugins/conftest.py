@@ -215,7 +215,7 @@ class Machine:
         journal, path = _journal.Journal(str(self.directory)), item["path"]
         now = None if self.texts.get(path) is None else (self.texts[path] or "").encode()
         assert _journal.digest(now) == item["sha256"], path
-        if step.get("state") != "original":
+        if step.get("state") != "restored":
             after = base64.b64decode(item["content"])
             journal.record(path, step["component"], f"run-{self._runs}", now, after, 0o600, (0, 0), step["flags_before"], step["service"])
             self._breathe()

@@ -127,10 +127,10 @@ def test_a_symbolic_link_stays_one(host: Host, monkeypatch: pytest.MonkeyPatch, 
 def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.chmod(0o644)
-    assert host.run(monkeypatch, check=True, state="original")["changed"] and host.manifest.read_bytes() == AFTER
-    assert host.run(monkeypatch, state="original")["changed"]
+    assert host.run(monkeypatch, check=True, state="restored")["changed"] and host.manifest.read_bytes() == AFTER
+    assert host.run(monkeypatch, state="restored")["changed"]
     assert host.manifest.read_bytes() == BEFORE and host.manifest.stat().st_mode & 0o777 == 0o600
-    assert not host.run(monkeypatch, state="original")["changed"]
+    assert not host.run(monkeypatch, state="restored")["changed"]
 
 
 def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -139,16 +139,16 @@ def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pyt
     monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
     host.run(monkeypatch, files=files)
     assert new.read_bytes() == b"X=1\n"
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert not new.exists()
 
 
 def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
-    refused = host.run(monkeypatch, state="original")
+    refused = host.run(monkeypatch, state="restored")
     assert refused["failed"] and "set 'force'" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
-    assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
+    assert host.run(monkeypatch, state="restored", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
 class Service:
@@ -211,7 +211,7 @@ def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_wa
     assert done["changed"] and done["restarted_at"] and host.file.read_bytes() == AFTER, done
     assert host.restarts == [service["unit"]]
     assert not host.present(monkeypatch, service)["changed"]
-    back = host.run(monkeypatch, state="original")
+    back = host.run(monkeypatch, state="restored")
     assert back["changed"] and host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
 
 
@@ -230,7 +230,7 @@ def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
 def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Service(tmp_path, monkeypatch, "kubeadm-patches")
     assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
-    assert host.run(monkeypatch, state="original")["changed"] and host.file.read_bytes() == BEFORE
+    assert host.run(monkeypatch, state="restored")["changed"] and host.file.read_bytes() == BEFORE
 
 
 def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_roll
     host.present(monkeypatch)
     assert host.manifest.read_bytes() == AFTER and not half.exists()
     half.write_bytes(b"- --clo")
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert host.manifest.read_bytes() == BEFORE and not half.exists()
 
 
@@ -283,23 +283,23 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
     host.present(monkeypatch, service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):
-        host.run(monkeypatch, state="original")
+        host.run(monkeypatch, state="restored")
     live()
     assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="original", check=True)["changed"] and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+    assert host.run(monkeypatch, state="restored", check=True)["changed"] and host.restarts == [service["unit"]]
+    assert host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
     assert ["systemctl", "daemon-reload"] in host.commands  # the file may have been a unit
-    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
 
 
 def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
     host.broken.add(BEFORE)
-    result = host.run(monkeypatch, state="original")
+    result = host.run(monkeypatch, state="restored")
     assert result["failed"] and "Its files are the old ones again" in result["msg"], result
     host.broken.clear()
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert not (host.state / "journal.json").exists()
 
 
@@ -310,7 +310,7 @@ def test_a_record_without_its_change_needs_no_restart(tmp_path: pathlib.Path, mo
         host.present(monkeypatch, SERVICES[0][1])
     live()
     assert host.file.read_bytes() == BEFORE and (host.state / "journal.json").exists()
-    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == []
+    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == []
     assert not (host.state / "journal.json").exists()
 
 
@@ -360,7 +360,7 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
 def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
-    done = host.run(monkeypatch, state="original", force=True, run_id="back")
+    done = host.run(monkeypatch, state="restored", force=True, run_id="back")
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == b"theirs\n" and host.manifest.read_bytes() == BEFORE
 
 
@@ -370,9 +370,9 @@ def test_a_file_that_somebody_else_wrote_gets_the_planned_content_and_keeps_its_
     host.manifest.write_bytes(theirs)
     host.manifest.chmod(0o640)
     item = {"path": str(host.manifest), "sha256": digest(theirs), "content": base64.b64encode(planned).decode()}
-    stale = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
+    stale = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
     assert "changed after the plan" in stale["msg"] and host.manifest.read_bytes() == theirs
-    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], run_id="back", files=[item])
+    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], run_id="back", files=[item])
     assert done["changed"] and host.manifest.read_bytes() == planned and host.manifest.stat().st_mode & 0o777 == 0o640, done
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == theirs
     assert not (host.state / "journal.json").exists()
@@ -382,7 +382,7 @@ def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host, monkeypatch:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
     item = {"path": str(host.manifest), "sha256": digest(b"theirs\n"), "keep": True}
-    done = host.run(monkeypatch, state="original", files=[item])
+    done = host.run(monkeypatch, state="restored", files=[item])
     assert not done.get("failed") and host.manifest.read_bytes() == b"theirs\n" and not (host.state / "journal.json").exists(), done
 
 
@@ -391,7 +391,7 @@ def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host, monkeypat
     host.run(monkeypatch, flags=[], flags_before=["--cloud-provider="], files=[
         {"path": str(host.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
     item = {"path": str(host.manifest), "sha256": digest(AFTER)}
-    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], flags_before=[], files=[item])
+    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], flags_before=[], files=[item])
     assert done["changed"] and host.manifest.read_bytes() == BEFORE, done
 
 
@@ -417,7 +417,7 @@ def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(_journal.Journal, "forget", full)
-    told = host.run(monkeypatch, state="original")
+    told = host.run(monkeypatch, state="restored")
     assert told["failed"] and host.manifest.read_bytes() == BEFORE
     assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
     assert "nothing else was changed" not in told["msg"]

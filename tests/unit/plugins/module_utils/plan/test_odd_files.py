@@ -135,13 +135,13 @@ def test_a_limit_must_not_leave_control_planes_with_in_tree_loops_behind(
     facts = host_facts("cp-1", {path: "".join(lines), FLAGS_ENV: PLAIN_ENV}, components={"kube-controller-manager": flags})
     facts["kubelet"]["version"] = version
     cluster = cluster_facts(("cp-1", "initialized"), ("cp-2", "initialized"), version=version, kubeadm="")
-    plan = make_plan({"cp-1": facts}, cluster, ["cp-1", "cp-2"], left_out=["cp-2"])
+    plan = make_plan({"cp-1": facts}, cluster, ["cp-1", "cp-2"], excluded_hosts=["cp-2"])
     if refused:
         problem = only_problem(plan)
         assert "--limit leaves out the control plane(s) cp-2" in problem and "two" in problem and "without" in problem
     else:
         assert plan["go"], plan["problems"]
-    assert make_plan({"cp-1": facts}, cluster, ["cp-1"], left_out=["w-9"])["problems"] != [] or not refused
+    assert make_plan({"cp-1": facts}, cluster, ["cp-1"], excluded_hosts=["w-9"])["problems"] != [] or not refused
 
 
 # -- kube-scheduler ----------------------------------------------------------------------------------------------------

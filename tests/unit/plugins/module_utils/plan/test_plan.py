@@ -43,7 +43,7 @@ def migrated(facts: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any]:
 
 def test_the_whole_plan_of_a_cluster_with_leftovers(leftovers: Any, cluster_facts: Any) -> None:
     plan = make_plan(leftovers, cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged")), ["cp-1"])
-    assert plan["go"] and plan["narrow"] and plan["adopt"] == ["cp-1", "w-1"]
+    assert plan["go"] and plan["node_only"] and plan["adopt"] == ["cp-1", "w-1"]
     rows = [(e["host"], e["component"], e["file"], e["flag"], e["now"], e["then"]) for e in plan["edits"]]
     manifest = MANIFESTS + "kube-controller-manager.yaml"
     assert rows == [
@@ -76,7 +76,7 @@ def test_a_second_plan_is_empty(leftovers: Any, cluster_facts: Any) -> None:
     text = base64.b64decode(plan["kubeadm_config"]["content"]).decode()
     after = cluster_facts(("cp-1", "initialized"), ("w-1", "initialized"), kubeadm=text, runtime={"exists": True, "managed": True, "wide": True})
     again = make_plan(migrated(leftovers, plan), after, ["cp-1"])
-    assert (again["go"], again["edits"], again["adopt"], again["narrow"], again["kubeadm_config"]) == (True, [], [], False, None)
+    assert (again["go"], again["edits"], again["adopt"], again["node_only"], again["kubeadm_config"]) == (True, [], [], False, None)
     assert again["hosts"] == {"cp-1": {"control_plane": [], "kubelet": None}, "w-1": {"control_plane": [], "kubelet": None}}
 
 
@@ -101,8 +101,8 @@ def test_a_run_that_was_killed_after_writing_is_taken_up_again(leftovers: Any, c
 def test_a_wide_runtime_is_never_narrowed_for_a_new_node(leftovers: Any, cluster_facts: Any) -> None:
     nodes = (("cp-1", "initialized"), ("w-1", "uninitialized"))
     wide = make_plan(leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True, "wide": True}), ["cp-1"])
-    assert wide["adopt"] == ["w-1"] and not wide["narrow"]
-    assert make_plan(leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True}), ["cp-1"])["narrow"]
+    assert wide["adopt"] == ["w-1"] and not wide["node_only"]
+    assert make_plan(leftovers, cluster_facts(*nodes, runtime={"exists": True, "managed": True}), ["cp-1"])["node_only"]
 
 
 def problems(facts: Any, cluster: Any, control_plane: list[str] | None = None) -> str:
@@ -358,4 +358,4 @@ def test_nodes_outside_of_the_inventory_are_not_adopted(leftovers: Any, cluster_
     nodes = (("cp-1", "uninitialized"), ("w-1", "unmanaged"), ("stranger", "uninitialized"), ("other", "unmanaged"))
     plan = make_plan(leftovers, cluster_facts(*nodes), ["cp-1"])
     assert plan["adopt"] == ["cp-1", "w-1"] and [edit["host"] for edit in plan["edits"] if edit["component"] == "node"] == ["w-1"]
-    assert not make_plan(leftovers, cluster_facts(*nodes, version="v1.28.0"), ["cp-1"])["narrow"]
+    assert not make_plan(leftovers, cluster_facts(*nodes, version="v1.28.0"), ["cp-1"])["node_only"]

@@ -38,7 +38,7 @@ def test_nodes_of_the_embedded_controller_are_reported_with_their_way_out(tree_f
 
 def test_agents_are_registered_anew_when_asked_and_servers_never(tree_facts: Any, cluster_facts: Any) -> None:
     made = plan(tree_facts, cluster_facts, EMBEDDED, True)
-    assert made["reregister"] == ["k3s-agent"] and made["narrow"] and made["adopt"] == []
+    assert made["reregister"] == ["k3s-agent"] and made["node_only"] and made["adopt"] == []
     (edit,) = (edit for edit in made["edits"] if edit["component"] == "node")
     assert (edit["host"], edit["now"], edit["then"]) == ("k3s-agent", "k3s://k3s-agent", "set by the runtime")
     assert [text for text in made["warnings"] if "left alone" in text and "k3s-agent" in text] == []

@@ -246,7 +246,7 @@ def test_a_host_that_is_left_out_keeps_the_controller(worker: Any, cluster_facts
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1", "w-2")
     migrate(host, at(cluster_facts, "v1.33.4", "w-1"), "w-1")
     cluster["runtime"].update(exists=True, managed=True)
-    plan = back(host, cluster, "w-1", left_out=["w-2"])
+    plan = back(host, cluster, "w-1", excluded_hosts=["w-2"])
     assert plan["go"] and "w-2: is left out by --limit and is not restored, so the controller stays" in plan["warnings"]
     verdict = judge(plan, {"w-1": host.facts()}, ["w-1", "w-2"])
     assert not verdict["restored"] and verdict["waiting"] == ["w-2: is left out by --limit"] and verdict["unrestored"] == []
