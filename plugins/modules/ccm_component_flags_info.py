@@ -163,6 +163,7 @@ files:
       sha256: 3b7a...
       mode: "0644"
       real_path: /etc/default/kubelet
+      problem: ""
       changed: 1795337000.0
 journal:
   description:

@@ -14,6 +14,7 @@ from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
 
 #: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
@@ -58,7 +59,7 @@ def image_of(data: Any) -> Tuple[str, str]:
     return name, str(images[0] or "") if images else ""
 
 
-def decoded(entry: Any) -> str:
+def decoded(entry: FileFacts) -> str:
     """Return the text of a YAML file as detection reports it. Raises NotYaml with the line."""
     content = base64.b64decode(entry["content"])
     try:
@@ -144,16 +145,16 @@ def edit(text: str, component: str, version: Tuple[int, int], target: Target = c
             new_argv[value_at] = new
             document.replace(arguments[value_at][0], new)
     expected = independent(document.data)
-    target = _at(expected, container)
+    edited = _at(expected, container)
     for key in ("command", "args"):
         kept = [new_argv[i] for i, (path, unused) in enumerate(arguments) if path[-2] == key]
-        if key in target:
-            target[key] = [value for value in kept if value is not None]
+        if key in edited:
+            edited[key] = [value for value in kept if value is not None]
     if added:
         last_key = arguments[-1][0][-2]
         for argument in added:
             document.append(container + (last_key,), argument)
-        target[last_key] += added
+        edited[last_key] += added
     notes = _remove_mounts(document, expected, container, changes, [v for v in new_argv.values() if v is not None])
     if any(change.name == "cloud-config" and change.then for change in changes):
         _add_mounts(document, expected, container, back)

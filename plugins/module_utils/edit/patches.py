@@ -80,7 +80,7 @@ def _edit_operations(document: YamlText, text: str, component: str, version: Tup
         expected.append(independent(operation))
         if not changes:
             continue
-        if isinstance(value, list) or split_flag(value)[:2] != (changes[0].name, True):
+        if isinstance(value, list) or split_flag(value or "")[:2] != (changes[0].name, True):
             raise PatchRefused("line {0} sets --{1} among others: edit it by hand".format(document.line((index,)), changes[0].name))
         if changes[0].then is not None:
             new = render(changes[0].name, changes[0].then)

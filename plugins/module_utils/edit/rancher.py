@@ -19,6 +19,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, Change
 
 #: Keys whose items are flags of a component, written C(name=value).
@@ -55,7 +56,7 @@ class Item(NamedTuple):
 
     path: str
     key: str
-    index: Optional[int]
+    index: Optional[int]  # type: ignore[assignment]
     value: str
 
 
@@ -155,7 +156,7 @@ class File:
         return text
 
 
-def decoded(path: str, entry: Dict[str, Any]) -> Optional[str]:
+def decoded(path: str, entry: FileFacts) -> Optional[str]:
     """Return the text of a configuration file as detection reports it, None without one. Raises RancherRefused."""
     try:
         return manifest.decoded(entry) if entry["exists"] else None

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
     BOOLEAN_FLAGS, MANAGED_FLAGS, Char, Flag, Span, Word, apply_spans, render, shell, split_flag, split_words,
 )
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
 #: What a line of a unit or an environment file begins with that says nothing.
 COMMENTS = ("#", ";")
@@ -320,7 +321,7 @@ class Sources(NamedTuple):
         return self._replace(texts=texts)
 
 
-def sources(files: Dict[str, Any], unit: Dict[str, Any]) -> Sources:
+def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -> Sources:
     """Return what makes a unit's command line, from files as detection reports them. Raises UnitRefused."""
     texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
              for path in unit["unit_files"] + unit["environment_files"]}

@@ -20,7 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import S
 try:
     import yaml
 except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on the controller
-    yaml = None
+    yaml = None  # type: ignore[assignment]
 
 
 #: Words that YAML takes for something else than text unless they are quoted.

@@ -36,7 +36,7 @@ class Flag(NamedTuple):
 
     name: str
     value: str
-    index: int
+    index: int  # type: ignore[assignment]
     width: int
 
 

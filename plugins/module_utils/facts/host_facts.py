@@ -11,8 +11,11 @@ Pure and stdlib-only (Python 3.8).
 from __future__ import annotations
 
 import base64
+import functools
 import re
-from typing import Any, Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, cast, get_args, get_origin, get_type_hints
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 #: Characters of all that a host returns. A control plane's files have some 100 KiB.
 LIMIT = 16 << 20
@@ -23,25 +26,6 @@ SENTENCE = 2000
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NODE_NAME = re.compile(r"{0}(\.{0})*".format(_LABEL))
 
-_TEXTS = [str]
-#: Types by key; a list holds its item's, a dictionary with the key '*' holds its values'. '?' ends a key that may be missing.
-SHAPE: Dict[str, Any] = {
-    "node_name": str, "layout": str, "admin_conf": str, "api_server": str, "manifests": _TEXTS, "patches": _TEXTS, "problems": _TEXTS,
-    "notices?": _TEXTS, "journal_problem?": str, "journal_found?": dict,
-    "kubelet": {
-        "unit_files?": _TEXTS, "environment_files?": _TEXTS, "config_files?": _TEXTS, "flags?": _TEXTS, "version?": str, "pid?": int,
-        "static_pod_path?": str, "started?": float, "health?": str, "unread_files?": [{"path": str, "flag": str}],
-        "serving?": {"bootstrap": bool, "names": _TEXTS, "not_after": str, "problem": str},
-    },
-    "service": {"name?": str, "unit?": str, "server?": bool, "arguments?": _TEXTS, "config_files?": _TEXTS, "data_directory?": str,
-                "stale?": bool, "port?": int, "health?": str},
-    "units": {"*": {"unit": str, "unit_files": _TEXTS, "environment_files": _TEXTS}},
-    "components": {"*": {"pid": int, "flags": _TEXTS, "version": str, "started?": float, "health?": str}},
-    "unrecognised?": [{"component": str, "pid": int, "flags": _TEXTS, "place": str}],
-    "files": {"*": {"exists": bool, "content": str, "sha256": str, "problem": str, "changed?": float}},
-    "journal": {"*": {"component": str, "state": str, "service?": dict, "problem?": str, "baselines?": [
-        {"existed": bool, "original": str, "sha256": str, "copied": bool, "written": str, "written_sha256": _TEXTS}]}},
-}
 #: What a part has as a whole once it has anything.
 WHOLE = {
     "kubelet": ("unit_files", "environment_files", "config_files", "flags", "version", "unread_files", "static_pod_path"),
@@ -54,11 +38,25 @@ def is_node_name(name: str) -> bool:
     return len(name) <= 253 and _NODE_NAME.fullmatch(name) is not None
 
 
+@functools.lru_cache(maxsize=None)
+def shape_of(kind: Any) -> Any:
+    """Return a type as data: a list holds its item's, a dictionary with the key '*' its values'. '?' ends a key that may be missing."""
+    if hasattr(kind, "__total__"):  # a TypedDict
+        # Nothing on a managed node asks for it: Python 3.8 does not know the required keys.
+        return {key if key in kind.__required_keys__ else key + "?": shape_of(item) for key, item in get_type_hints(kind).items()}
+    arguments = get_args(kind)
+    if get_origin(kind) is list:
+        return [shape_of(arguments[0])]
+    if get_origin(kind) is dict:
+        return {"*": shape_of(arguments[1])}
+    return object if kind is Any else kind
+
+
 def refusal(facts: Any) -> str:
     """Return why a host's facts cannot be used, '' when they can."""
     if _size(facts, LIMIT) < 0:
         return "it returned more than {0} MiB".format(LIMIT >> 20)
-    return _misfit(facts, SHAPE, "") or _incomplete(facts)
+    return _misfit(facts, shape_of(HostFacts), "") or _incomplete(facts)
 
 
 def _size(value: Any, left: int) -> int:
@@ -143,6 +141,21 @@ def sorted_out(detected: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
         found[host] = {"msg": "what it returned is not what the module returns: " + reason} if reason else dict(
             facts, problems=list(map(readable, facts["problems"])), notices=list(map(readable, facts.get("notices", []))))
     return found
+
+
+def usable(found: Dict[str, Dict[str, Any]]) -> Dict[str, HostFacts]:
+    """Return, of what sorted_out returned, the hosts whose facts can be used."""
+    return {host: cast(HostFacts, facts) for host, facts in found.items() if "node_name" in facts}
+
+
+def version_of(facts: HostFacts, component: str) -> str:
+    """Return the version of a running component of the control plane as the host says it, '' when it does not."""
+    return facts["components"][component]["version"] if component in facts["components"] else ""
+
+
+def is_ours(facts: HostFacts, path: str) -> bool:
+    """Whether a file is as we last wrote it."""
+    return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 
 def proven(name: str, node: Optional[Dict[str, Any]], known: Iterable[str]) -> bool:

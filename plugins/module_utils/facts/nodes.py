@@ -38,7 +38,7 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
     """Return what concerns us of a Node; C(scheme) is our providerID prefix such as 'sim://' ('' accepts any)."""
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
-    ready = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    ready: Dict[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
     voter = next((c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None)
     taints = spec.get("taints") or []
     result: Dict[str, Any] = {

@@ -26,7 +26,7 @@ import json
 import os
 import time
 import uuid
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypedDict
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, secrets
 
@@ -101,7 +101,50 @@ class Baseline(NamedTuple):
     written_sha256: List[str]
 
 
-def ours(baseline: Dict[str, Any], sha256: str) -> Optional[List[Dict[str, Any]]]:
+class Original(TypedDict):
+    """What a file was: C(copy) is its path in the journal's folder, C(flags) are those that its component ran with."""
+
+    exists: bool
+    sha256: str
+    copy: str
+    mode: int
+    uid: int
+    gid: int
+    flags: List[str]
+
+
+class _Written(TypedDict):
+    run: str
+    sha256_before: str
+    sha256: str
+    backup: str
+
+
+class Written(_Written, total=False):
+    """What one run made of a file. Releases that kept no copy of that had no C(copy)."""
+
+    copy: str
+
+
+class Recorded(TypedDict):
+    """A baseline as the journal has it: an original, and what we made of it in a row."""
+
+    original: Original
+    written: List[Written]
+
+
+class _JournalEntry(Recorded):
+    component: str
+
+
+class JournalEntry(_JournalEntry, total=False):
+    """What the journal has of a file: its newest baseline, and the earlier ones, the oldest first."""
+
+    service: Dict[str, Any]
+    earlier: List[Recorded]
+
+
+def ours(baseline: Recorded, sha256: str) -> Optional[List[Written]]:
     """Return the records that made a file what it is now, [] when it is the original; None when somebody else wrote it since.
 
     A run that was killed between its record and its write leaves a record that is not among them.
@@ -122,7 +165,7 @@ class Journal:
     def __init__(self, directory: str, copied: Optional[Dict[str, Any]] = None) -> None:
         self.directory = directory
         self.path = os.path.join(directory, "journal.json")
-        self.files: Dict[str, Dict[str, Any]] = {}
+        self.files: Dict[str, JournalEntry] = {}
         self.id, self.serial = "", 0
         self._contents: Dict[str, bytes] = {}
         if copied is not None:
@@ -188,21 +231,21 @@ class Journal:
         """Return the baselines of a recorded file, the newest first. Raises JournalRefused for a copy that is missing or altered."""
         entry = self.files[name]
         found = []
-        for baseline in [entry] + entry.get("earlier", [])[::-1]:
-            last = baseline["written"][-1] if baseline["written"] else {}
+        for baseline in _baselines(entry)[::-1]:
+            last = baseline["written"][-1] if baseline["written"] else None
             found.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
-                                  self._kept(name, last["copy"], last["sha256"]) if last.get("copy") else None,
+                                  self._kept(name, last["copy"], last["sha256"]) if last and last.get("copy") else None,
                                   [written["sha256"] for written in baseline["written"]]))
         return found
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
-               mode: int, owner: "tuple[int, int]", flags_before: Any, service: Any = None) -> str:
+               mode: int, owner: "tuple[int, int]", flags_before: List[str], service: Any = None) -> str:
         """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
         backup = self.keep(run, name, before)
         entry = self.files.get(name)
         written = None if entry is None else ours(entry, digest(before))
         if entry is None or written is None:
-            earlier = [] if entry is None else entry.get("earlier", []) + [{key: entry[key] for key in ("original", "written")}]
+            earlier = [] if entry is None else _baselines(entry)
             copy = "" if before is None else os.path.relpath(self._copy("originals", name, before), self.directory)
             entry = self.files[name] = {
                 "component": component,
@@ -210,6 +253,7 @@ class Journal:
                 "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
                              "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
                 "earlier": earlier,
+                "written": [],
             }
             written = []
         copy = os.path.relpath(self._copy("written", name, after), self.directory)
@@ -247,7 +291,7 @@ class Journal:
         for path in glob.glob(os.path.join(glob.escape(self.directory), "**", "*" + UNFINISHED), recursive=True):
             os.unlink(path)
 
-    def _original(self, name: str, baseline: Dict[str, Any]) -> Optional[bytes]:
+    def _original(self, name: str, baseline: Recorded) -> Optional[bytes]:
         original = baseline["original"]
         return self._kept(name, original["copy"], original["sha256"]) if original["exists"] else None
 
@@ -325,9 +369,14 @@ def _identity(data: Dict[str, Any]) -> Tuple[str, int]:
     return name if isinstance(name, str) else "", serial if isinstance(serial, int) else 0
 
 
-def _named(entry: Dict[str, Any]) -> List[str]:
+def _baselines(entry: JournalEntry) -> List[Recorded]:
+    """Return the baselines of a file, the oldest first."""
+    return [*entry.get("earlier", []), {"original": entry["original"], "written": entry["written"]}]
+
+
+def _named(entry: JournalEntry) -> List[str]:
     """Return the paths of the contents that a rollback of a file may need."""
-    baselines = [entry] + entry.get("earlier", [])
+    baselines = _baselines(entry)
     paths = [baseline["original"]["copy"] for baseline in baselines if baseline["original"]["exists"]]
     return paths + [baseline["written"][-1]["copy"] for baseline in baselines if baseline["written"] and baseline["written"][-1].get("copy")]
 

@@ -324,7 +324,7 @@ def version_of(running: Process, program: str) -> Tuple[str, str]:
             trusted = files.program(path)
             there = os.stat(trusted)
         except files.Untrusted as exc:
-            reason = exc.strerror
+            reason = str(exc.strerror)
         except OSError:
             reason = "{0} is not there any more".format(path)
         else:

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
-def check(plan: Dict[str, Any], host: str, facts: Dict[str, Any], nodes: Dict[str, Dict[str, Any]]) -> None:
+
+def check(plan: Dict[str, Any], host: str, facts: HostFacts, nodes: Dict[str, Dict[str, Any]]) -> None:
     """Judge what a host's probes said. C(nodes) are the cluster's, by name."""
     steps = plan["hosts"][host]
     # A step without files and restart waits for what a run of ours has left starting: it may be ill still.

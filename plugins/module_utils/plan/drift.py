@@ -13,18 +13,21 @@ Pure, controller side. It only writes problems.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Iterable, List, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import ComponentFacts, FileFacts, HostFacts, KubeletFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Target
 
+Running = Union[KubeletFacts, ComponentFacts]
 
-def changed_since(running: Dict[str, Any], files: Iterable[Dict[str, Any]]) -> bool:
+
+def changed_since(running: Running, files: Iterable[FileFacts]) -> bool:
     """Whether one of the files was changed after the process was started, so that it explains a difference."""
     return any(entry.get("changed", 0.0) > running.get("started", 0.0) for entry in files if entry["exists"])
 
 
-def unexplained(host: str, component: str, running: Dict[str, Any], written: List[str], paths: List[str]) -> str:
+def unexplained(host: str, component: str, running: Running, written: List[str], paths: List[str]) -> str:
     """Return the problem of a process whose flags differ from those in its files, '' when they are the same.
 
     C(running) has the C(pid) and the managed C(flags) of the process, C(written) the same flags as the files at C(paths) give them.
@@ -40,14 +43,15 @@ def unexplained(host: str, component: str, running: Dict[str, Any], written: Lis
                 host, running["pid"], component, show(more.elements()), " with ".join(paths), show(less.elements())))
 
 
-def undefined(host: str, facts: Dict[str, Any], component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:
+def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:
     """Return the problems of a component's processes that no file of ours starts, where their flags would have to change.
 
     C(why) says which files were looked for.
     """
     seen = list(facts.get("unrecognised", []))
     if component in facts["components"]:
-        seen.append(dict(facts["components"][component], component=component, place="is a component of this host"))
+        running = facts["components"][component]
+        seen.append({"component": component, "pid": running["pid"], "flags": running["flags"], "place": "is a component of this host"})
     return ["{0}: process {1} ({2}) {3} and runs with {4}, which has to change: {5}. {6}".format(
         host, process["pid"], component, process["place"], show(process["flags"]), _reasons(process["flags"], component, version, target),
         why) for process in seen if process["component"] == component and needs(process["flags"], component, version, target)]

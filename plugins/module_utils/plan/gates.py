@@ -15,11 +15,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm,
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 SCHEDULER = "kube-scheduler"
 
 
-def check_kubelet(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
+def check_kubelet(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
     """Feature gates in the KubeletConfiguration are the kubelet's too, but that file belongs to the installer."""
     for path in facts["kubelet"]["config_files"]:
         try:
@@ -35,7 +36,7 @@ def check_kubelet(plan: Dict[str, Any], host: str, facts: Dict[str, Any], versio
                                         host, path, item, versions.why("kubelet", "feature-gates", version, fact.value)))
 
 
-def check_scheduler(plan: Dict[str, Any], host: str, facts: Dict[str, Any], version: Tuple[int, int]) -> None:
+def check_scheduler(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
     """Name the gates in kube-scheduler's manifest, unit and environment files."""
     for path in facts["manifests"]:
         try:

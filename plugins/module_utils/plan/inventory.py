@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions as _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
 SKEW = 3
@@ -22,11 +23,17 @@ SKEW = 3
 MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
-def with_versions(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
+def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, HostFacts]:
     """Return the hosts' facts with the version that each kubelet reports on its Node; a host asks a program only for want of that."""
     reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
-    return {host: dict(facts, kubelet=dict(facts["kubelet"], version=reported[facts["node_name"]]))
-            if reported.get(facts["node_name"]) else facts for host, facts in detected.items()}
+    found = {}
+    for host, facts in detected.items():
+        found[host] = facts
+        if reported.get(facts["node_name"]):
+            found[host] = facts.copy()
+            found[host]["kubelet"] = facts["kubelet"].copy()
+            found[host]["kubelet"]["version"] = reported[facts["node_name"]]
+    return found
 
 
 def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: List[str], names: Dict[str, List[str]]) -> None:
@@ -45,7 +52,7 @@ def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: L
             "name nor an address of that Node for it. If it is right, set ccm_install_node_name for this host".format(host, name))
 
 
-def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
+def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
           unseen: Optional[Dict[str, Dict[str, Any]]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
     """Add what keeps the migration from beginning, and what an operator should know before it does.
 
@@ -66,10 +73,11 @@ def check(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Di
     _check_versions(plan, detected, cluster, control_plane)
 
 
-def _check_excluded(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
+def _check_excluded(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
     """Refuse to start the external controller beside control planes that may run the same loops in kube-controller-manager."""
     version = _versions.parse(cluster["version"])
-    flags = [flag for facts in detected.values() for flag in facts["components"].get("kube-controller-manager", {}).get("flags", [])]
+    managers = [facts["components"].get("kube-controller-manager") for facts in detected.values()]
+    flags = [flag for running in managers if running for flag in running["flags"]]
     if excluded_hosts and version is not None and version < _versions.IN_TREE_GONE and any(
             flag.startswith("--cloud-provider=") and not flag.endswith("=") for flag in flags):
         plan["problems"].append(
@@ -89,7 +97,7 @@ def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
             "there is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
 
 
-def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], unknown: Set[str]) -> None:
+def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> None:
     names = {node["name"] for node in cluster["nodes"]}
     seen: Dict[str, str] = {}
     for host, facts in detected.items():
@@ -106,7 +114,7 @@ def _check_nodes(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], clus
         plan["warnings"].append("Node {0} is not in the inventory: its kubelet is not changed".format(name))
 
 
-def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any],
+def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
                          control_plane: List[str], unknown: Set[str]) -> None:
     for host in control_plane:
         facts = detected.get(host)
@@ -137,7 +145,7 @@ def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any
                                     "configuration, add it to the group".format(host, facts["service"]["unit"]))
 
 
-def _check_versions(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any],
+def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
                     control_plane: List[str]) -> None:
     newest = _versions.parse(cluster["version"])
     found: Dict[str, Dict[Any, List[str]]] = {}
@@ -146,7 +154,7 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], c
         if kubelet is not None and not _versions.supported(kubelet):
             plan["problems"].append("{0}: its kubelet is {1}, and this collection knows {2} to {3}".format(
                 host, facts["kubelet"]["version"], *map(_versions.show, _versions.SUPPORTED)))
-        elif kubelet is not None and not (newest[0], newest[1] - SKEW) <= kubelet <= newest:
+        elif kubelet is not None and newest is not None and not (newest[0], newest[1] - SKEW) <= kubelet <= newest:
             plan["problems"].append(
                 "{0}: its kubelet is {1} and the API server {2}, which Kubernetes does not support (not newer, {3} minor releases "
                 "older at most): finish the upgrade, then run again".format(
@@ -161,7 +169,7 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], c
                                     .format(component, ", ".join(told)))
 
 
-def component_versions(facts: Dict[str, Any]) -> Dict[str, Any]:
+def component_versions(facts: HostFacts) -> Dict[str, Any]:
     """Return the (major, minor) of each control-plane component of a host, by its manifest's image or its process."""
     versions = {}
     for component, running in facts["components"].items():

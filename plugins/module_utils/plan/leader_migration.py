@@ -16,6 +16,7 @@ from typing import Any, Dict, List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostSteps
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import (
     hands_over, in_tree_provider, is_external, leader_migration_changes,
 )
@@ -48,22 +49,22 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
     if version is None or not versions.supported(version) or version >= versions.IN_TREE_GONE:
         plan["problems"].append(refusal(cluster["version"]))
         return _plan.finish(plan)
-    detected = host_facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
-    detected = inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
-    inventory.check(plan, detected, cluster, control_plane, unseen)
+    found = host_facts.sorted_out(detected)
+    known = inventory.with_versions(host_facts.usable(found), cluster)
+    unseen = {host: facts for host, facts in found.items() if host not in known}
+    inventory.check(plan, known, cluster, control_plane, unseen)
     for host in control_plane:
-        if host not in detected:
+        if host not in known:
             continue
-        facts = detected[host]
+        facts = known[host]
         plan["problems"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"]]
-        steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
+        steps: HostSteps = {"control_plane": [], "kubelet": None}
         plan["hosts"][host], plan["nodes"][host] = steps, facts["node_name"]
         if facts["service"]:
             plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
                                     "site.yml".format(host, facts["service"]["name"]))
             continue
-        flags = find_flags(facts["components"].get(COMPONENT, {}).get("flags") or [])
+        flags = find_flags(facts["components"][COMPONENT]["flags"] if COMPONENT in facts["components"] else [])
         if not hands_over(flags) and is_external(flags):
             plan["warnings"].append("{0}: {1} is external already, there is nothing to hand over".format(host, COMPONENT))
             continue

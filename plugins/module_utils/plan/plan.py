@@ -11,7 +11,7 @@ is plain data that preflight prints, check mode shows and the roles carry out st
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import (
     kubeadm, kubelet as _kubelet, manifest, patches, rancher, unit as _unit,
@@ -20,6 +20,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import Sou
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render, shell
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts, HostSteps, KubeletFacts, StepFile, UnitFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import (
     Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
@@ -54,9 +55,9 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
               names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
-    detected = host_facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in detected.items() if "node_name" not in facts}
-    detected = {host: facts for host, facts in detected.items() if host not in unseen}
+    found = host_facts.sorted_out(detected)
+    known = host_facts.usable(found)
+    unseen = {host: facts for host, facts in found.items() if host not in known}
     plan = empty()
     version = versions.parse(cluster["version"])
     if version is None or not versions.supported(version):
@@ -64,14 +65,14 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
             .format(cluster["version"], *map(versions.show, versions.SUPPORTED)))
         return finish(plan)
-    again = _reregister.agents(detected, cluster)
+    again = _reregister.agents(known, cluster)
     nodes = {node["name"]: node for node in cluster["nodes"]}
     away = [host for host, name in again.items() if reregister and name not in nodes]
-    detected = inventory.with_versions(detected, cluster)
-    inventory.check(plan, detected, cluster, control_plane, unseen, list(excluded_hosts), away)
-    for host, facts in detected.items():
+    known = inventory.with_versions(known, cluster)
+    inventory.check(plan, known, cluster, control_plane, unseen, list(excluded_hosts), away)
+    for host, facts in known.items():
         plan["nodes"][host] = facts["node_name"]
-        steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
+        steps: HostSteps = {"control_plane": [], "kubelet": None}
         plan["hosts"][host] = steps
         for problem in facts["problems"]:
             plan["problems"].append("{0}: {1}".format(host, problem))
@@ -91,12 +92,12 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
             _plan_kubelet(plan, steps, host, facts, version)
     _plan_kubeadm_config(plan, cluster, version)
     _plan_nodes(plan, cluster, adopt, again, reregister)
-    for host, facts in detected.items():
+    for host, facts in known.items():
         baseline.check(plan, host, facts, nodes)
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
-    _plan_serving(plan, detected, cluster)
-    plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in detected.values()}, cluster)
+    _plan_serving(plan, known, cluster)
+    plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)
     return finish(plan)
 
 
@@ -127,7 +128,7 @@ def _encode(text: str) -> str:
 # -- control plane ----------------------------------------------------------------------------------------------------
 
 
-def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+def plan_control_plane(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
                        cluster_version: Tuple[int, int], components: Tuple[str, ...] = COMPONENTS,
                        target: Target = control_plane_changes) -> None:
     """Plan the components of a control plane in their order."""
@@ -161,7 +162,7 @@ def plan_control_plane(plan: Dict[str, Any], steps: Dict[str, Any], host: str, f
                 "edit by hand what starts it, and restart it".format(facts["kubelet"]["static_pod_path"], component))
 
 
-def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
+def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts, component: str,
                    path: str, cluster_version: Tuple[int, int], target: Target) -> None:
     entry = facts["files"][path]
     before = manifest.decoded(entry)
@@ -179,7 +180,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts
     wanted = [render(name, value) for name, value in flags_after(parsed.flags, changes)]
     process = facts["components"].get(component)
     # The kubelet takes a manifest up by itself: only a run of ours that was ended before its gate explains a difference.
-    ours = facts["journal"].get(path, {}).get("state") == "written"
+    ours = host_facts.is_ours(facts, path)
     if process and not (ours and drift.changed_since(process, [entry])):
         problem = drift.unexplained(host, component, process, written, [path])
         if problem:
@@ -216,8 +217,8 @@ def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: 
             "owners, or none for some seconds. The playbook leader_migration hands them over instead".format(host, provider))
 
 
-def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any], component: str,
-               unit: Dict[str, Any], cluster_version: Tuple[int, int], target: Target) -> None:
+def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts, component: str,
+               unit: UnitFacts, cluster_version: Tuple[int, int], target: Target) -> None:
     """Plan a component that systemd runs, with its flags in the unit or in environment files."""
     try:
         sources = _unit.sources(facts["files"], unit)
@@ -227,7 +228,7 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
     line = sources.command_line()
     process = facts["components"].get(component)
     running = process["flags"] if process else None
-    version = versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
+    version = versions.parse(host_facts.version_of(facts, component)) or cluster_version
     found = _unit.occurrences(line)
     written = [render(flag.name, flag.value) for flag in _unit.flags(line)]
     if shell(word.value for word in line.unit.exec_words):
@@ -273,10 +274,10 @@ def _plan_unit(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Di
             "restart": not spans, "service": {"unit": unit["unit"]}})
 
 
-def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+def _plan_patches(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
                   version: Tuple[int, int]) -> None:
     """Plan the patches that kubeadm would apply to the next manifests; nothing restarts for them."""
-    files = []
+    files: List[StepFile] = []
     for path in facts["patches"]:
         try:
             before = manifest.decoded(facts["files"][path])
@@ -297,7 +298,7 @@ def _plan_patches(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
 # -- kubelet ----------------------------------------------------------------------------------------------------------
 
 
-def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+def _plan_kubelet(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
                   cluster_version: Tuple[int, int]) -> None:
     kubelet = facts["kubelet"]
     version = versions.parse(kubelet["version"]) or cluster_version
@@ -332,7 +333,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
                         "restart": restart, "service": {}}
 
 
-def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts: Dict[str, Any],
+def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
                   cluster_version: Tuple[int, int]) -> None:
     """Plan a host of k3s or RKE2: its configuration files, and one restart of its service."""
     service = facts["service"]
@@ -347,19 +348,20 @@ def _plan_rancher(plan: Dict[str, Any], steps: Dict[str, Any], host: str, facts:
     for change in edit.changes:
         risk = RISKS["servicelb" if change.then == "servicelb" else name]
         _edit(plan, host, name, change.path, change.key, change.now, change.then, change.why, risk)
-    written = any(facts["journal"].get(path, {}).get("state") == "written" for path in service["config_files"])
+    written = any(host_facts.is_ours(facts, path) for path in service["config_files"])
     restart = not edit.changes and service["stale"] and written
     if restart:
         _edit(plan, host, name, "(the running process)", "restart", None, "restarted",
               "its files say so, but it was not restarted since", RISKS[name])
     if edit.changes or restart:
-        files = [{"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
-                 for path, text in sorted(edit.texts.items())]
+        files: List[StepFile] = [
+            {"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
+            for path, text in sorted(edit.texts.items())]
         steps["kubelet"] = {"component": name, "files": files, "flags": [], "flags_before": [], "restart": restart,
-                            "service": {key: service[key] for key in ("unit", "data_directory", "port") if key in service}}
+                            "service": {key: value for key, value in service.items() if key in ("unit", "data_directory", "port")}}
 
 
-def _drift_of_unit(host: str, component: str, process: Optional[Dict[str, Any]], facts: Dict[str, Any], unit: Dict[str, Any],
+def _drift_of_unit(host: str, component: str, process: Optional[drift.Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
                    written: List[str]) -> str:
     """Return the problem of a unit's process whose flags come from none of its files; one that was not restarted is none."""
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
@@ -368,7 +370,7 @@ def _drift_of_unit(host: str, component: str, process: Optional[Dict[str, Any]],
     return drift.unexplained(host, component, process, written, paths)
 
 
-def _unit_files(facts: Dict[str, Any], edited: Sources, paths: Iterable[str]) -> List[Dict[str, str]]:
+def _unit_files(facts: HostFacts, edited: Sources, paths: Iterable[str]) -> List[StepFile]:
     return [{"path": path, "content": _encode(edited.texts[path] or ""), "sha256": facts["files"][path]["sha256"]}
             for path in sorted(paths)]
 
@@ -423,7 +425,7 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
     plan["node_only"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
 
 
-def _plan_serving(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> None:
+def _plan_serving(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
     notes, warnings = serving.foretell(detected, cluster["serving"])
     plan["notes"] += notes
     plan["warnings"] += warnings

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.nodes import EMBEDDED
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 WHY = "a providerID cannot be changed: the Node is drained, deleted, and registered anew by its agent"
 RISK = "its Pods are evicted, as far as their PodDisruptionBudgets allow; nothing of the Node's own labels and taints is kept"
@@ -21,7 +22,7 @@ HINT = "; set ccm_install_reregister to true to have agents of k3s and RKE2 drai
 MIRROR = "kubernetes.io/config.mirror"
 
 
-def agents(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, str]:
+def agents(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, str]:
     """Return the Node names of the agents that have to be registered anew, by host; one whose Node is gone is half-way there."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
     found = {}

@@ -12,12 +12,15 @@ problem of the plan. Pure, controller side.
 from __future__ import annotations
 
 import base64
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest, patches, rancher, unit as _unit
 from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import (
+    BaselineFacts, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
+)
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory as _inventory, plan as _plan, undo
 
 #: The order in which a control plane's components go back.
@@ -51,19 +54,19 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
     """
     plan = _plan.empty()
     plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
-    detected = host_facts.sorted_out(detected)
-    unseen = {host: facts for host, facts in detected.items() if not _looked_at(facts)}
-    detected = _inventory.with_versions({host: facts for host, facts in detected.items() if host not in unseen}, cluster)
-    _hosts(plan, detected, unseen, sorted(excluded_hosts), cluster)
+    found = host_facts.sorted_out(detected)
+    unseen = {host: facts for host, facts in found.items() if not _looked_at(facts)}
+    known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
+    _hosts(plan, known, unseen, sorted(excluded_hosts), cluster)
     _copies(plan, copies or {})
     version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
-    begun = plan["controller"] or any(facts["journal"] for facts in detected.values())
-    for host, facts in detected.items():
+    begun = plan["controller"] or any(facts["journal"] for facts in known.values())
+    for host, facts in known.items():
         plan["nodes"][host] = facts["node_name"]
         plan["hosts"][host] = _steps(plan, host, facts, version, force)
         if begun and not plan["paused"]:
             _check_accounted(plan, host, facts, force)
-    _plan_kubeadm_config(plan, detected, cluster, control_plane, version, force)
+    _plan_kubeadm_config(plan, known, cluster, control_plane, version, force)
     plan["warnings"] += plan["kept"]
     _plan.finish(plan)
     plan["report"].update({key: plan[key] for key in ("files", "unrestored", "copies")})
@@ -72,7 +75,8 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
 
 def _looked_at(facts: Dict[str, Any]) -> bool:
     """Whether enough is known of a host. One whose kubelet does not run has no name of a Node, and matters only if it is to be restored."""
-    return bool(facts.get("node_name") or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
+    return "node_name" in facts and bool(
+        facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 
 
 def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
@@ -87,11 +91,11 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _hosts(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
+def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
            cluster: Dict[str, Any]) -> None:
     """Name every host and Node of which nothing is known, and what is wrong with the others."""
-    for host, facts in unseen.items():
-        said = " ".join(str(facts.get("msg") or "; ".join(facts.get("problems", [])) or "it said nothing").split())[:300]
+    for host, answer in unseen.items():
+        said = " ".join(str(answer.get("msg") or "; ".join(answer.get("problems", [])) or "it said nothing").split())[:300]
         plan["problems"].append("{0}: could not be looked at: {1}. Fix that, or leave the host out with --limit 'all:!{0}': the "
                                 "controller then stays until a later rollback has restored it".format(host, said))
     for host in excluded_hosts:
@@ -131,7 +135,7 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
 
 
-def _steps(plan: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_version: Tuple[int, int], force: bool) -> Dict[str, Any]:
+def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
     """Return the steps of a host: one for each component of which the journal knows a file."""
     by_component: Dict[str, List[Restored]] = {}
     for path, entry in sorted(facts["journal"].items()):
@@ -140,7 +144,7 @@ def _steps(plan: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_versi
         restored = _restore(plan, host, facts, path, entry, cluster_version, force)
         if restored is not None:
             by_component.setdefault(entry["component"], []).append(restored)
-    steps: Dict[str, Any] = {"control_plane": [], "kubelet": None}
+    steps: HostSteps = {"control_plane": [], "kubelet": None}
     for component in [name for name in ORDER + KUBELETS if name in by_component]:
         step = _step(plan, host, facts, component, by_component[component])
         if component in KUBELETS:
@@ -150,7 +154,7 @@ def _steps(plan: Dict[str, Any], host: str, facts: Dict[str, Any], cluster_versi
     return steps
 
 
-def _restore(plan: Dict[str, Any], host: str, facts: Dict[str, Any], path: str, entry: Dict[str, Any],
+def _restore(plan: Dict[str, Any], host: str, facts: HostFacts, path: str, entry: JournalFacts,
              cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
     """Return what becomes of one file, and note it in the plan; None when it cannot go back."""
     found = facts["files"][path]
@@ -182,7 +186,7 @@ def _restore(plan: Dict[str, Any], host: str, facts: Dict[str, Any], path: str, 
     return restored
 
 
-def restore(kind: Optional[undo.Kind], path: str, baselines: List[Dict[str, Any]], now: Optional[str], sha256: str,
+def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts], now: Optional[str], sha256: str,
             version: Tuple[int, int]) -> Restored:
     """Undo the baselines of a file, the newest first. C(sha256) is that of the file as it is now. Raises CannotUndo."""
     mode, after = DONE, now
@@ -218,7 +222,7 @@ def _fatal(kind: Optional[undo.Kind], original: Optional[str], now: Optional[str
         return False
 
 
-def _kind(facts: Dict[str, Any], path: str, entry: Dict[str, Any]) -> Optional[undo.Kind]:
+def _kind(facts: HostFacts, path: str, entry: JournalFacts) -> Optional[undo.Kind]:
     component = entry["component"]
     if component in ("k3s", "rke2"):
         return undo.Rancher(component)
@@ -231,17 +235,26 @@ def _kind(facts: Dict[str, Any], path: str, entry: Dict[str, Any]) -> Optional[u
     return undo.Manifest(component) if path in facts["manifests"] else None
 
 
-def _unit_of(facts: Dict[str, Any], component: str) -> Dict[str, Any]:
-    return (facts["kubelet"] if facts["kubelet"].get("unit_files") else {}) if component == "kubelet" else facts["units"].get(component, {})
+def _unit_of(facts: HostFacts, component: str) -> Optional[Union[UnitFacts, KubeletFacts]]:
+    if component == "kubelet":
+        return facts["kubelet"] if facts["kubelet"].get("unit_files") else None
+    return facts["units"].get(component)
 
 
-def _sources(facts: Dict[str, Any], unit: Dict[str, Any], texts: Dict[str, Optional[str]]) -> _unit.Sources:
+def _running(facts: HostFacts, component: str) -> Optional[List[str]]:
+    """Return the managed flags that a component runs with, None when it does not run."""
+    if component == "kubelet":
+        return facts["kubelet"].get("flags")
+    return facts["components"][component]["flags"] if component in facts["components"] else None
+
+
+def _sources(facts: HostFacts, unit: Union[UnitFacts, KubeletFacts], texts: Dict[str, Optional[str]]) -> _unit.Sources:
     paths = unit["unit_files"] + unit["environment_files"]
     there = {path: decoded(facts["files"][path]["content"]) if facts["files"][path]["exists"] else None for path in paths}
     return _unit.Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), {**there, **texts})
 
 
-def _version(facts: Dict[str, Any], component: str, text: Optional[str], cluster_version: Tuple[int, int]) -> Tuple[int, int]:
+def _version(facts: HostFacts, component: str, text: Optional[str], cluster_version: Tuple[int, int]) -> Tuple[int, int]:
     """Return the release that is going to read a file: a manifest's image says it, elsewhere the running program."""
     if component in KUBELETS:
         return versions.parse(facts["kubelet"].get("version", "")) or cluster_version
@@ -249,21 +262,23 @@ def _version(facts: Dict[str, Any], component: str, text: Optional[str], cluster
         image = manifest.image_of(load(text or ""))[1]
     except NotYaml:
         image = ""
-    return versions.of_image(image) or versions.parse(facts["components"].get(component, {}).get("version", "")) or cluster_version
+    return versions.of_image(image) or versions.parse(host_facts.version_of(facts, component)) or cluster_version
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
 
 
-def _step(plan: Dict[str, Any], host: str, facts: Dict[str, Any], component: str, restored: List[Restored]) -> Dict[str, Any]:
+def _step(plan: Dict[str, Any], host: str, facts: HostFacts, component: str, restored: List[Restored]) -> Step:
     """Return a step as the forward plan has them. A file that goes back by its bytes is taken from the host's own journal."""
-    files = []
+    files: List[StepFile] = []
     for item in restored:
-        entry = {"path": item.path, "sha256": facts["files"][item.path]["sha256"]}
-        files.append(dict(entry, content=encoded(item.after or "")) if item.mode == FLAGS else
-                     dict(entry, keep=True) if item.mode == DONE else entry)
+        files.append({"path": item.path, "sha256": facts["files"][item.path]["sha256"]})
+        if item.mode == FLAGS:
+            files[-1]["content"] = encoded(item.after or "")
+        elif item.mode == DONE:
+            files[-1]["keep"] = True
     after = _flags(facts, component, {item.path: item.after for item in restored})
-    running = facts["kubelet"].get("flags") if component == "kubelet" else facts["components"].get(component, {}).get("flags")
+    running = _running(facts, component)
     if all(item.mode == DONE for item in restored) and (
             facts["service"].get("stale") if component in ("k3s", "rke2") else running is not None and running != after):
         _plan._edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
@@ -273,7 +288,7 @@ def _step(plan: Dict[str, Any], host: str, facts: Dict[str, Any], component: str
             "restart": False, "service": {key: service[key] for key in ("unit", "data_directory") if service.get(key)}}
 
 
-def _flags(facts: Dict[str, Any], component: str, texts: Dict[str, Optional[str]]) -> List[str]:
+def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) -> List[str]:
     """Return the managed flags that a component's files give it, with some of their texts replaced: what its process must show."""
     unit = _unit_of(facts, component)
     if unit:
@@ -316,7 +331,7 @@ def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, O
 # -- hosts without a journal, and the cluster ---------------------------------------------------------------------------
 
 
-def _check_accounted(plan: Dict[str, Any], host: str, facts: Dict[str, Any], force: bool) -> None:
+def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: bool) -> None:
     """Find a kubelet that waits for an external controller although no journal knows why: nobody would serve it afterwards."""
     if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
         return
@@ -339,7 +354,7 @@ def _check_accounted(plan: Dict[str, Any], host: str, facts: Dict[str, Any], for
             "or set ccm_install_rollback_force to leave the kubelet as it is".format(host, reason))
 
 
-def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
+def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
     """Plan the ConfigMap by the journal of any control plane: each of them has what it was."""
     known = {host: detected[host]["journal"][_plan.KUBEADM_CONFIG] for host in control_plane

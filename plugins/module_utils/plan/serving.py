@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+
 SIGNER = "kubernetes.io/kubelet-serving"
 
 
@@ -47,7 +49,7 @@ def who(approver: Dict[str, Any]) -> str:
     return ("{kind} " + name + " (ClusterRole {role})").format(**approver)
 
 
-def foretell(detected: Dict[str, Dict[str, Any]], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
+def foretell(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
     """Return (notes, warnings) for preflight: who will approve what the migration, or a change of addresses, makes kubelets ask for."""
     hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
     if not hosts:
@@ -75,8 +77,8 @@ def foretell(detected: Dict[str, Dict[str, Any]], serving: Dict[str, Any]) -> Tu
     return notes, warnings
 
 
-def bootstraps(facts: Dict[str, Any]) -> bool:
-    return bool((facts["kubelet"].get("serving") or {}).get("bootstrap"))
+def bootstraps(facts: HostFacts) -> bool:
+    return "serving" in facts["kubelet"] and facts["kubelet"]["serving"]["bootstrap"]
 
 
 def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
@@ -85,7 +87,7 @@ def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
     return "look at them, then 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
 
 
-def lacking(detected: Dict[str, Dict[str, Any]], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
+def lacking(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
     """Return what is missing, for verify: every such kubelet has to serve a certificate with all addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
@@ -20,19 +21,18 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
            control_plane: List[str], names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
     """Return {ok, checks: [{name, ok, detail}], failures, lines}; every check is made, whatever the others say."""
     plan = make_plan(detected, cluster, control_plane, names=names)
-    detected = host_facts.sorted_out(detected)
-    detected = {host: facts for host, facts in detected.items() if "node_name" in facts}  # the others are problems of the plan
+    known = host_facts.usable(host_facts.sorted_out(detected))  # the others are problems of the plan
     checks: List[Dict[str, Any]] = []
 
     def check(name: str, failures: List[str], good: str) -> None:
         checks.append({"name": name, "ok": not failures, "detail": "; ".join(failures) or good})
 
-    check("hosts", plan["problems"], "{0} host(s) can be read and judged".format(len(detected)))
+    check("hosts", plan["problems"], "{0} host(s) can be read and judged".format(len(known)))
     check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
                     if edit["component"] != "node" and edit["host"] != "(cluster)"],
           "no file sets a flag that should not be there")
     check("kubelets", ["{0}: runs with {1}".format(host, " ".join(_cloud_flags(facts)) or "no cloud flag")
-                       for host, facts in sorted(detected.items())
+                       for host, facts in sorted(known.items())
                        # The kubelet of k3s and RKE2 is a part of them: their files and the time of their start are judged as flags.
                        if not facts["service"] and set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
           "every running kubelet has --cloud-provider=external")
@@ -48,9 +48,9 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
         "; not judged, since it does not tell: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
-    served = [host for host, facts in detected.items() if serving.bootstraps(facts)]
+    served = [host for host, facts in known.items() if serving.bootstraps(facts)]
     if served:
-        check("serving-certs", serving.lacking(detected, cluster["nodes"], cluster["serving"]),
+        check("serving-certs", serving.lacking(known, cluster["nodes"], cluster["serving"]),
               "{0} kubelet(s) serve a certificate of the cluster with every address of their Nodes".format(len(served)))
     waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
     check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
@@ -62,7 +62,7 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     return {"ok": not failures, "checks": checks, "failures": failures, "lines": lines}
 
 
-def _cloud_flags(facts: Dict[str, Any]) -> List[str]:
+def _cloud_flags(facts: HostFacts) -> List[str]:
     return [flag for flag in facts["kubelet"].get("flags", []) if flag.startswith("--cloud-")]
 
 

@@ -250,8 +250,9 @@ def test_a_host_that_is_left_out_keeps_the_controller(worker: Any, cluster_facts
     assert plan["go"] and "w-2: is left out by --limit and is not restored, so the controller stays" in plan["warnings"]
     verdict = judge(plan, {"w-1": host.facts()}, ["w-1", "w-2"])
     assert not verdict["restored"] and verdict["waiting"] == ["w-2: is left out by --limit"] and verdict["unrestored"] == []
-    gone = make_rollback_plan({"w-1": host.facts(), "w-2": {"unreachable": True, "msg": "no route"}}, cluster, [])
-    assert "w-2: could not be looked at: no route. Fix that, or leave the host out" in gone["problems"][0]
+    for answer in ({"unreachable": True, "msg": "no route"}, {"msg": "no route", "kubelet": {"version": ""}, "journal": {}}):
+        gone = make_rollback_plan({"w-1": host.facts(), "w-2": answer}, cluster, [])
+        assert "w-2: could not be looked at: no route. Fix that, or leave the host out" in gone["problems"][0]
 
 
 def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_facts: Any) -> None:
