@@ -61,6 +61,10 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
 	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
+	@mkdir -p build/types/ansible_collections/outoftree/ccm
+	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
+	@MYPYPATH=build/types mypy --config-file= --cache-dir /dev/null --no-error-summary --ignore-missing-imports \
+		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
 	@ansible-lint --offline -q
 
 .PHONY: unit

@@ -42,7 +42,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._leader_migration import make_leader_migration_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.leader_migration import make_leader_migration_plan
 
 
 def leader_migration_plan(detected, cluster, control_plane, lease="cloud-provider-extraction-migration"):

@@ -28,7 +28,7 @@ options:
     description: Whether agents of k3s and RKE2 with the embedded controller's providerID are to be drained and registered anew.
     type: bool
     default: false
-  left_out:
+  excluded_hosts:
     description: The inventory hosts that this run leaves out (C(--limit)), so that nothing is known of them.
     type: list
     elements: str
@@ -68,21 +68,21 @@ _value:
       RV(_value.hosts) the steps for each host (options of M(outoftree.ccm.ccm_component_config)), RV(_value.kubeadm_config)
       options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.report) all of it without the contents of files,
       RV(_value.new_nodes) what Nodes that join later need as lines of text, RV(_value.adopt) the Nodes to take through
-      initialisation, RV(_value.narrow) whether the runtime has to begin with its node controller alone, and RV(_value.takeover) the
+      initialisation, RV(_value.node_only) whether the runtime has to begin with its node controller alone, and RV(_value.takeover) the
       other cloud-controller-managers to pause (C(kind), C(namespace), C(name)) and whether each hands over by the Lease (C(handover)).
   type: dict
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._plan import make_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 
-def migration_plan(detected, cluster, control_plane, adopt=True, left_out=(), takeover=False, cluster_name="",
+def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
                    port=10258, reregister=False, names=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
-    return make_plan(detected, cluster, list(control_plane), adopt, list(left_out), takeover, cluster_name, port,
+    return make_plan(detected, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
                      reregister=bool(reregister), names=names)
 
 

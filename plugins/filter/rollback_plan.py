@@ -24,7 +24,7 @@ positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
 options:
-  left_out:
+  excluded_hosts:
     description: The inventory hosts that this run leaves out (C(--limit)). They keep the controller.
     type: list
     elements: str
@@ -62,13 +62,13 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import make_rollback_plan
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import make_rollback_plan
 
 
-def rollback_plan(detected, cluster, control_plane, left_out=(), force=False, copies=None):
+def rollback_plan(detected, cluster, control_plane, excluded_hosts=(), force=False, copies=None):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("rollback_plan needs the results of ccm_component_flags_info by host, and the result of ccm_cluster_info")
-    return make_rollback_plan(detected, cluster, list(control_plane), list(left_out), bool(force), copies)
+    return make_rollback_plan(detected, cluster, list(control_plane), list(excluded_hosts), bool(force), copies)
 
 
 class FilterModule:

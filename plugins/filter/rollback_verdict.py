@@ -50,7 +50,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils._rollback import judge
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge
 
 
 def rollback_verdict(plan, detected, inventory, foretold=False):

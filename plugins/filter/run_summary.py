@@ -63,21 +63,21 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.outoftree.ccm.plugins.module_utils import _summary
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
 
 
 def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, services=0):
     try:
-        tolerated = _summary.allowed(max_failed, len(list(hosts)))
+        tolerated = summary.allowed(max_failed, len(list(hosts)))
     except ValueError as exc:
         raise AnsibleFilterError(str(exc)) from exc
     try:
-        entries = _summary.summarise({host: facts[host] for host in hosts}, plan)
+        entries = summary.summarise({host: facts[host] for host in hosts}, plan)
     except (KeyError, TypeError) as exc:
         raise AnsibleFilterError("run_summary needs hostvars, names of hosts in it, and a plan: {0}".format(exc)) from exc
-    lines = _summary.table(entries, float(seconds)) + _summary.retry(entries)
-    meaning = _summary.node_only(plan, int(services)) if node_only else []
-    failed = _summary.failed(entries)
+    lines = summary.table(entries, float(seconds)) + summary.retry(entries)
+    meaning = summary.node_only(plan, int(services)) if node_only else []
+    failed = summary.failed(entries)
     return {"hosts": entries, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
             "allowed": tolerated, "stop": len(failed) > tolerated}
 

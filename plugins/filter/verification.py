@@ -43,7 +43,7 @@ _value:
   type: dict
 """
 
-from ansible_collections.outoftree.ccm.plugins.module_utils._verify import nodes_table, verify
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import nodes_table, verify
 
 
 def verification(detected, cluster, health, control_plane, names=None):

@@ -142,7 +142,9 @@ import hashlib
 import json
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health, _nodes, _others, _serving
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, nodes, others as _others
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 
@@ -157,7 +159,7 @@ def read_kubeadm_config(api):
 
 def read_runtime(api, params):
     daemonset = api.get(_api.daemonset_path(params["name"], params["namespace"]))
-    state = _health.daemonset_state(daemonset)
+    state = health.daemonset_state(daemonset)
     meta = (daemonset or {}).get("metadata") or {}
     return {
         "exists": state["exists"],
@@ -211,14 +213,14 @@ def ask_runtime(api, params, runtime):
 
 def read_serving(api):
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
-    found = _serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
+    found = serving.approvers(api.items(rbac + "clusterroles"), api.items(rbac + "clusterrolebindings"))
     for item in found:
         if item["kind"] == "ServiceAccount":
             pods = api.items("/api/v1/namespaces/{0}/pods".format(item["namespace"]),
                              {"fieldSelector": "spec.serviceAccountName={0},status.phase=Running".format(item["name"])})
             item["running"] = len(pods)
-    requests = api.items("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"fieldSelector": "spec.signerName=" + _serving.SIGNER})
-    return {"approvers": found, "pending": _serving.pending(requests)}
+    requests = api.items("/apis/certificates.k8s.io/v1/certificatesigningrequests", {"fieldSelector": "spec.signerName=" + serving.SIGNER})
+    return {"approvers": found, "pending": serving.pending(requests)}
 
 
 def read_services(api):
@@ -250,7 +252,7 @@ def read_others(api, params):
                 continue
             if found["lease"]:
                 lease = api.get(_api.lease_path(found["lease"]["name"], found["lease"]["namespace"]))
-                state = _health.lease_state(lease, api.now)
+                state = health.lease_state(lease, api.now)
                 found["holder"] = state["holder"] if state["held"] else ""
             others.append(found)
     return others
@@ -298,7 +300,7 @@ def main():
     try:
         result = dict(
             version=api.call("GET", "/version")["gitVersion"],
-            nodes=[_nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
+            nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
             kubeadm_config=read_kubeadm_config(api),
             runtime=read_runtime(api, params),
             others=read_others(api, params),
@@ -307,10 +309,10 @@ def main():
         )
         result["serving"] = read_serving(api)
         matches, unasked = ask_runtime(api, params, result["runtime"])
-        result["nodes"] = _nodes.judged(result["nodes"], matches)
+        result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}
         lease = api.get(_api.lease_path(params["lease"], params["namespace"]))
-        result["lease"] = dict(_health.lease_state(lease, api.now), namespace=params["namespace"], name=params["lease"])
+        result["lease"] = dict(health.lease_state(lease, api.now), namespace=params["namespace"], name=params["lease"])
     except _api.ApiError as exc:
         module.fail_json(msg="cannot read the cluster: {0}".format(_api.explain(exc)))
     module.exit_json(changed=False, **result)

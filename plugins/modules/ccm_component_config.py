@@ -16,7 +16,7 @@ description:
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
     health endpoint on this host answers, twice in a row. Asking the endpoint alone could be answered by the old process.
   - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
-    keeps what each file was before the first change, so that O(state=original) restores it byte for byte.
+    keeps what each file was before the first change, so that O(state=restored) restores it byte for byte.
   - A file is written only when it still is what the plan was made from, and only by a path that root alone decides about.
   - It may be killed at any time. What was half-written is removed by the next call, a restart that is still missing is made
     up for, and while a module goes on that nobody waits for any more, the next one waits for it.
@@ -45,7 +45,7 @@ options:
     description:
       - The systemd service to restart for the component. Without one a static Pod's manifest is written, which the kubelet takes up
         by itself.
-      - With O(state=original) the journal knows it.
+      - With O(state=restored) the journal knows it.
     type: dict
     default: {}
     suboptions:
@@ -61,12 +61,12 @@ options:
   state:
     description:
       - V(present) writes O(files).
-      - V(original) restores every file of the component that the journal knows, as O(files) says (the plan of
+      - V(restored) restores every file of the component that the journal knows, as O(files) says (the plan of
         P(outoftree.ccm.rollback_plan#filter)). Those that O(files) does not name get their original bytes, if nobody else has
         written them since. A copy of what is overwritten or removed is kept like every other backup.
     type: str
     default: present
-    choices: [present, original]
+    choices: [present, restored]
   files:
     description: The files to write, from the plan.
     type: list
@@ -80,12 +80,12 @@ options:
       content:
         description:
           - The new content in base64, so that every byte is kept. Required with O(state=present).
-          - With O(state=original) only for files that somebody else has written since; the others are restored from the journal.
+          - With O(state=restored) only for files that somebody else has written since; the others are restored from the journal.
           - For V(k3s) and V(rke2) with the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of secrets;
             the values are taken from the file as it is.
         type: str
       keep:
-        description: With O(state=original), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
+        description: With O(state=restored), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
         type: bool
         default: false
       sha256:
@@ -98,7 +98,7 @@ options:
   flags:
     description:
       - The managed flags that the new process must show, in order. They are those that the new, or restored, files give it.
-      - With O(state=original) and without O(files), they default to those that the journal has noted before its first run.
+      - With O(state=restored) and without O(files), they default to those that the journal has noted before its first run.
     type: list
     elements: str
     default: []
@@ -124,7 +124,7 @@ options:
     type: int
     default: 180
   force:
-    description: With O(state=original), put the original over files that someone else has changed since and that O(files) does not name.
+    description: With O(state=restored), put the original over files that someone else has changed since and that O(files) does not name.
     type: bool
     default: false
   journal_copy:
@@ -148,7 +148,7 @@ EXAMPLES = r"""
 - name: Put every file of the kubelet back
   outoftree.ccm.ccm_component_config:
     component: kubelet
-    state: original
+    state: restored
 """
 
 RETURN = r"""
@@ -194,8 +194,8 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _host, _journal, _journal_copy, _secrets
-from ansible_collections.outoftree.ccm.plugins.module_utils._component import WHOLE, Component, Failed, read, remove, show, temporary
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal as _journal, journal_copy, logs, secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import WHOLE, Component, Failed, read, remove, show, temporary
 
 
 def planned(module, journal):
@@ -204,14 +204,14 @@ def planned(module, journal):
     for item in module.params["files"]:
         path = item["path"]
         if item["content"] is None:
-            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: original)".format(path))
+            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: restored)".format(path))
         before = read(path)
         after = revealed(module.params["component"], item["content"], before)
         if before == after:
             continue
         if _journal.digest(before) != item["sha256"]:
             refuse(module, path)
-        info = os.stat(_files.resolve(path)) if before is not None else None
+        info = os.stat(files.resolve(path)) if before is not None else None
         mode = info.st_mode & 0o7777 if info else 0o644
         work.append((path, before, after, mode, (info.st_uid, info.st_gid) if info else (0, 0)))
     return work
@@ -235,7 +235,7 @@ def originals(module, journal, component):
         if item is not None and _journal.digest(before) != item["sha256"]:
             refuse(module, name)
         if item is not None and item["content"] is not None:
-            info = os.stat(_files.resolve(name))
+            info = os.stat(files.resolve(name))
             after = revealed(component.name, item["content"], before)
             mode, owner = info.st_mode & 0o7777, (info.st_uid, info.st_gid)
         else:
@@ -261,7 +261,7 @@ def noted_flags(journal, name):
 def revealed(name, content, before):
     """Return a planned content in base64 as bytes, with the secrets of the file as it is."""
     after = base64.b64decode(content)
-    return _secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
+    return secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
 
 
 def refuse(module, path):
@@ -272,7 +272,7 @@ def refuse(module, path):
 def settle(component, work, flags, flags_before, restart):
     """Write the files and wait; put them back and raise Failed with the reason when the component does not come up."""
     since = time.time() - 1
-    folders = _host.pod_directories(component.name, component.logs)
+    folders = logs.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
     written = []
     try:
@@ -295,7 +295,7 @@ def restore(component, written, flags_before, restart):
             component.write(path, before, mode, owner)
         if written or restart:
             component.take_up([item[0] for item in written])
-            component.wait(flags_before, set(), _host.pod_directories(component.name, component.logs))
+            component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs))
         return True
     except (Failed, OSError):
         return False
@@ -308,7 +308,7 @@ def unsettled(component, settled, flags):
 
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
-    if module.params["state"] == "original" and not work:
+    if module.params["state"] == "restored" and not work:
         after = "Its files are the old ones again: look at it on that host now."
     elif not work:
         after = "No file was changed now; after an earlier migration, playbooks/rollback.yml puts the old configuration back."
@@ -330,8 +330,8 @@ def main():
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
             service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
-                                                              port=dict(type="int"))),
-            state=dict(type="str", default="present", choices=["present", "original"]),
+                                                               port=dict(type="int"))),
+            state=dict(type="str", default="present", choices=["present", "restored"]),
             files=dict(type="list", elements="dict", default=[], options=dict(
                 path=dict(type="path", required=True),
                 content=dict(type="str"),
@@ -351,25 +351,25 @@ def main():
         supports_check_mode=True,
     )
     try:
-        directory = _files.resolve(module.params["state_directory"])
+        directory = files.resolve(module.params["state_directory"])
         if not module.check_mode and module.params["state"] == "present":
             os.makedirs(directory, mode=0o700, exist_ok=True)
         with _journal.alone(directory, 0 if module.check_mode else module.params["timeout"]):
             copy = module.params["journal_copy"]
-            journal = _journal.opened(directory, _journal_copy.decode(copy) if copy else None, adopt=not module.check_mode)
+            journal = _journal.opened(directory, journal_copy.decode(copy) if copy else None, adopt=not module.check_mode)
             if module.params["component"] == "kubeadm-config":
                 record_cluster(module, journal)
             else:
                 apply(module, journal)
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
-    except _journal_copy.BadCopy as exc:
+    except journal_copy.BadCopy as exc:
         module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
     except OSError as exc:
         place = exc.filename or module.params["state_directory"]
         after = "nothing else was changed on this host"
         # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
-        if module.params["state"] == "original" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
+        if module.params["state"] == "restored" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
             after = "the files are restored, and only the journal still names them: fix that, then run again"
         module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
@@ -378,7 +378,7 @@ def record_cluster(module, journal):
     """Take down, or forget, the ConfigMap's content. It is the cluster's change, so this host reports none."""
     params = module.params
     if not module.check_mode:
-        if params["state"] == "original":
+        if params["state"] == "restored":
             for name in originals(module, journal, Component(module))[1]:  # all of them
                 journal.forget(name)
         for item in params["files"] if params["state"] == "present" else []:
@@ -430,7 +430,7 @@ def apply(module, journal):
                     journal.undo(path, read(path))
             result["seconds"] = round(time.monotonic() - begun, 1)
             fail(module, component, failure, work, result)
-    if params["state"] == "original":
+    if params["state"] == "restored":
         for name in settled + [item[0] for item in work]:
             journal.forget(name)
     result.update(restarted_at=component.restarted_at, seconds=round(time.monotonic() - begun, 1))
@@ -442,7 +442,7 @@ def sweep(journal, name):
     journal.sweep()
     for path, entry in journal.files.items():
         if entry["component"] == name and name != "kubeadm-config":
-            with contextlib.suppress(_files.Untrusted):
+            with contextlib.suppress(files.Untrusted):
                 remove(temporary(path))
 
 

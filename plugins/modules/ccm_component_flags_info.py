@@ -163,6 +163,7 @@ files:
       sha256: 3b7a...
       mode: "0644"
       real_path: /etc/default/kubelet
+      problem: ""
       changed: 1795337000.0
 journal:
   description:
@@ -222,8 +223,8 @@ problems:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _journal, _journal_copy
-from ansible_collections.outoftree.ccm.plugins.module_utils._detect import check_writable, detect, detect_journal
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal, journal_copy
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.detect import check_writable, detect, detect_journal
 
 
 def main():
@@ -245,18 +246,18 @@ def main():
                                   "the hosts in the inventory")
         module.exit_json(changed=False, **result)
     try:
-        directory = _files.resolve(module.params["state_directory"])
-        with _journal.alone(directory, module.params["wait_timeout"]):
+        directory = files.resolve(module.params["state_directory"])
+        with journal.alone(directory, module.params["wait_timeout"]):
             detect(result, module.params["patches_directory"])
             copy = module.params["journal_copy"]
-            detect_journal(result, directory, _journal_copy.decode(copy) if copy else None)
+            detect_journal(result, directory, journal_copy.decode(copy) if copy else None)
         check_writable(result, directory)
-    except _journal.JournalRefused as exc:
+    except journal.JournalRefused as exc:
         result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
-    except _journal_copy.BadCopy as exc:
+    except journal_copy.BadCopy as exc:
         module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
-    except _files.Untrusted as exc:
+    except files.Untrusted as exc:
         result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]
     module.exit_json(changed=False, **result)

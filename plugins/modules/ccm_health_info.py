@@ -149,7 +149,8 @@ probes:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _health
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health
 
 POLL = 0.5
 
@@ -176,11 +177,11 @@ def look(api, params):
     selector = ((daemonset or {}).get("spec") or {}).get("selector", {}).get("matchLabels") or {}
     found = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), {
         "labelSelector": ",".join("{0}={1}".format(*item) for item in sorted(selector.items()))}) if selector else []
-    pods = [_health.pod_state(pod) for pod in found]
-    lease = _health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
-    state = _health.daemonset_state(daemonset)
-    verdict = _health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
-                            params["require_cloud"], params["notes"], params["leads"], params["controllers_if_offered"])
+    pods = [health.pod_state(pod) for pod in found]
+    lease = health.lease_state(api.get(_api.lease_path(params["lease"], params["namespace"])), api.now)
+    state = health.daemonset_state(daemonset)
+    verdict = health.judge(state, pods, lease, api.now, params["controllers"], params["max_cloud_age"],
+                           params["require_cloud"], params["notes"], params["leads"], params["controllers_if_offered"])
     answers = probe(api, params, pods) if params["probe"] else {}
     for name, answer in sorted(answers.items()):
         if answer != "ok":

@@ -74,7 +74,7 @@ import pwd
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _files
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files
 
 #: Where the containerd that k3s and RKE2 bring listens, and what asks it: k3s is its own ctr, RKE2 unpacks one.
 RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
@@ -95,13 +95,13 @@ def client():
 def installed(program):
     """Whether root may run a program: it, and every directory on the way to it, is root's."""
     try:
-        return bool(_files.program(program) if os.path.isabs(program) else _files.find_program(program))
+        return bool(files.program(program) if os.path.isabs(program) else files.find_program(program))
     except OSError:
         return False
 
 
 def ctr(module, *arguments):
-    return _commands.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
+    return commands.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
 
 
 def homes():

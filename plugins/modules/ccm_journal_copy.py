@@ -102,38 +102,40 @@ said:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _facts, _journal, _journal_copy
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import journal, journal_copy
 
 SECRETS = "/api/v1/namespaces/{0}/secrets".format(_api.NAMESPACE)
 
 
 def path_of(node):
-    return "{0}/{1}".format(SECRETS, _journal_copy.secret_name(node))
+    return "{0}/{1}".format(SECRETS, journal_copy.secret_name(node))
 
 
 def keep(module, api, result, host, node):
     """Write the copy of one host's journal; raises ApiError and BadCopy."""
-    local = _journal_copy.local_of(module.params["journals"].get(host))
+    local = journal_copy.local_of(module.params["journals"].get(host))
     if local is None:
-        raise _journal_copy.BadCopy("its journal could not be read")
+        raise journal_copy.BadCopy("its journal could not be read")
     found = api.get(path_of(node))
-    if local["state"] in (_journal.MISSING, _journal.ROLLED_BACK):
-        if found is not None and _journal_copy.ends(local, found) and not _journal_copy.is_restored(found):
-            write(module, api, found, {"metadata": {"annotations": {_journal_copy.RESTORED: "true"}}})
+    if local["state"] in (journal.MISSING, journal.ROLLED_BACK):
+        if found is not None and journal_copy.ends(local, found) and not journal_copy.is_restored(found):
+            write(module, api, found, {"metadata": {"annotations": {journal_copy.RESTORED: "true"}}})
             result["changed"] = True
         return
-    if local["state"] != _journal.READABLE:
-        raise _journal_copy.BadCopy("the journal on the host is {0}".format(local["state"]))
-    if _journal_copy.is_kept(local, found):
+    if local["state"] != journal.READABLE:
+        raise journal_copy.BadCopy("the journal on the host is {0}".format(local["state"]))
+    if journal_copy.is_kept(local, found):
         return
-    reason = _journal_copy.obstacle(local, found, node) if found is not None else ""
+    reason = journal_copy.obstacle(local, found, node) if found is not None else ""
     if reason:
-        raise _journal_copy.BadCopy(reason)
+        raise journal_copy.BadCopy(reason)
     content = str(module.params["contents"].get(host) or "")
-    wanted = _journal_copy.secret(node, content)
-    if _journal_copy.size(content) > _journal_copy.SECRET_LIMIT:
-        raise _journal_copy.BadCopy("it has {0} bytes when it is compressed, and a Secret takes {1}".format(
-            _journal_copy.size(content), _journal_copy.SECRET_LIMIT))
+    wanted = journal_copy.secret(node, content)
+    if journal_copy.size(content) > journal_copy.SECRET_LIMIT:
+        raise journal_copy.BadCopy("it has {0} bytes when it is compressed, and a Secret takes {1}".format(
+            journal_copy.size(content), journal_copy.SECRET_LIMIT))
     write(module, api, found, wanted)
     result["changed"] = True
 
@@ -153,37 +155,37 @@ def present(module, api, result):
         try:
             keep(module, api, result, host, node)
             result["kept"].append(node)
-        except _journal_copy.BadCopy as exc:
+        except journal_copy.BadCopy as exc:
             result["said"].append("{0}: its journal has no copy in the cluster as new as itself: {1}. The journal on the host counts".format(host, exc))
         except _api.ApiError as exc:
             result["missed"].append(node)
             result["said"].append("{0}: the copy of its journal in {1} cannot be written: {2}. It is tried again at the end of the run. The journal on "
-                                  "the host counts".format(host, _journal_copy.place(node), _api.explain(exc)))
+                                  "the host counts".format(host, journal_copy.place(node), _api.explain(exc)))
 
 
 def read(module, api, result):
-    nodes = {host: node for host, node in module.params["nodes"].items() if isinstance(node, str) and _facts.is_node_name(node)}
-    alone = _journal_copy.claimed_once(nodes)
+    nodes = {host: node for host, node in module.params["nodes"].items() if isinstance(node, str) and host_facts.is_node_name(node)}
+    alone = journal_copy.claimed_once(nodes)
     try:
-        copies = {item["metadata"]["name"]: item for item in api.items(SECRETS, {"labelSelector": _journal_copy.SELECTOR})}
+        copies = {item["metadata"]["name"]: item for item in api.items(SECRETS, {"labelSelector": journal_copy.SELECTOR})}
     except _api.ApiError as exc:
         result["said"].append("the copies of the journals in kube-system cannot be read: {0}".format(_api.explain(exc)))
         return
     for host in alone:
-        local = _journal_copy.local_of(module.params["journals"].get(host))
+        local = journal_copy.local_of(module.params["journals"].get(host))
         if local is None:
             continue
-        found = copies.get(_journal_copy.secret_name(nodes[host]))
-        choice = _journal_copy.choose(local, found, nodes[host])
-        used = choice.source == _journal_copy.COPY
-        result["hosts"][host] = dict(choice._asdict(), place=_journal_copy.place(nodes[host]), content=_journal_copy.text_of(found) if used else "")
-        if _journal_copy.is_stale(local, found, nodes[host]):
+        found = copies.get(journal_copy.secret_name(nodes[host]))
+        choice = journal_copy.choose(local, found, nodes[host])
+        used = choice.source == journal_copy.COPY
+        result["hosts"][host] = dict(choice._asdict(), place=journal_copy.place(nodes[host]), content=journal_copy.text_of(found) if used else "")
+        if journal_copy.is_stale(local, found, nodes[host]):
             result["stale"].append(host)
 
 
 def absent(module, api, result):
-    mine = {_journal_copy.secret_name(node) for node in module.params["nodes"].values()}
-    for item in api.items(SECRETS, {"labelSelector": _journal_copy.SELECTOR}):
+    mine = {journal_copy.secret_name(node) for node in module.params["nodes"].values()}
+    for item in api.items(SECRETS, {"labelSelector": journal_copy.SELECTOR}):
         name = item["metadata"]["name"]
         if name not in mine:
             result["said"].append("Secret kube-system/{0} stays: its Node is no host of this inventory. Delete it when that host needs no rollback "

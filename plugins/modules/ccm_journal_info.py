@@ -67,7 +67,7 @@ content:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _files, _host, _journal, _journal_copy
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal, journal_copy, machine as _machine
 
 
 def main():
@@ -79,14 +79,14 @@ def main():
         ),
         supports_check_mode=True,
     )
-    content, machine = "", _host.machine()
+    content, machine = "", _machine.identity()
     try:
-        directory = _files.resolve(module.params["state_directory"])
-        with _journal.alone(directory, module.params["wait_timeout"]):
-            found = _journal.found(directory)
-            if found["state"] == _journal.READABLE:
-                content = _journal_copy.encode(_journal.Journal(directory).exported(), module.params["node_name"], machine)
-    except (_journal.JournalRefused, OSError) as exc:
+        directory = files.resolve(module.params["state_directory"])
+        with journal.alone(directory, module.params["wait_timeout"]):
+            found = journal.found(directory)
+            if found["state"] == journal.READABLE:
+                content = journal_copy.encode(journal.Journal(directory).exported(), module.params["node_name"], machine)
+    except (journal.JournalRefused, OSError) as exc:
         module.fail_json(msg="the journal cannot be read: {0}".format(exc))
     module.exit_json(changed=False, journal=dict(found, machine=machine), content=content)
 

@@ -55,7 +55,7 @@ import base64
 import hashlib
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 KEY = "ClusterConfiguration"

@@ -85,7 +85,8 @@ events:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _nodes
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import nodes
 
 POLL = 0.3
 CONFLICTS = 10
@@ -97,8 +98,8 @@ class Adoption:
     def __init__(self, module):
         self.module = module
         self.params = module.params
-        self.api = _api.connect(module)
-        self.path = _api.node_path(self.params["name"])
+        self.api = api.connect(module)
+        self.path = api.node_path(self.params["name"])
 
     def read(self):
         """Return the Node and its summary, or end the module when there is no such Node."""
@@ -106,7 +107,7 @@ class Adoption:
         if node is None:
             self.module.fail_json(msg="the cluster has no Node {0}: is its kubelet running, and registered under that name?".format(
                 self.params["name"]))
-        return node, _nodes.summary(node, self.params["provider_id_prefix"])
+        return node, nodes.summary(node, self.params["provider_id_prefix"])
 
     def set_taints(self, choose, applies):
         """Write choose(node) as its taints, retried from a fresh read on conflict, while applies(summary) holds."""
@@ -119,7 +120,7 @@ class Adoption:
             try:
                 self.api.patch(self.path, body)
                 return True
-            except _api.ApiError as exc:
+            except api.ApiError as exc:
                 if exc.status != 409:
                     raise
                 time.sleep(POLL)
@@ -130,7 +131,7 @@ class Adoption:
         begun = time.monotonic()
         while True:
             node, summary = self.read()
-            missing = _nodes.missing(summary, "initialized")
+            missing = nodes.missing(summary, "initialized")
             if not missing:
                 return summary, round(time.monotonic() - begun, 1)
             if time.monotonic() - begun > self.params["wait_timeout"]:
@@ -139,8 +140,8 @@ class Adoption:
 
     def give_up(self, summary, missing, tainted):
         """Nobody came: a taint that we set must not keep Pods off the Node for ever."""
-        released = tainted and self.set_taints(_nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
-        events = _api.node_events(self.api, summary["name"])
+        released = tainted and self.set_taints(nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
+        events = api.node_events(self.api, summary["name"])
         after = "The taint was taken off again, so the Node takes Pods as before." if released else \
             "The taint stays: it was there before." if summary["uninitialized"] else "It has no taint."
         if released:
@@ -172,10 +173,10 @@ def adopt(adoption):
     needed = summary["class"] == "unmanaged"
     result = dict(changed=needed, node=summary, waited=0.0)
     if needed:
-        result["diff"] = difference(summary, _nodes.with_taint(node))
+        result["diff"] = difference(summary, nodes.with_taint(node))
     if module.check_mode:
         module.exit_json(**result)
-    tainted = needed and adoption.set_taints(_nodes.with_taint, lambda now: now["class"] == "unmanaged")
+    tainted = needed and adoption.set_taints(nodes.with_taint, lambda now: now["class"] == "unmanaged")
     if needed:
         result["node"] = adoption.read()[1]
     if needed and not tainted:  # someone else was faster
@@ -191,9 +192,9 @@ def release(adoption):
     node, summary = adoption.read()
     result = dict(changed=summary["uninitialized"], node=summary, waited=0.0)
     if summary["uninitialized"]:
-        result["diff"] = difference(summary, _nodes.without_taint(node))
+        result["diff"] = difference(summary, nodes.without_taint(node))
         if not adoption.module.check_mode:
-            adoption.set_taints(_nodes.without_taint, lambda now: now["uninitialized"])
+            adoption.set_taints(nodes.without_taint, lambda now: now["uninitialized"])
             result["node"] = adoption.read()[1]
     adoption.module.exit_json(**result)
 
@@ -206,15 +207,15 @@ def main():
             state=dict(type="str", default="adopted", choices=["adopted", "released"]),
             wait=dict(type="bool", default=True),
             wait_timeout=dict(type="int", default=60),
-            **_api.API_OPTIONS
+            **api.API_OPTIONS
         ),
         supports_check_mode=True,
     )
     adoption = Adoption(module)
     try:
         (adopt if module.params["state"] == "adopted" else release)(adoption)
-    except _api.ApiError as exc:
-        module.fail_json(msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], _api.explain(exc)))
+    except api.ApiError as exc:
+        module.fail_json(msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], api.explain(exc)))
 
 
 if __name__ == "__main__":

@@ -72,7 +72,8 @@ waited:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _reregister
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import reregister
 
 POLL = 1.0
 
@@ -82,8 +83,8 @@ class Drain:
 
     def __init__(self, module):
         self.module = module
-        self.api = _api.connect(module)
-        self.path = _api.node_path(module.params["name"])
+        self.api = api.connect(module)
+        self.path = api.node_path(module.params["name"])
         self.cordoned = False
         self.evicted = set()
         #: What the API server said last to the eviction of a Pod.
@@ -94,7 +95,7 @@ class Drain:
         return self.api.items("/api/v1/pods", query)
 
     def fates(self):
-        return _reregister.fates(self.pods(), self.module.params["force"])
+        return reregister.fates(self.pods(), self.module.params["force"])
 
     def cordon(self, node, wanted):
         if bool((node.get("spec") or {}).get("unschedulable")) != wanted:
@@ -106,7 +107,7 @@ class Drain:
         try:
             self.api.call("POST", "/api/v1/namespaces/{0}/pods/{1}/eviction".format(namespace, name), body)
             self.evicted.add("{0}/{1}".format(namespace, name))
-        except _api.ApiError as exc:
+        except api.ApiError as exc:
             if exc.status == 429:  # its budget does not allow it yet
                 self.reasons[namespace, name] = str(exc)
             elif exc.status != 404:
@@ -117,7 +118,7 @@ class Drain:
         begun = time.monotonic()
         while True:
             pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self.pods()}
-            left = _reregister.fates(pods.values(), True).evict
+            left = reregister.fates(pods.values(), True).evict
             if not left:
                 return round(time.monotonic() - begun, 1)
             if time.monotonic() - begun > self.module.params["wait_timeout"]:
@@ -145,7 +146,7 @@ def main():
             state=dict(type="str", default="drained", choices=["drained", "deleted"]),
             force=dict(type="bool", default=False),
             wait_timeout=dict(type="int", default=300),
-            **_api.API_OPTIONS
+            **api.API_OPTIONS
         ),
         supports_check_mode=True,
     )
@@ -167,8 +168,8 @@ def main():
         if deleted:
             drain.api.call("DELETE", drain.path, {"apiVersion": "v1", "kind": "DeleteOptions",
                                                   "preconditions": {"uid": node["metadata"]["uid"]}})
-    except _api.ApiError as exc:
-        module.fail_json(msg="cannot drain Node {0}: {1}".format(module.params["name"], _api.explain(exc)))
+    except api.ApiError as exc:
+        module.fail_json(msg="cannot drain Node {0}: {1}".format(module.params["name"], api.explain(exc)))
     module.exit_json(changed=changed, evicted=sorted(drain.evicted), waited=waited)
 
 

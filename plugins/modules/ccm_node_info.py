@@ -193,7 +193,8 @@ missing:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _nodes
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import nodes as _nodes
 
 POLL = 0.5
 

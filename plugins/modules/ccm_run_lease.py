@@ -76,7 +76,7 @@ process:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _run_lease
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api, run_lease
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(_api.NAMESPACE)
 
@@ -92,20 +92,20 @@ def hold(module, api):
         lease = api.get(path)
         if lease is None:
             api.get(LEASES, {"limit": "1"})  # for the API server's time
-        action = _run_lease.decide(lease, params["holder"], api.now, params["ended"])
-        if action == _run_lease.REFUSE:
-            module.fail_json(msg=_run_lease.refusal(lease, params["name"], api.now), holder=_run_lease.holder_of(lease),
-                             process=_run_lease.process_of(lease))
+        action = run_lease.decide(lease, params["holder"], api.now, params["ended"])
+        if action == run_lease.REFUSE:
+            module.fail_json(msg=run_lease.refusal(lease, params["name"], api.now), holder=run_lease.holder_of(lease),
+                             process=run_lease.process_of(lease))
         if module.check_mode:
-            return action != _run_lease.RENEW
-        wanted = _run_lease.written(lease, action, params["holder"], params["process"], params["duration"], api.now)
+            return action != run_lease.RENEW
+        wanted = run_lease.written(lease, action, params["holder"], params["process"], params["duration"], api.now)
         try:
             if lease is None:
                 kind = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
                 api.call("POST", LEASES, dict(wanted, metadata=dict(wanted["metadata"], name=params["name"]), **kind))
             else:
                 api.patch(path, wanted)
-            return action != _run_lease.RENEW
+            return action != run_lease.RENEW
         except _api.ApiError as exc:
             if exc.status not in (404, 409):  # it came, changed or went in between: look again
                 raise
@@ -117,7 +117,7 @@ def release(module, api):
     """Delete the Lease when this run holds it; return whether it did."""
     path = _api.lease_path(module.params["name"])
     lease = api.get(path)
-    if lease is None or _run_lease.holder_of(lease) != module.params["holder"]:
+    if lease is None or run_lease.holder_of(lease) != module.params["holder"]:
         return False
     if not module.check_mode:
         try:
@@ -131,7 +131,7 @@ def release(module, api):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            name=dict(type="str", default=_run_lease.NAME),
+            name=dict(type="str", default=run_lease.NAME),
             state=dict(type="str", choices=["held", "released"], default="held"),
             duration=dict(type="int", default=900),
             holder=dict(type="str", default=""),

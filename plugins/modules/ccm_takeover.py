@@ -77,14 +77,15 @@ import json
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils import _api, _others
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import others
 
 POLL = 0.5
 
 
 def paths(params):
     """Return the path of the workload and of its namespace's Pods."""
-    workload = "/apis/apps/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], _others.KINDS[params["kind"]], params["name"])
+    workload = "/apis/apps/v1/namespaces/{0}/{1}/{2}".format(params["namespace"], others.KINDS[params["kind"]], params["name"])
     return workload, "/api/v1/namespaces/{0}/pods".format(params["namespace"])
 
 
@@ -100,8 +101,8 @@ def wait(module, api):
     workload, pods = paths(params)
     begun = time.monotonic()
     while True:
-        left = _others.owned(params["kind"], params["name"], api.items(pods))
-        if params["state"] == "resumed" and _others.ready(params["kind"], api.call("GET", workload)):
+        left = others.owned(params["kind"], params["name"], api.items(pods))
+        if params["state"] == "resumed" and others.ready(params["kind"], api.call("GET", workload)):
             return left
         if params["state"] == "paused" and not left:
             return left
@@ -127,7 +128,7 @@ def main():
     api = _api.connect(module)
     params = module.params
     path = paths(params)[0]
-    change = _others.pause if params["state"] == "paused" else _others.resume
+    change = others.pause if params["state"] == "paused" else others.resume
     try:
         while True:
             patch = change(params["kind"], api.call("GET", path))

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-TABLE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_versions.py"
+TABLE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "facts" / "versions.py"
 HEAD = """\
 # Kubernetes versions
 
-<!-- Made by `make docs` from plugins/module_utils/_versions.py: change it there. -->
+<!-- Made by `make docs` from plugins/module_utils/facts/versions.py: change it there. -->
 
 What this collection knows of the releases {first} to {last}. Preflight, the planner and `verify.yml` decide by the
 same table.

@@ -11,15 +11,18 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = ROOT / "runtime" / "ccm"
 
 #: Modules of the collection that read or write the host, run programs or ask servers: others decide for them.
-_MOVES_DATA = {"__init__", "_api", "_commands", "_files", "_health", "_host", "_processes"}
+_MOVES_DATA = {
+    *("__init__", "api", "commands", "component", "detect", "files", "health"),
+    *("logs", "machine", "probes", "processes", "settings", "systemd"),
+}
 #: Modules that only other modules use, or that have a test of another name.
 _TESTED_BY = {
-    "_gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
-    "_inventory": ("test_inventories.py", "test_plan.py"),
-    "_new_nodes": ("test_plan.py", "test_layouts.py"),
-    "_report": ("test_plan.py",),
-    "_secrets": ("test_journal_copy.py",),
-    "_undo": ("test_rollback.py", "test_forward_and_back.py"),
+    "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
+    "inventory": ("test_inventories.py", "test_plan.py"),
+    "new_nodes": ("test_plan.py", "test_layouts.py"),
+    "report": ("test_plan.py",),
+    "secrets": ("test_journal_copy.py",),
+    "undo": ("test_rollback.py", "test_forward_and_back.py"),
     "load_balancer_rules": ("test_load_balancers.py",),
     "node_rules": ("test_nodes.py",),
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
@@ -44,19 +47,30 @@ class Target:
 def targets(pattern: str = "") -> list[Target]:
     """The targets whose path contains the pattern."""
     rules = sorted(RUNTIME.rglob("*_rules.py"))
-    utils = [path for path in sorted((ROOT / "plugins" / "module_utils").glob("_*.py")) if path.stem not in _MOVES_DATA]
+    utils = [path for path in sorted((ROOT / "plugins" / "module_utils").rglob("*.py")) if path.stem not in _MOVES_DATA]
     unit = ROOT / "tests" / "unit"
-    found = [_target(path, ROOT / "runtime", "", unit / "runtime" / path.parent.relative_to(RUNTIME)) for path in rules]
-    found += [_target(path, ROOT, "ansible_collections.outoftree.ccm.", unit / "plugins") for path in utils]
+    found = [
+        _target(path, ROOT / "runtime", "", unit / "runtime" / path.parent.relative_to(RUNTIME), rf"\b{path.stem}\b")
+        for path in rules
+    ]
+    found += [
+        _target(path, ROOT, "ansible_collections.outoftree.ccm.", unit / "plugins", _imported(path)) for path in utils
+    ]
     return [each for each in found if pattern in each.name]
 
 
-def _target(path: Path, root: Path, prefix: str, tests: Path) -> Target:
+def _imported(path: Path) -> str:
+    """What a test has that imports a module of a room: its name alone is a word of many tests."""
+    room, name = path.parent.name, path.stem
+    return rf"module_utils\.{room}(\.{name}\b| import (\([^)]*|[^\n(]*)\b{name}\b)"
+
+
+def _target(path: Path, root: Path, prefix: str, tests: Path, mention: str) -> Target:
     """Its tests are those that bear its name, then those of what it decides for (route.py), then those that name it."""
     module = prefix + ".".join(path.relative_to(root).with_suffix("").parts)
-    stem = path.stem.strip("_")
-    by_name = [f"test_{stem}.py", f"test_{stem.removesuffix('_rules')}.py", *_TESTED_BY.get(path.stem, ())]
-    named = re.compile(rf"\b{path.stem}\b")
+    stem = path.stem
+    by_name = [f"test_{stem}.py", f"test_{stem.removesuffix('_rules')}.py", *_TESTED_BY.get(stem, ())]
+    named = re.compile(mention)
     found = [test for test in sorted(tests.rglob("test_*.py")) if test.name in by_name or not _SLOW.search(test.name)]
     near = [test for test in found if test.name in by_name or named.search(test.read_text())]
     near.sort(key=lambda test: (by_name.index(test.name) if test.name in by_name else 9, test.stat().st_size))

@@ -53,7 +53,7 @@ def waited_for_if_offered(**variables: Any) -> set[str]:
         ({"ccm_runtime_controllers": ["*", "-service"]}, set(), {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["*", "service"]}, {"service"}, {"cloud-node", "cloud-node-lifecycle"}),
         ({"ccm_runtime_controllers": ["service", "-route"]}, {"service"}, set()),
-        ({"ccm_runtime_stage": "node"}, {"cloud-node"}, set()),
+        ({"__ccm_runtime_stage": "node"}, {"cloud-node"}, set()),
         ({"ccm_runtime_leader_migration": True}, set(), {"cloud-node"}),
     ],
 )
@@ -85,7 +85,7 @@ def test_the_volume_controller_runs_with_its_rights_and_is_waited_for(variables:
     assert own <= rights(**variables)
     assert VOLUMES in waited_for(**variables)
     # Not before every Node is adopted; its rights are there from the beginning.
-    before = variables | {"ccm_runtime_stage": "node"}
+    before = variables | {"__ccm_runtime_stage": "node"}
     assert controllers(**before) == ("cloud-node-controller",) and waited_for(**before) == {"cloud-node-controller"}
     assert own <= rights(**before)
 

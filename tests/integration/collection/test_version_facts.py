@@ -17,7 +17,7 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def table() -> ModuleType:
-    path = REPOSITORY / "plugins" / "module_utils" / "_versions.py"
+    path = REPOSITORY / "plugins" / "module_utils" / "facts" / "versions.py"
     spec = importlib.util.spec_from_file_location("version_facts", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

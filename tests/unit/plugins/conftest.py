@@ -22,7 +22,7 @@ FIXTURES = pathlib.Path(__file__).parent / "fixtures"
 def _importable() -> None:
     """Namespace packages need the folders' names: link the checkout into a tree of that shape."""
     try:
-        if importlib.util.find_spec("ansible_collections.outoftree.ccm.plugins.module_utils._flags"):
+        if importlib.util.find_spec("ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags"):
             return
     except ImportError:
         pass
@@ -39,7 +39,10 @@ def _importable() -> None:
 
 _importable()
 
-from ansible_collections.outoftree.ccm.plugins.module_utils import _detect, _flags, _journal, _rollback, _unit  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import detect, journal as _journal  # noqa: E402
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import rollback  # noqa: E402
 
 
 @pytest.fixture
@@ -181,16 +184,16 @@ class Machine:
             content = base64.b64decode(entry["content"]) if entry["exists"] else None
             entry["sha256"] = _journal.digest(content)
         facts["kubelet"]["version"] = self.version
-        facts["kubelet"]["flags"] = _rollback._flags(facts, "kubelet", {})
+        facts["kubelet"]["flags"] = rollback._flags(facts, "kubelet", {})
         for component in ("kube-apiserver", "kube-controller-manager"):
             if component in facts["units"] or any(f"name: {component}\n" in (self.texts[path] or "") for path in facts["manifests"]):
-                facts["components"][component] = {"pid": 1, "flags": _rollback._flags(facts, component, {}), "version": ""}
+                facts["components"][component] = {"pid": 1, "flags": rollback._flags(facts, component, {}), "version": ""}
         for path in _journal.Journal(str(self.directory)).files:  # what the host has and this layout does not read
             if path.startswith("/") and path not in facts["files"]:
                 text = self.texts.get(path)
-                facts["files"][path] = {"exists": text is not None, "content": _rollback.encoded(text or ""), "problem": "",
+                facts["files"][path] = {"exists": text is not None, "content": rollback.encoded(text or ""), "problem": "",
                                         "sha256": _journal.digest(None if text is None else text.encode())}
-        _detect.detect_journal(facts, str(self.directory))
+        detect.detect_journal(facts, str(self.directory))
         facts.update(more)
         return facts
 
@@ -212,7 +215,7 @@ class Machine:
         journal, path = _journal.Journal(str(self.directory)), item["path"]
         now = None if self.texts.get(path) is None else (self.texts[path] or "").encode()
         assert _journal.digest(now) == item["sha256"], path
-        if step.get("state") != "original":
+        if step.get("state") != "restored":
             after = base64.b64decode(item["content"])
             journal.record(path, step["component"], f"run-{self._runs}", now, after, 0o600, (0, 0), step["flags_before"], step["service"])
             self._breathe()

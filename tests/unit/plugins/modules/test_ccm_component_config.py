@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands, _component, _host, _journal, _processes, _secrets
-from ansible_collections.outoftree.ccm.plugins.module_utils._journal import digest
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    commands, component as _component, journal as _journal, logs as _logs, probes, processes, secrets, systemd,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import digest
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_component_config as subject
 
 BEFORE, AFTER = b"# mine\r\n- --cloud-config=/x\n", b"# mine\r\n"
@@ -32,15 +34,15 @@ class Host:
         self.state = root / "state"
         self.broken: set[bytes] = set()
         self._seen, self._pid = BEFORE, 1
-        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: self._processes())
-        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": None)
-        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
+        monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: self._processes())
+        monkeypatch.setattr(processes, "of_unit", lambda unit, name="": None)
+        monkeypatch.setattr(probes, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(_logs, "pod_log", lambda name, since, lines=12, logs="": ["Error: unknown flag"])
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
         self.listed: list[list[str]] = []
 
-    def _processes(self) -> list[_processes.Process]:
+    def _processes(self) -> list[processes.Process]:
         self.listed.append(sorted(path.name for path in self.manifest.parent.iterdir()))
         content = self.manifest.read_bytes() if self.manifest.exists() else b""
         if content != self._seen:
@@ -48,7 +50,7 @@ class Host:
         if content in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in content else []
-        return [_processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
+        return [processes.Process(self._pid, self._pid, ["kube-controller-manager", *flags])]
 
     def run(self, monkeypatch: pytest.MonkeyPatch, check: bool = False, **arguments: Any) -> dict[str, Any]:
         """Run the module; return its result."""
@@ -105,7 +107,7 @@ def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, mon
 
 
 def test_the_old_process_is_not_taken_for_the_new_one(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [_processes.Process(1, 1, ["kube-controller-manager"])])
+    monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [processes.Process(1, 1, ["kube-controller-manager"])])
     assert "no new process" in host.present(monkeypatch)["msg"]
 
 
@@ -125,10 +127,10 @@ def test_a_symbolic_link_stays_one(host: Host, monkeypatch: pytest.MonkeyPatch, 
 def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.chmod(0o644)
-    assert host.run(monkeypatch, check=True, state="original")["changed"] and host.manifest.read_bytes() == AFTER
-    assert host.run(monkeypatch, state="original")["changed"]
+    assert host.run(monkeypatch, check=True, state="restored")["changed"] and host.manifest.read_bytes() == AFTER
+    assert host.run(monkeypatch, state="restored")["changed"]
     assert host.manifest.read_bytes() == BEFORE and host.manifest.stat().st_mode & 0o777 == 0o600
-    assert not host.run(monkeypatch, state="original")["changed"]
+    assert not host.run(monkeypatch, state="restored")["changed"]
 
 
 def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
@@ -137,16 +139,16 @@ def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pyt
     monkeypatch.setattr(subject, "settle", lambda component, work, *rest: [component.write(w[0], w[2], w[3], w[4]) for w in work] and 0.0)
     host.run(monkeypatch, files=files)
     assert new.read_bytes() == b"X=1\n"
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert not new.exists()
 
 
 def test_someone_elses_later_change_is_not_overwritten_unless_forced(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
-    refused = host.run(monkeypatch, state="original")
+    refused = host.run(monkeypatch, state="restored")
     assert refused["failed"] and "set 'force'" in refused["msg"] and host.manifest.read_bytes() == b"theirs\n"
-    assert host.run(monkeypatch, state="original", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
+    assert host.run(monkeypatch, state="restored", force=True)["changed"] and host.manifest.read_bytes() == BEFORE
 
 
 class Service:
@@ -158,11 +160,11 @@ class Service:
         self.commands: list[list[str]] = []
         self.broken: set[bytes] = set()
         self._pid, self._running = 1, BEFORE
-        monkeypatch.setattr(_commands, "run", self._run)
-        monkeypatch.setattr(_processes, "of_static_pod", lambda name, logs: [])
-        monkeypatch.setattr(_processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
-        monkeypatch.setattr(_host, "component_health", lambda name, argv: "")
-        monkeypatch.setattr(_host, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
+        monkeypatch.setattr(commands, "run", self._run)
+        monkeypatch.setattr(processes, "of_static_pod", lambda name, logs: [])
+        monkeypatch.setattr(processes, "of_unit", lambda unit, name="": (self._processes() or [None])[0])
+        monkeypatch.setattr(probes, "component_health", lambda name, argv: "")
+        monkeypatch.setattr(probes, "rancher_health", lambda unit, folder, port: "" if folder == "/data" else f"no data in {folder}")
         monkeypatch.setattr(_component, "POLL", 0.01)
         monkeypatch.setattr(_component.time, "sleep", lambda seconds: None)
 
@@ -171,13 +173,13 @@ class Service:
         if argv[:2] == ["systemctl", "restart"]:
             self._pid, self._running = self._pid + 1, self.file.read_bytes()
         out = "the last words\n" if argv[0] == "journalctl" else ""
-        return _commands.subprocess.CompletedProcess(argv, 0, out, "")
+        return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
-    def _processes(self) -> list[_processes.Process]:
+    def _processes(self) -> list[processes.Process]:
         if self._running in self.broken:
             return []
         flags = ["--cloud-config=/x"] if b"--cloud-config" in self._running and self.component == "kube-apiserver" else []
-        return [_processes.Process(self._pid, self._pid, [self.component, *flags])]
+        return [processes.Process(self._pid, self._pid, [self.component, *flags])]
 
     @property
     def is_new(self) -> bool:
@@ -209,7 +211,7 @@ def test_a_service_is_restarted_and_the_journal_knows_which_to_restart_on_the_wa
     assert done["changed"] and done["restarted_at"] and host.file.read_bytes() == AFTER, done
     assert host.restarts == [service["unit"]]
     assert not host.present(monkeypatch, service)["changed"]
-    back = host.run(monkeypatch, state="original")
+    back = host.run(monkeypatch, state="restored")
     assert back["changed"] and host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]] * 2
 
 
@@ -228,22 +230,22 @@ def test_a_service_that_does_not_come_up_is_put_back_with_its_own_log(
 def test_patches_of_kubeadm_are_written_and_nothing_is_waited_for(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Service(tmp_path, monkeypatch, "kubeadm-patches")
     assert host.present(monkeypatch, {})["changed"] and host.file.read_bytes() == AFTER and host.restarts == []
-    assert host.run(monkeypatch, state="original")["changed"] and host.file.read_bytes() == BEFORE
+    assert host.run(monkeypatch, state="restored")["changed"] and host.file.read_bytes() == BEFORE
 
 
 def test_secrets_of_k3s_are_in_the_file_and_nowhere_else(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Service(tmp_path, monkeypatch, "k3s")
     secret = "server: https://x:6443\ntoken: 'K10::server:s3cr3t' # ours\nagent-token+:   other-s3cr3t\r\netcd-s3-secret-key: \"s3cr3t\"\n"
     host.file.write_text(secret, newline="")
-    hidden = _secrets.hide(secret)
+    hidden = secrets.hide(secret)
     assert "s3cr3t" not in hidden and hidden.startswith("server: https://x:6443\ntoken: ")
-    assert _secrets.reveal(hidden, secret) == secret
+    assert secrets.reveal(hidden, secret) == secret
     result = host.run(monkeypatch, service=SERVICES[1][1], files=[
         {"path": str(host.file), "content": base64.b64encode((hidden + "kubelet-arg: a=b\n").encode()).decode(),
          "sha256": digest(secret.encode())}])
     assert result["changed"] and "s3cr3t" not in json.dumps(result) and "+kubelet-arg" not in secret
     assert host.file.read_bytes().decode() == secret + "kubelet-arg: a=b\n"
-    assert _secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
+    assert secrets.public_arguments(["server", "--token", "s3cr3t", "--disable", "traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]) == [
         "--disable=traefik", "--disable-cloud-controller", "--kubelet-arg=a=b"]
 
 
@@ -268,7 +270,7 @@ def test_the_half_file_of_a_killed_run_goes_with_the_next_change_and_with_a_roll
     host.present(monkeypatch)
     assert host.manifest.read_bytes() == AFTER and not half.exists()
     half.write_bytes(b"- --clo")
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert host.manifest.read_bytes() == BEFORE and not half.exists()
 
 
@@ -277,27 +279,27 @@ def test_a_rollback_that_was_killed_before_its_restart_is_made_up_for(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, component: str, service: dict[str, str],
 ) -> None:
     host = Service(tmp_path, monkeypatch, component)
-    monkeypatch.setattr(_processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
+    monkeypatch.setattr(processes, "started_at", lambda process: host.file.stat().st_mtime + (1 if host.is_new else -1))
     host.present(monkeypatch, service)
     live = kill_at(monkeypatch, subject.Component, "take_up")
     with pytest.raises(Killed):
-        host.run(monkeypatch, state="original")
+        host.run(monkeypatch, state="restored")
     live()
     assert host.file.read_bytes() == BEFORE and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="original", check=True)["changed"] and host.restarts == [service["unit"]]
-    assert host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+    assert host.run(monkeypatch, state="restored", check=True)["changed"] and host.restarts == [service["unit"]]
+    assert host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
     assert ["systemctl", "daemon-reload"] in host.commands  # the file may have been a unit
-    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == [service["unit"]] * 2
+    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == [service["unit"]] * 2
 
 
 def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_manifest(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
     host.broken.add(BEFORE)
-    result = host.run(monkeypatch, state="original")
+    result = host.run(monkeypatch, state="restored")
     assert result["failed"] and "Its files are the old ones again" in result["msg"], result
     host.broken.clear()
-    host.run(monkeypatch, state="original")
+    host.run(monkeypatch, state="restored")
     assert not (host.state / "journal.json").exists()
 
 
@@ -308,7 +310,7 @@ def test_a_record_without_its_change_needs_no_restart(tmp_path: pathlib.Path, mo
         host.present(monkeypatch, SERVICES[0][1])
     live()
     assert host.file.read_bytes() == BEFORE and (host.state / "journal.json").exists()
-    assert not host.run(monkeypatch, state="original")["changed"] and host.restarts == []
+    assert not host.run(monkeypatch, state="restored")["changed"] and host.restarts == []
     assert not (host.state / "journal.json").exists()
 
 
@@ -335,7 +337,7 @@ def test_a_place_that_becomes_read_only_in_the_middle_leaves_every_file_as_it_wa
         real(self, path, content, mode, owner)
 
     monkeypatch.setattr(subject.Component, "write", write)
-    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
     files = [{"path": str(path), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)} for path in (host.file, second)]
     result = host.run(monkeypatch, flags=[], flags_before=[], files=files)
     assert result["failed"] and result["restored"] and "Read-only file system" in result["msg"], result
@@ -358,7 +360,7 @@ def test_without_space_for_the_backup_nothing_is_written(host: Host, monkeypatch
 def test_what_a_rollback_overwrites_is_kept_and_reported(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
-    done = host.run(monkeypatch, state="original", force=True, run_id="back")
+    done = host.run(monkeypatch, state="restored", force=True, run_id="back")
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == b"theirs\n" and host.manifest.read_bytes() == BEFORE
 
 
@@ -368,9 +370,9 @@ def test_a_file_that_somebody_else_wrote_gets_the_planned_content_and_keeps_its_
     host.manifest.write_bytes(theirs)
     host.manifest.chmod(0o640)
     item = {"path": str(host.manifest), "sha256": digest(theirs), "content": base64.b64encode(planned).decode()}
-    stale = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
+    stale = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], files=[{**item, "sha256": digest(AFTER)}])
     assert "changed after the plan" in stale["msg"] and host.manifest.read_bytes() == theirs
-    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], run_id="back", files=[item])
+    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], run_id="back", files=[item])
     assert done["changed"] and host.manifest.read_bytes() == planned and host.manifest.stat().st_mode & 0o777 == 0o640, done
     assert pathlib.Path(done["files"][0]["backup"]).read_bytes() == theirs
     assert not (host.state / "journal.json").exists()
@@ -380,7 +382,7 @@ def test_a_file_with_nothing_to_undo_in_it_is_forgotten(host: Host, monkeypatch:
     host.present(monkeypatch)
     host.manifest.write_bytes(b"theirs\n")
     item = {"path": str(host.manifest), "sha256": digest(b"theirs\n"), "keep": True}
-    done = host.run(monkeypatch, state="original", files=[item])
+    done = host.run(monkeypatch, state="restored", files=[item])
     assert not done.get("failed") and host.manifest.read_bytes() == b"theirs\n" and not (host.state / "journal.json").exists(), done
 
 
@@ -389,7 +391,7 @@ def test_the_flags_that_are_expected_are_those_of_the_plan(host: Host, monkeypat
     host.run(monkeypatch, flags=[], flags_before=["--cloud-provider="], files=[
         {"path": str(host.manifest), "content": base64.b64encode(AFTER).decode(), "sha256": digest(BEFORE)}])
     item = {"path": str(host.manifest), "sha256": digest(AFTER)}
-    done = host.run(monkeypatch, state="original", flags=["--cloud-config=/x"], flags_before=[], files=[item])
+    done = host.run(monkeypatch, state="restored", flags=["--cloud-config=/x"], flags_before=[], files=[item])
     assert done["changed"] and host.manifest.read_bytes() == BEFORE, done
 
 
@@ -415,7 +417,7 @@ def test_a_full_disk_at_the_last_step_of_a_restore_is_told_as_that(host: Host, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(_journal.Journal, "forget", full)
-    told = host.run(monkeypatch, state="original")
+    told = host.run(monkeypatch, state="restored")
     assert told["failed"] and host.manifest.read_bytes() == BEFORE
     assert "No space left on device" in told["msg"] and "the files are restored" in told["msg"] and "run again" in told["msg"]
     assert "nothing else was changed" not in told["msg"]
@@ -430,8 +432,8 @@ def test_systemd_reads_units_again_before_a_restart(
         path: str, needed: str, reloaded: bool, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that it starts the component with the arguments it knew, and the change is put back."""
     host = Service(tmp_path, monkeypatch, "kubelet")
-    monkeypatch.setattr(_host, "kubelet_health", lambda settings: "")
-    monkeypatch.setattr(_commands, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
+    monkeypatch.setattr(probes, "kubelet_health", lambda settings: "")
+    monkeypatch.setattr(systemd, "unit_properties", lambda unit, names: {"NeedDaemonReload": needed, "NRestarts": "0"})
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_bytes(BEFORE)
@@ -443,12 +445,12 @@ def test_systemd_reads_units_again_before_a_restart(
 
 def test_a_reload_that_systemd_refuses_is_the_reason(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = Service(tmp_path, monkeypatch, "kubelet")
-    real = _commands.run
+    real = commands.run
 
     def refused(argv: list[str], timeout: float = 60) -> Any:
         done = real(argv, timeout)
         return subprocess.CompletedProcess(argv, 1, "", "Access denied") if argv[1:] == ["daemon-reload"] else done
 
-    monkeypatch.setattr(_commands, "run", refused)
+    monkeypatch.setattr(commands, "run", refused)
     told = host.run(monkeypatch, flags=[], flags_before=[], restart=True)
     assert told["failed"] and "'systemctl daemon-reload' failed: Access denied" in told["msg"]

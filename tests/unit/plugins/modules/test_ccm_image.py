@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible.module_utils import basic
 from ansible.module_utils.common.text.converters import to_bytes
-from ansible_collections.outoftree.ccm.plugins.module_utils import _commands
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 from ansible_collections.outoftree.ccm.plugins.modules import ccm_image as subject
 
 NAME, IMAGE = "localhost/ccm:1", "sha256:abc"
@@ -23,7 +23,7 @@ class Node:
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, socket: str = "", programs: tuple[str, ...] = ()) -> None:
         self.root, self.images = root, set[str]()
         self.commands: list[list[str]] = []
-        monkeypatch.setattr(_commands, "run", self._run)
+        monkeypatch.setattr(commands, "run", self._run)
         if socket:
             (root / "k3s.sock").write_text("")
         monkeypatch.setattr(subject, "RANCHER_SOCKET", str(root / "k3s.sock"))
@@ -38,7 +38,7 @@ class Node:
             out = "REF TYPE DIGEST\n" + "".join(f"{name} type sha256:m\n" for name in self.images)
         elif words[:2] == ["content", "get"]:
             out = json.dumps({"config": {"digest": IMAGE}})
-        return _commands.subprocess.CompletedProcess(argv, 0, out, "")
+        return commands.subprocess.CompletedProcess(argv, 0, out, "")
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
         arguments = {"name": NAME, "archive": "/x.tar", "image_id": IMAGE, "_ansible_remote_tmp": str(self.root / "tmp"), **arguments}

@@ -1,0 +1,153 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which of the kubelet's arguments change, and in which of its files.
+
+Pure and stdlib-only: text in, spans out. How a unit makes a command line is the knowledge of unit; which file survives the
+installer's next upgrade is known here.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import (
+    PACKAGE_DIRECTORIES, CommandLine, Occurrence, Sources, UnitRefused, occurrences,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, about_value, gate_changes
+
+#: Variables that may carry our flag, best first: their files survive upgrades of the installer.
+PREFERRED_VARIABLES = ("KUBELET_KUBEADM_ARGS", "KUBELET_CLOUDPROVIDER", "KUBELET_EXTRA_ARGS", "KUBELET_ARGS")
+
+
+class KubeletChange(NamedTuple):
+    """One flag that changes in one file. C(now) is None when it is new, C(then) is None when it goes."""
+
+    path: str
+    flag: str
+    now: Optional[str]
+    then: Optional[str]
+    why: str
+
+
+class Edit(NamedTuple):
+    """Replacements by file, what changes, and the managed flags of the command line afterwards."""
+
+    spans: Dict[str, List[Span]]
+    changes: List[KubeletChange]
+    after: List[Tuple[str, str]]
+
+
+def describe(found: List[Occurrence]) -> str:
+    """Name every place that sets a flag, for messages about flags set twice."""
+    return " and ".join("{0} ({1})".format(item.path, render(item.name, item.value)) for item in found)
+
+
+def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
+    """Return the edits that leave exactly C(--cloud-provider=external), in the file that upgrades keep. Raises UnitRefused."""
+    line = sources.command_line()
+    unit.refuse_unreadable(line)
+    found = occurrences(line)
+    edit = Edit({}, [], [])
+    _plan_provider(edit, line, found, sources)
+    for change in gate_changes("kubelet", unit.flags(line), version):
+        item = found[change.flag.index]
+        if change.then is None:
+            _remove(edit, line, item, sources, change.why)
+        else:
+            _refuse_package(item)
+            unit.replace(edit.spans, item, change.then)
+            edit.changes.append(KubeletChange(item.path, item.name, item.value, change.then, change.why))
+    after = occurrences(sources.edited(edit.spans).command_line())
+    return edit._replace(after=[(item.name, item.value) for item in after])
+
+
+def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sources: Sources) -> None:
+    providers = [item for item in found if item.name == "cloud-provider"]
+    in_tree = sorted({item.value for item in providers if item.value not in ("", EXTERNAL)})
+    if len(in_tree) > 1:
+        raise UnitRefused(
+            "it is told two different providers: {0}. Which cloud this node runs in cannot be told from that: "
+            "remove the wrong one by hand, then run again".format(describe(providers)))
+    conflict = ""
+    if len({item.path for item in providers}) > 1 and len({item.value for item in providers}) > 1:
+        conflict = "set twice, the last one counts: {0}".format(describe(providers))
+    for item in found:
+        if item.name == "cloud-config":
+            _remove(edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet")
+    if providers and all(item.value == EXTERNAL for item in providers):
+        return
+    target = _target(line)
+    why = conflict or "the kubelet must leave addresses, providerID and the taint to the external controller"
+    keep = next((item for item in providers if item.parts[0].variable == target), None)
+    for item in providers:
+        if item is not keep:
+            _remove(edit, line, item, sources,
+                    about_value(item.value, conflict or "an in-tree value that would override or repeat the new one"))
+    if keep is None:
+        _insert(edit, line, target, sources, why)
+    elif keep.value != EXTERNAL:
+        _refuse_package(keep)
+        unit.replace(edit.spans, keep, EXTERNAL)
+        edit.changes.append(KubeletChange(keep.path, keep.name, keep.value, EXTERNAL, about_value(keep.value, why)))
+
+
+def _target(line: CommandLine) -> str:
+    """Return the variable that shall carry the flag ('' for ExecStart itself), or refuse."""
+    for name in PREFERRED_VARIABLES:
+        if name in line.variables and not line.variables[name].path.startswith(PACKAGE_DIRECTORIES):
+            return name
+        if name in line.unset and _file_for(line, name):
+            return name
+    if line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES) and not line.variables:
+        return ""
+    raise UnitRefused(
+        "its unit ({0}) uses none of {1} from a file of its own, so there is no place for --cloud-provider=external "
+        "that an upgrade would keep. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "
+        "of kubelet.service, then run again".format(line.unit.exec_path or "unknown", ", ".join(PREFERRED_VARIABLES)))
+
+
+def _file_for(line: CommandLine, variable: str) -> str:
+    """Return the environment file in which an unset variable belongs, '' when the unit reads none for it."""
+    marks = {
+        "KUBELET_KUBEADM_ARGS": ("kubeadm-flags.env",),
+        "KUBELET_CLOUDPROVIDER": ("kubelet.env",),
+        "KUBELET_EXTRA_ARGS": ("/etc/default/kubelet", "/etc/sysconfig/kubelet", "kubelet.env"),
+        "KUBELET_ARGS": ("/etc/default/kubelet", "/etc/sysconfig/kubelet", "kubelet.env", "/kubelet"),
+    }
+    for mark in marks[variable]:
+        for path in line.unit.environment_files:
+            if path.endswith(mark) and "*" not in path:
+                return path
+    return ""
+
+
+def _refuse_package(item: Occurrence) -> None:
+    if unit.of_a_package(item):
+        raise UnitRefused(
+            "{0} sets {1}, and that file belongs to a package: override it with a drop-in under "
+            "/etc/systemd/system/kubelet.service.d, then run again".format(item.path, render(item.name, item.value)))
+
+
+def _remove(edit: Edit, line: CommandLine, item: Occurrence, sources: Sources, why: str) -> None:
+    _refuse_package(item)
+    unit.remove(edit.spans, line, item, sources.texts)
+    edit.changes.append(KubeletChange(item.path, item.name, item.value, None, why))
+
+
+def _insert(edit: Edit, line: CommandLine, target: str, sources: Sources, why: str) -> None:
+    """Add the flag to its variable, in a file of its own when nothing sets the variable yet."""
+    flag = render("cloud-provider", EXTERNAL)
+    if target == "" or target in line.variables:
+        path = unit.append(edit.spans, line, target, flag)
+    else:
+        path = _file_for(line, target)
+        text = sources.texts.get(path) or ""
+        newline = "\r\n" if "\r\n" in text else "\n"
+        lead = newline if text and not text.endswith("\n") else ""
+        span = Span(len(text), len(text), '{0}{1}="{2}"{3}'.format(lead, target, flag, newline))
+        edit.spans.setdefault(path, []).append(span)
+    edit.changes.append(KubeletChange(path, "cloud-provider", None, EXTERNAL, why))

@@ -1,0 +1,307 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""k3s and RKE2: which keys of their configuration files change, without reformatting the files.
+
+Both run every component themselves and rewrite all manifests at each start, so their C(config.yaml) is the only place to
+edit. Files below C(config.yaml.d) come after it in alphabetical order; of a key given twice the last one counts, unless it is
+written C(key+), which adds to the earlier ones. An argument on the command line replaces a list of the files altogether.
+
+Controller side only (it needs PyYAML). Pure: text in, text out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText, independent, load, pruned
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, Change
+
+#: Keys whose items are flags of a component, written C(name=value).
+COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
+                  "kube-controller-manager-arg": "kube-controller-manager"}
+
+KUBELET_WHY = "the kubelet must leave addresses, providerID and the taint to the external controller"
+EMBEDDED_WHY = "two controllers would fight: the embedded cloud-controller-manager sets {0}:// as providerID"
+SERVICELB_WHY = "two controllers would fight over every Service of type LoadBalancer: ServiceLB and the external one"
+CONFIG_WHY = "the external controller reads the cloud's configuration now"
+
+
+class RancherRefused(ValueError):
+    """The configuration cannot be changed safely; the message says why and what to do."""
+
+
+class KeyChange(NamedTuple):
+    """One key, or one item of a list, that changes in one file. C(now) is None when it is new, C(then) when it goes."""
+
+    path: str
+    key: str
+    now: Optional[str]
+    then: Optional[str]
+    why: str
+
+
+class Edit(NamedTuple):
+    texts: Dict[str, str]
+    changes: List[KeyChange]
+
+
+class Item(NamedTuple):
+    """One value of a key and its place: C(index) is None when the key holds a single value. C(path) '': the command line."""
+
+    path: str
+    key: str
+    index: Optional[int]  # type: ignore[assignment]
+    value: str
+
+
+class File:
+    """One configuration file: what it says, and the edits to make in it."""
+
+    def __init__(self, path: str, text: Optional[str]) -> None:
+        self.path = path
+        self.text = text or ""
+        try:
+            self.data = load(self.text)
+        except NotYaml as exc:
+            raise RancherRefused("{0} is not YAML: {1}".format(path, exc)) from exc
+        if self.data is not None and not isinstance(self.data, dict):
+            raise RancherRefused("{0} is not a mapping of keys".format(path))
+        self.document = YamlText(self.text) if self.data else None
+        self.expected = independent(self.data) if self.data else {}
+        self.new: List[str] = []
+
+    def items(self, key: str) -> List[Item]:
+        value = (self.data or {}).get(key)
+        if isinstance(value, list):
+            return [Item(self.path, key, index, _show(item)) for index, item in enumerate(value)]
+        return [Item(self.path, key, None, "" if value is None else _show(value))] if self.has(key) else []
+
+    def has(self, key: str) -> bool:
+        return key in (self.data or {})
+
+    def refuse_merged(self, key: str) -> None:
+        """Raise RancherRefused when a merge key (C(<<)) brings the key in, so that the file has no place to edit."""
+        try:
+            if self.document is not None and self.has(key):
+                self.document.line((key,))
+        except EditRefused as exc:
+            raise RancherRefused("{0}: {1}".format(self.path, exc)) from exc
+
+    def set(self, item: Item, value: str) -> None:
+        self.refuse_merged(item.key)
+        path = (item.key,) if item.index is None else (item.key, item.index)
+        self.document.raw(path, value) if value == "true" else self.document.replace(path, value)
+        real: Any = True if value == "true" else value
+        if item.index is None:
+            self.expected[item.key] = real
+        else:
+            self.expected[item.key][item.index] = real
+
+    def remove(self, items: List[Item]) -> None:
+        for item in items:
+            self.refuse_merged(item.key)
+            self.document.remove((item.key,) if item.index is None else (item.key, item.index))
+        gone = {item.index for item in items}
+        key = items[0].key
+        if None in gone:
+            del self.expected[key]
+        else:
+            self.expected[key] = [value for index, value in enumerate(self.expected[key]) if index not in gone]
+
+    def add_item(self, key: str, value: str) -> None:
+        """Add to the list of a key, which may hold a single value or be missing so far."""
+        self.refuse_merged(key)
+        if not self.has(key):
+            self.new += ["{0}:".format(key), "- {0}".format(value)]
+            self.expected[key] = [value]
+            return
+        now = self.data[key]
+        if isinstance(now, list) and now:
+            if self.expected[key]:
+                self.document.append((key,), value)
+                self.expected[key].append(value)
+            else:  # every item goes: one of them makes room
+                self.document.keep((key, 0), value)
+                self.expected[key] = [value]
+        else:
+            single = [] if now in (None, []) else [now]
+            self.document.raw((key,), "[{0}]".format(", ".join([self.document.raw_text((key,))] * len(single) + [value])))
+            self.expected[key] = single + [value]
+
+    def add_key(self, key: str, value: str) -> None:
+        self.new.append("{0}: {1}".format(key, value))
+        self.expected[key] = True if value == "true" else value
+
+    def render(self) -> str:
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        added = {line.split(":")[0] for line in self.new if not line.startswith("-")}
+        text = self.text
+        if self.document is not None:
+            try:
+                text = self.document.render({key: value for key, value in self.expected.items() if key not in added})
+            except EditRefused as exc:
+                raise RancherRefused("{0}: {1}. Edit it by hand".format(self.path, exc)) from exc
+        if self.new:
+            if text and not text.endswith("\n"):
+                text += newline
+            text += "".join(line + newline for line in self.new)
+            if pruned(load(text)) != pruned(self.expected):
+                raise RancherRefused("{0} does not end in a way that a key can be added to it".format(self.path))
+        return text
+
+
+def decoded(path: str, entry: FileFacts) -> Optional[str]:
+    """Return the text of a configuration file as detection reports it, None without one. Raises RancherRefused."""
+    try:
+        return manifest.decoded(entry) if entry["exists"] else None
+    except NotYaml as exc:
+        raise RancherRefused("{0}: {1}".format(path, exc)) from exc
+
+
+def _show(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def command_line_values(arguments: List[str], key: str) -> List[str]:
+    """Return the values of an option on the command line of k3s or RKE2; a bare option counts as true."""
+    values = []
+    for index, argument in enumerate(arguments):
+        if argument == "--" + key:
+            following = arguments[index + 1] if index + 1 < len(arguments) else ""
+            values.append("true" if not following or following.startswith("-") else following)
+        elif argument.startswith("--" + key + "="):
+            values.append(argument.split("=", 1)[1])
+    return values
+
+
+class _Configuration:
+    def __init__(self, name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> None:
+        self.name = name
+        self.files = [File(path, text) for path, text in files]
+        self.arguments = arguments
+        self.changes: List[KeyChange] = []
+
+    def effective(self, key: str) -> List[Item]:
+        """Return the values of a key that count, with their places."""
+        given = command_line_values(self.arguments, key)
+        if given:
+            return [Item("", key, index, value) for index, value in enumerate(given)]
+        items: List[Item] = []
+        for file in self.files:
+            if file.has(key):
+                items = file.items(key)
+            if file.has(key + "+"):
+                items = items + file.items(key + "+")
+        return items
+
+    def file(self, path: str) -> File:
+        return next(file for file in self.files if file.path == path)
+
+    def refuse_command_line(self, key: str) -> None:
+        if command_line_values(self.arguments, key):
+            raise RancherRefused(
+                "its unit passes --{0} on the command line, which replaces what the files say: move every --{0} from the unit into "
+                "{1} as '{0}:' (and run 'systemctl daemon-reload'), then run again".format(key, self.files[0].path))
+
+    def note(self, path: str, key: str, now: Optional[str], then: Optional[str], why: str) -> None:
+        self.changes.append(KeyChange(path, key, now, then, why))
+
+    def add(self, key: str, value: str, why: str, label: str, then: str) -> None:
+        """Add an item to a list, where its last values are."""
+        self.refuse_command_line(key)
+        holders = [(file, name) for file in self.files for name in (key, key + "+") if file.has(name)]
+        file, name = holders[-1] if holders else (self.files[0], key)
+        file.add_item(name, value)
+        self.note(file.path, label, None, then, why)
+
+    def switch_on(self, key: str, why: str) -> None:
+        items = self.effective(key)
+        if items and items[-1].value == "true":
+            return
+        self.refuse_command_line(key)
+        if items:
+            self.file(items[-1].path).set(items[-1], "true")
+            self.note(items[-1].path, key, items[-1].value, "true", why)
+        else:
+            self.files[0].add_key(key, "true")
+            self.note(self.files[0].path, key, None, "true", why)
+
+    def flags(self, key: str, decide: Any) -> List[Tuple[str, str]]:
+        """Carry out what a function decides about the flags in a list; return them as they are afterwards."""
+        items = self.effective(key)
+        arguments = [item.value if item.value.startswith("--") else "--" + item.value for item in items]
+        flags = [flag for index, text in enumerate(arguments)
+                 for flag in [Flag(f.name, f.value, index, 1) for f in find_flags([text])]]
+        changes: List[Change] = decide(flags)
+        if changes:
+            self.refuse_command_line(key)
+        gone: Dict[Tuple[str, str], List[Item]] = {}
+        for change in changes:
+            item = items[change.flag.index]
+            if change.then is None:
+                gone.setdefault((item.path, item.key), []).append(item)
+            else:
+                lead = "--" if item.value.startswith("--") else ""
+                self.file(item.path).set(item, "{0}{1}={2}".format(lead, change.name, change.then))
+            self.note(item.path, "{0}: {1}".format(key, change.name), change.now, change.then, change.why)
+        for (path, unused), removed in gone.items():
+            self.file(path).remove(removed)
+        return target.flags_after(flags, changes)
+
+
+def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
+    """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
+    config = _Configuration(name, files, arguments)
+    values = [item.value.lstrip("-") for item in config.effective("kubelet-arg")]
+    named = [item.value for item in config.effective("cloud-provider-name")] if name == "rke2" else []
+    return "cloud-provider=" + EXTERNAL in values or EXTERNAL in named[-1:]
+
+
+def _kubelet_changes(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    changes = target.gate_changes("kubelet", flags, version)
+    for flag in flags:
+        if flag.name == "cloud-config":
+            changes.append(Change(flag.name, flag, None, CONFIG_WHY, ""))
+        elif flag.name == "cloud-provider" and flag.value != EXTERNAL:
+            changes.append(Change(flag.name, flag, EXTERNAL, target.about_value(flag.value, KUBELET_WHY), ""))
+    return changes
+
+
+def plan(name: str, server: bool, files: List[Tuple[str, Optional[str]]], arguments: List[str],
+         version: Tuple[int, int]) -> Edit:
+    """Return the new texts and what changes. C(files) begins with C(config.yaml), None for a file that does not exist.
+
+    Raises RancherRefused.
+    """
+    config = _Configuration(name, files, arguments)
+    provider = config.effective("cloud-provider-name") if name == "rke2" else []
+    if provider and provider[-1].value != EXTERNAL:
+        config.refuse_command_line("cloud-provider-name")
+        config.file(provider[-1].path).set(provider[-1], EXTERNAL)
+        config.note(provider[-1].path, "cloud-provider-name", provider[-1].value, EXTERNAL,
+                    target.about_value(provider[-1].value, KUBELET_WHY))
+    for item in config.effective("cloud-provider-config") if name == "rke2" else []:
+        config.refuse_command_line("cloud-provider-config")
+        config.file(item.path).remove([item])
+        config.note(item.path, item.key, item.value, None, CONFIG_WHY)
+    if server:
+        if not provider:
+            config.switch_on("disable-cloud-controller", EMBEDDED_WHY.format(name))
+        disabled = [part.strip() for item in config.effective("disable") for part in item.value.split(",")]
+        if name == "k3s" and "servicelb" not in disabled:
+            config.add("disable", "servicelb", SERVICELB_WHY, "disable", "servicelb")
+        for key in ("kube-apiserver-arg", "kube-controller-manager-arg"):
+            component = COMPONENT_KEYS[key]
+            config.flags(key, lambda flags, component=component: [
+                change for change in target.control_plane_changes(component, flags, version) if change.flag is not None])
+    after = config.flags("kubelet-arg", lambda flags: _kubelet_changes(flags, version))
+    if ("cloud-provider", EXTERNAL) not in after and not provider:
+        config.add("kubelet-arg", "cloud-provider=" + EXTERNAL, KUBELET_WHY, "kubelet-arg: cloud-provider", EXTERNAL)
+    changed = {change.path for change in config.changes}
+    return Edit({file.path: file.render() for file in config.files if file.path in changed}, config.changes)

@@ -1,0 +1,414 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A component's command line as its systemd unit makes it, with the place in a file that each argument comes from.
+
+Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, spans out. A unit's ExecStart names
+variables, Environment= and environment files set them, later ones override earlier ones, and of a flag given twice the
+last one counts. That is why the files cannot be judged one at a time. It knows systemd, but no component.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
+    BOOLEAN_FLAGS, MANAGED_FLAGS, Char, Flag, Span, Word, apply_spans, render, shell, split_flag, split_words,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
+
+#: What a line of a unit or an environment file begins with that says nothing.
+COMMENTS = ("#", ";")
+
+#: Where distributions' packages put unit files: an edit there is lost at the next package upgrade.
+PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
+
+
+class UnitRefused(ValueError):
+    """A component's arguments are laid out in a way that cannot be changed safely; the message says why and what to do."""
+
+
+class Value(NamedTuple):
+    """A variable's (or ExecStart's) text in a file: decoded characters and where a further argument would go."""
+
+    path: str
+    chars: Tuple[Char, ...]
+    insert_at: int
+    quoted: bool
+
+
+class Argument(NamedTuple):
+    """One argument of the kubelet and where it is written; C(variable) is '' for a word of ExecStart itself."""
+
+    value: str
+    path: str
+    start: int
+    end: int
+    variable: str
+
+
+class Occurrence(NamedTuple):
+    """A managed flag among the arguments: C(parts) are its one or two arguments."""
+
+    name: str
+    value: str
+    parts: Tuple[Argument, ...]
+
+    @property
+    def path(self) -> str:
+        return self.parts[0].path
+
+
+def decoded(path: str, content: bytes) -> str:
+    """Return the text of a unit or an environment file. Raises UnitRefused with the line.
+
+    systemd leaves comments out, whatever bytes they have: those that are not UTF-8 stay what they are (C(surrogateescape)).
+    """
+    text = content.decode("utf-8", "surrogateescape")
+    for number, line in enumerate(text.split("\n"), 1):
+        strange = re.search("[\udc80-\udcff]", line)
+        if strange and not line.lstrip().startswith(COMMENTS):
+            raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, and systemd takes no such value: write the line in UTF-8".format(
+                path, number, ord(strange.group(0)) & 0xFF))
+    return text
+
+
+def is_unit_file(path: str) -> bool:
+    """Whether a path is a service unit or a drop-in of one, wherever systemd finds it; environment files are none."""
+    return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
+
+
+# -- systemd's file formats ------------------------------------------------------------------------------------------
+
+
+def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
+    """Return (start, end) of each line, where a backslash before the line end joins it with the next.
+
+    C(comments): whether a comment may stand inside a continued line, as in units (systemd.syntax), but not in environment files.
+    """
+    lines = []
+    start = position = 0
+    while position < len(text):
+        end = text.find("\n", position)
+        end = len(text) if end < 0 else end
+        first = text[start:end].lstrip()[:1] in COMMENTS
+        inside = comments and text[position:end].lstrip()[:1] in COMMENTS
+        if not first and end < len(text) and (inside or _goes_on(text[position:end])):
+            position = end + 1
+            continue
+        lines.append((start, end))
+        start = position = end + 1
+    if start < len(text):
+        lines.append((start, len(text)))
+    return lines
+
+
+def _goes_on(line: str) -> bool:
+    """Whether a line ends in a backslash that is not itself behind one."""
+    line = line.rstrip("\r")
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
+    """Return the variables of an EnvironmentFile; of a variable set twice the last one counts."""
+    values = {}
+    for start, end in logical_lines(text):
+        line = text[start:end]
+        stripped = line.lstrip()
+        if not stripped or stripped[0] in "#;" or "=" not in line:
+            continue
+        name = line.partition("=")[0].strip()
+        begin = start + line.index("=") + 1
+        values[name] = _decode(path, text, begin, end)
+    return values
+
+
+def _decode(path: str, text: str, begin: int, end: int) -> Value:
+    """Decode the value in text[begin:end] as systemd does: outer quotes vanish, a backslash escapes the next character."""
+    while end > begin and text[end - 1] in " \t\r":
+        end -= 1
+    chars: List[Char] = []
+    quote = ""
+    closed: Optional[int] = None
+    position = begin
+    while position < end:
+        char = text[position]
+        if char == "\\" and quote != "'" and position + 1 < end:
+            following = text[position + 1]
+            if following in "\r\n":
+                skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+                chars.append(Char(position, position + skip, " "))
+                position += skip
+                continue
+            if not quote or following in "\"\\`$":
+                chars.append(Char(position, position + 2, following))
+                position += 2
+                continue
+        if char in "\"'" and not quote and not chars:
+            quote, closed = char, None
+            position += 1
+            continue
+        if quote and char == quote:
+            closed, quote = position, ""
+            position += 1
+            continue
+        chars.append(Char(position, position + 1, char))
+        position += 1
+    insert_at = closed if closed is not None else end
+    return Value(path, tuple(chars), insert_at, closed is not None)
+
+
+class Unit(NamedTuple):
+    """What matters of a service unit: ExecStart's words, Environment= and the environment files in order."""
+
+    exec_words: Tuple[Word, ...]
+    exec_path: str
+    environment: Dict[str, Value]
+    environment_files: Tuple[str, ...]
+
+
+def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
+    """Merge a unit file and its drop-ins (path, text), given in systemd's order."""
+    exec_words: Tuple[Word, ...] = ()
+    exec_path = ""
+    environment: Dict[str, Value] = {}
+    environment_files: List[str] = []
+    for path, text in files:
+        section = ""
+        for start, end in logical_lines(text, comments=True):
+            line = text[start:end].strip()
+            if line.startswith("["):
+                section = line.strip("[]")
+            if section != "Service" or "=" not in line:
+                continue
+            key = line.partition("=")[0].strip()
+            begin = start + text[start:end].index("=") + 1
+            words = split_words(_unit_chars(text, begin, end))
+            if key == "ExecStart":
+                exec_words, exec_path = (tuple(words), path) if words else ((), "")
+            elif key == "Environment":
+                if not words:
+                    environment = {}
+                for word in words:
+                    environment.update(_assignment(path, text, word))
+            elif key == "EnvironmentFile":
+                if not words:
+                    environment_files = []
+                environment_files += [word.value.lstrip("-") for word in words]
+    return Unit(exec_words, exec_path, environment, tuple(environment_files))
+
+
+def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
+    chars = []
+    position = begin
+    while position < end:
+        if text[position] == "\\" and text[position + 1:position + 2] in ("\n", "\r"):
+            skip = 3 if text[position + 1:position + 3] == "\r\n" else 2
+            chars.append(Char(position, position + skip, " "))
+            position = _after_comments(text, position + skip, end)
+            continue
+        chars.append(Char(position, position + 1, text[position]))
+        position += 1
+    return chars
+
+
+def _after_comments(text: str, position: int, end: int) -> int:
+    """Return where a continued line goes on behind the comments that stand between its parts."""
+    while text[position:end].lstrip(" \t")[:1] in COMMENTS:
+        following = text.find("\n", position, end)
+        position = end if following < 0 else following + 1
+    return position
+
+
+def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
+    """Return the variable that one word of Environment= sets: NAME=value, in quotes or not."""
+    begin, end = word.start, word.end
+    quoted = text[begin] in "\"'" and text[end - 1] == text[begin]
+    if quoted:
+        begin, end = begin + 1, end - 1
+    equals = text.find("=", begin, end)
+    if equals < 0:
+        return {}
+    first = equals + 1
+    if not quoted and end - first > 1 and text[first] in "\"'" and text[end - 1] == text[first]:  # NAME="value"
+        first, end, quoted = first + 1, end - 1, True
+    chars = tuple(Char(i, i + 1, text[i]) for i in range(first, end))
+    return {text[begin:equals]: Value(path, chars, end, quoted)}
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+
+
+class CommandLine(NamedTuple):
+    """The kubelet's arguments in order, and the variables among them in order of use."""
+
+    arguments: Tuple[Argument, ...]
+    variables: Dict[str, Value]
+    unset: Tuple[str, ...]
+    unit: Unit
+
+
+def command_line(unit: Unit, environment_files: Iterable[Tuple[str, str]]) -> CommandLine:
+    """Expand ExecStart with the environment; C(environment_files) are (path, text) in the unit's order."""
+    environment = dict(unit.environment)
+    for path, text in environment_files:
+        environment.update(parse_environment_file(path, text))
+    arguments: List[Argument] = []
+    variables: Dict[str, Value] = {}
+    unset = []
+    for word in unit.exec_words:
+        name = word.value[1:].strip("{}") if word.value.startswith("$") else ""
+        if not name:
+            arguments.append(Argument(word.value, unit.exec_path, word.start, word.end, ""))
+        elif name in environment:
+            value = environment[name]
+            variables[name] = value
+            arguments += [Argument(w.value, value.path, w.start, w.end, name) for w in split_words(value.chars)]
+        else:
+            unset.append(name)
+    return CommandLine(tuple(arguments), variables, tuple(unset), unit)
+
+
+def occurrences(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Occurrence]:
+    """Return the managed flags among the arguments, in order."""
+    wanted = set(names)
+    found = []
+    index = 0
+    while index < len(line.arguments):
+        argument = line.arguments[index]
+        width = 1
+        name, given, value = split_flag(argument.value)
+        if name in wanted:
+            parts: Tuple[Argument, ...] = (argument,)
+            if not given and name in BOOLEAN_FLAGS:
+                value = "true"
+            elif not given and index + 1 < len(line.arguments):
+                following = line.arguments[index + 1]
+                parts, value, width = (argument, following), following.value, 2
+            found.append(Occurrence(name, value, parts))
+        index += width
+    return found
+
+
+def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
+    """Return (name, value) of the managed flags of a running kubelet's argument list."""
+    words = tuple(Argument(arg, "", 0, 0, "") for arg in argv)
+    line = CommandLine(words, {}, (), Unit((), "", {}, ()))
+    return [(item.name, item.value) for item in occurrences(line)]
+
+
+# -- edits -----------------------------------------------------------------------------------------------------------
+
+
+class Sources(NamedTuple):
+    """All that makes a unit's command line: its files in systemd's order and their texts (None: does not exist)."""
+
+    unit_files: Tuple[str, ...]
+    environment_files: Tuple[str, ...]
+    texts: Dict[str, Optional[str]]
+
+    def command_line(self) -> CommandLine:
+        unit = parse_unit([(path, self.texts.get(path) or "") for path in self.unit_files])
+        found = [(path, self.texts[path] or "") for path in self.environment_files if self.texts.get(path) is not None]
+        return command_line(unit._replace(environment_files=self.environment_files), found)
+
+    def edited(self, spans: Dict[str, List[Span]]) -> "Sources":
+        texts = dict(self.texts)
+        texts.update({path: apply_spans(self.texts.get(path) or "", edits) for path, edits in spans.items()})
+        return self._replace(texts=texts)
+
+
+def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -> Sources:
+    """Return what makes a unit's command line, from files as detection reports them. Raises UnitRefused."""
+    texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
+             for path in unit["unit_files"] + unit["environment_files"]}
+    return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
+
+
+def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
+    """Return the managed flags among the arguments, numbered as C(occurrences) lists them."""
+    return [Flag(item.name, item.value, index, 1) for index, item in enumerate(occurrences(line, names))]
+
+
+def refuse_unreadable(line: CommandLine) -> None:
+    """Raise UnitRefused for a command line of which no argument can be changed."""
+    if not line.unit.exec_words:
+        raise UnitRefused("its unit has no ExecStart")
+    wrapper = shell(word.value for word in line.unit.exec_words)
+    if wrapper:
+        raise UnitRefused("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: write the program and "
+                          "its arguments into ExecStart".format(line.unit.exec_path, wrapper))
+
+
+def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
+    """Take a flag out of the file that sets it, with the white space before or after it, or with the line it has to itself."""
+    parts = [(part.path, part.start, part.end, part.variable) for part in item.parts]
+    if len(parts) == 2 and parts[0][0] == parts[1][0] and not (texts[parts[0][0]] or "")[parts[0][2]:parts[1][1]].strip(" \t"):
+        parts = [(parts[0][0], parts[0][1], parts[1][2], parts[0][3])]
+    for path, start, end, variable in parts:
+        text = texts[path] or ""
+        first = 0 if variable == "" else line.variables[variable].chars[0].start
+        if start <= first:
+            while text[end:end + 1] in (" ", "\t"):
+                end += 1
+        else:
+            while start > first and text[start - 1] in " \t":
+                start -= 1
+            before, after = re.search(r"\\\r?\n$", text[:start]), re.match(r"[ \t]*(\\\r?\n|(?=\r?\n|$))", text[end:])
+            if before and after and after.group(1):
+                end += after.end()
+            elif before and after:
+                start = len(text[:before.start()].rstrip(" \t"))
+        spans.setdefault(path, []).append(Span(start, end, ""))
+
+
+def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
+    """Give a flag another value where it is set."""
+    last = item.parts[-1]
+    new = value if len(item.parts) == 2 else render(item.name, value)
+    spans.setdefault(last.path, []).append(Span(last.start, last.end, new))
+
+
+def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
+    """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
+
+    In a unit, white space ends an assignment that is not in quotes (systemd.exec, Environment=): such a one gets them. Raises UnitRefused.
+    """
+    if variable == "":
+        path, at = line.unit.exec_path, line.unit.exec_words[-1].end
+        spans.setdefault(path, []).append(Span(at, at, " " + flag))
+        return path
+    value = line.variables[variable]
+    found, at = spans.setdefault(value.path, []), value.insert_at
+    quote = '"' if not value.quoted and (is_unit_file(value.path) or not value.chars) else ""
+    earlier = next((span for span in found if span.start == span.end == at), None)
+    if earlier is not None:
+        found[found.index(earlier)] = earlier._replace(text=earlier.text[:len(earlier.text) - len(quote)] + " " + flag + quote)
+        return value.path
+    removed = [span for span in found if not span.text]
+    left = [c for c in value.chars if not any(s.start <= c.start < s.end for s in removed)]
+    text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
+    if quote and is_unit_file(value.path):
+        if any(char.char in "\"'\\" for char in value.chars):
+            raise UnitRefused("{0} has quotes inside the value of {1}, and --{2} cannot be added to it: put the whole assignment in quotes, as in "
+                              "Environment=\"{1}=...\"".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
+        begin = at - len(value.chars) - len(variable + "=")
+        found.append(Span(begin, begin, quote))
+    else:
+        text = quote + text
+    found.append(Span(at, at, text))
+    return value.path
+
+
+def last_variable(line: CommandLine) -> str:
+    """Return the variable in which a further flag would come last and survive, '' for ExecStart itself."""
+    kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
+    own = line.unit.exec_words[-1].value
+    return kept[-1] if kept and own.startswith("$") else ""
+
+
+def of_a_package(item: Occurrence) -> bool:
+    return any(part.path.startswith(PACKAGE_DIRECTORIES) for part in item.parts)

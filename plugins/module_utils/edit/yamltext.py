@@ -1,0 +1,331 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Edit YAML text in place: comments, key order, anchors, quoting and line ends of everything else stay as they are.
+
+A round trip through a YAML library would rewrite a person's file. Here the library only says *where* each node is
+(PyYAML's marks); edits are replacements of spans of the text, and the result is parsed again and compared with what was
+meant, so an edit that would touch anything else (an alias of a changed list, say) is refused instead of written.
+
+It runs on the Ansible controller alone, where PyYAML always is. It knows neither Kubernetes nor files.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, apply_spans
+
+try:
+    import yaml
+except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on the controller
+    yaml = None  # type: ignore[assignment]
+
+
+#: Words that YAML takes for something else than text unless they are quoted.
+WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
+#: Columns: what is written in one line stays in one line.
+WIDTH = 10 ** 6
+
+
+class NotYaml(ValueError):
+    """The text is not one YAML document."""
+
+
+class EditRefused(ValueError):
+    """The edit cannot be made without touching something else in the text."""
+
+
+def load(text: str) -> Any:
+    """Return the data of one YAML document."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as exc:
+        raise NotYaml(_problem(exc)) from exc
+
+
+def _problem(exc: Any) -> str:
+    mark = getattr(exc, "problem_mark", None)
+    what = getattr(exc, "problem", None) or str(exc).splitlines()[0]
+    return "line {0}, column {1}: {2}".format(mark.line + 1, mark.column + 1, what) if mark else what
+
+
+def pruned(data: Any) -> Any:
+    """Data without empty collections and nulls: an emptied list may be written as [], as nothing, or be left out."""
+    if isinstance(data, dict):
+        items = {key: pruned(value) for key, value in data.items()}
+        return {key: value for key, value in items.items() if value is not None and value != {} and value != []}
+    if isinstance(data, list):
+        return [pruned(item) for item in data]
+    return data
+
+
+def independent(data: Any) -> Any:
+    """Return a copy in which an alias is a thing of its own: a change of one part is no change of another."""
+    if isinstance(data, dict):
+        return {key: independent(value) for key, value in data.items()}
+    return [independent(item) for item in data] if isinstance(data, list) else data
+
+
+class YamlText:
+    """One YAML document and the edits to make in it. Paths are tuples of keys and indexes of the *original* text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.data = load(text)
+        try:
+            self._root = yaml.compose(text, Loader=yaml.SafeLoader)
+        except yaml.YAMLError as exc:  # pragma: no cover - load() has parsed it already
+            raise NotYaml(_problem(exc)) from exc
+        self._removed: Dict[int, set] = {}
+        self._replaced: Dict[Tuple, str] = {}
+        self._raw: Dict[Tuple, str] = {}
+        self._inserts: List[Tuple[Tuple, Any]] = []
+        self._blocks: List[Tuple[str, str]] = []
+        self._keys: List[Tuple[Tuple, str, str]] = []
+        self._newline = "\r\n" if "\r\n" in text else "\n"
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def get(self, path: Tuple, default: Any = None) -> Any:
+        """Return the data at a path of the original text, or the default."""
+        data = self.data
+        for step in path:
+            try:
+                data = data[step]
+            except (KeyError, IndexError, TypeError):
+                return default
+        return data
+
+    def line(self, path: Tuple) -> int:
+        """Return the line (from 1) on which the node at a path starts."""
+        return self._chain(path)[-1][0].start_mark.line + 1
+
+    def _chain(self, path: Tuple) -> List[Tuple[Any, Optional[int]]]:
+        """Return (node, index of the next node in it) from the root to the node at the path."""
+        chain: List[Tuple[Any, Optional[int]]] = []
+        node = self._root
+        for step in path:
+            if isinstance(node, yaml.MappingNode):
+                index = next((i for i, (key, unused) in enumerate(node.value) if key.value == step), None)
+                if index is None and any(key.value == "<<" for key, unused in node.value):
+                    raise EditRefused("line {0}: '{1}' comes from a merge key (<<): write it out there".format(
+                        node.start_mark.line + 1, step))
+                if index is None:
+                    raise KeyError(step)
+                chain.append((node, index))
+                node = node.value[index][1]
+            else:
+                chain.append((node, step))
+                node = node.value[step]
+        chain.append((node, None))
+        return chain
+
+    # -- edits ---------------------------------------------------------------------------------------------------
+
+    def remove(self, path: Tuple) -> None:
+        """Remove a list item or a key with its value."""
+        chain = self._chain(path)
+        node, index = chain[-2]
+        self._removed.setdefault(id(node), set()).add(index)
+        # A collection that is left with nothing goes too, up to (not including) a key of the document itself.
+        if len(self._removed[id(node)]) == len(node.value) and len(path) > 2:
+            self.remove(path[:-1])
+
+    def replace(self, path: Tuple, value: str) -> None:
+        """Replace a scalar, in the quotes it has."""
+        self._replaced[path] = value
+
+    def raw(self, path: Tuple, text: str) -> None:
+        """Replace a scalar or a list in one line by YAML text of one line."""
+        self._raw[path] = text
+
+    def raw_text(self, path: Tuple) -> str:
+        """Return how a scalar or a list in one line is written."""
+        node = self._chain(path)[-1][0]
+        return self.text[node.start_mark.index:node.end_mark.index]
+
+    def keep(self, path: Tuple, value: str) -> None:
+        """Take back the removal of a list item and give it another value instead."""
+        chain = self._chain(path)
+        node, index = chain[-2]
+        self._removed.get(id(node), set()).discard(index)
+        parent, position = chain[-3]
+        self._removed.get(id(parent), set()).discard(position)
+        self._replaced[path] = value
+
+    def append(self, path: Tuple, value: Any) -> None:
+        """Append a string, or a mapping, to a list that is not empty."""
+        self._inserts.append((path, value))
+
+    def add_key(self, path: Tuple, key: str, value: str) -> None:
+        """Add a key with a string to a mapping that is not empty."""
+        self._keys.append((path, key, value))
+
+    def set_block(self, key: str, block: str) -> None:
+        """Append lines (indented by two, ending in a newline) to the mapping at a key of the document."""
+        self._blocks.append((key, block))
+
+    def render(self, expected: Any) -> str:
+        """Return the edited text; raises EditRefused unless it then says exactly what is expected."""
+        spans: List[Span] = []
+        self._removal_spans(self._root, spans, set())
+        spans += [self._replacement(path, value) for path, value in self._replaced.items()]
+        spans += [self._rawly(path, text) for path, text in self._raw.items()]
+        spans += [self._insertion(path, value) for path, value in self._inserts]
+        spans += [self._key(path, key, value) for path, key, value in self._keys]
+        spans += [self._block(key, block) for key, block in self._blocks]
+        try:
+            result = apply_spans(self.text, spans)
+            actual = load(result)
+        except (NotYaml, ValueError) as exc:
+            raise EditRefused("the edited text would not be YAML: {0}".format(exc)) from exc
+        if pruned(actual) != pruned(expected):
+            raise EditRefused("the edit would change other parts of the text (an anchor with aliases?)")
+        return result
+
+    # -- spans ---------------------------------------------------------------------------------------------------
+
+    def _removal_spans(self, node: Any, spans: List[Span], seen: set) -> None:
+        if isinstance(node, yaml.ScalarNode) or id(node) in seen:  # an alias is its anchor's node
+            return
+        seen.add(id(node))
+        removed = self._removed.get(id(node), set())
+        if removed and len(removed) == len(node.value):  # only a key of the document is emptied instead of removed
+            spans.append(self._emptied(node))
+            return
+        for index in sorted(removed):
+            spans.append(self._flow_child(node, index) if node.flow_style else self._block_child(node, index))
+        for index, child in enumerate(node.value):
+            if index not in removed:
+                self._removal_spans(child[1] if isinstance(node, yaml.MappingNode) else child, spans, seen)
+
+    def _emptied(self, node: Any) -> Span:
+        empty = "{}" if isinstance(node, yaml.MappingNode) else "[]"
+        if node.flow_style:
+            return Span(node.start_mark.index, node.end_mark.index, empty)
+        start = node.start_mark.index
+        while start > 0 and self.text[start - 1] in " \t\r\n":
+            start -= 1
+        return Span(start, self._last(node), " " + empty)
+
+    def _block_child(self, node: Any, index: int) -> Span:
+        child = node.value[index]
+        first, last = child if isinstance(node, yaml.MappingNode) else (child, child)
+        start = self.text.rfind("\n", 0, first.start_mark.index) + 1
+        lead = self.text[start:first.start_mark.index].strip()
+        if lead != ("" if isinstance(node, yaml.MappingNode) else "-"):
+            raise EditRefused("line {0}: the entry shares its line with another".format(first.start_mark.line + 1))
+        end = self.text.find("\n", max(self._last(last), first.start_mark.index))
+        return Span(start, len(self.text) if end < 0 else end + 1, "")
+
+    def _flow_child(self, node: Any, index: int) -> Span:
+        def ends(position: int) -> Tuple[int, int]:
+            child = node.value[position]
+            first, last = child if isinstance(node, yaml.MappingNode) else (child, child)
+            return first.start_mark.index, self._last(last)
+
+        start, end = ends(index)
+        if index + 1 < len(node.value):
+            end = ends(index + 1)[0]
+        removed = self._removed[id(node)]
+        if index - 1 not in removed and all(later in removed for later in range(index, len(node.value))):
+            start = ends(index - 1)[1]  # nothing stays behind it: the comma before it goes, too
+        return Span(start, end, "")
+
+    def _last(self, node: Any) -> int:
+        """End of the last character of a node; a block collection's own end mark lies behind trailing comments."""
+        if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
+            return node.end_mark.index
+        last = node.value[-1]
+        return max(self._last(part) for part in (last if isinstance(last, tuple) else (last,)))
+
+    def _replacement(self, path: Tuple, value: str) -> Span:
+        node = self._chain(path)[-1][0]
+        return Span(node.start_mark.index, node.end_mark.index, _scalar(value, node.style))
+
+    def _rawly(self, path: Tuple, text: str) -> Span:
+        node = self._chain(path)[-1][0]
+        start, end = node.start_mark.index, node.end_mark.index
+        if start == end:  # a key without a value
+            return Span(start, end, " " + text)
+        if "\n" in self.text[start:end]:
+            raise EditRefused("line {0}: the value takes more than one line".format(node.start_mark.line + 1))
+        return Span(start, end, text)
+
+    def _insertion(self, path: Tuple, value: Any) -> Span:
+        node = self._chain(path)[-1][0]
+        if not isinstance(node, yaml.SequenceNode) or not node.value:
+            raise EditRefused("line {0}: there is no list with an item to add another one to".format(node.start_mark.line + 1))
+        last = node.value[-1]
+        end = self._last(last)
+        if node.flow_style:
+            return Span(end, end, ", " + self._item(value, last, None))
+        line = self.text.rfind("\n", 0, last.start_mark.index) + 1
+        lead = self.text[line:last.start_mark.index]
+        if lead.strip() != "-":
+            raise EditRefused("line {0}: the entry shares its line with another".format(last.start_mark.line + 1))
+        after = self.text.find("\n", end)
+        entry = lead + self._item(value, last, len(lead))
+        if after < 0:
+            return Span(len(self.text), len(self.text), self._newline + entry)
+        return Span(after + 1, after + 1, entry + self._newline)
+
+    def _item(self, value: Any, last: Any, indent: Optional[int]) -> str:
+        """Return an item of a list as the last one is written: a scalar in its quotes, a mapping in lines of their own (or, C(None), in one)."""
+        if isinstance(value, str):
+            return _scalar(value, getattr(last, "style", None))
+        if indent is None:
+            return yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=WIDTH).strip()
+        lines = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=WIDTH).splitlines()
+        return (self._newline + " " * indent).join(lines)
+
+    def _key(self, path: Tuple, key: str, value: str) -> Span:
+        node = self._chain(path)[-1][0]
+        entry = "{0}: {1}".format(key, _scalar(value, None))
+        if node.flow_style:
+            end = self._last(node.value[-1][1])
+            return Span(end, end, ", " + entry)
+        entry = " " * node.value[-1][0].start_mark.column + entry
+        after = self.text.find("\n", self._last(node))
+        if after < 0:
+            return Span(len(self.text), len(self.text), self._newline + entry)
+        return Span(after + 1, after + 1, entry + self._newline)
+
+    def _block(self, key: str, block: str) -> Span:
+        block = block.replace("\n", self._newline)
+        try:
+            node = self._chain((key,))[-1][0]
+        except KeyError:
+            lead = "" if self.text.endswith("\n") else self._newline
+            return Span(len(self.text), len(self.text), "{0}{1}:{2}{3}".format(lead, key, self._newline, block))
+        if isinstance(node, yaml.ScalarNode) or not node.value:
+            start = node.start_mark.index
+            while self.text[start - 1] in " \t":
+                start -= 1
+            return Span(start, node.end_mark.index, self._newline + block.rstrip("\r\n"))
+        if node.flow_style:
+            raise EditRefused("{0} is written in one line".format(key))
+        after = self.text.find("\n", self._last(node))
+        if after < 0:
+            return Span(len(self.text), len(self.text), self._newline + block)
+        return Span(after + 1, after + 1, block)
+
+
+def _scalar(value: str, style: Optional[str]) -> str:
+    if style == "'":
+        return "'{0}'".format(value.replace("'", "''"))
+    plain = style is None and value and value.lower() not in WORDS and not any(mark in value for mark in (": ", " #", "\n", ",", "[", "]", "{", "}"))
+    if plain and (value.startswith("--") or value[0].isalpha()):
+        return value
+    if style is None and value.startswith("--") and ": " not in value and " #" not in value and "\n" not in value:
+        return value
+    return '"{0}"'.format(value.replace("\\", "\\\\").replace('"', '\\"'))
+
+
+def quoted(value: str) -> str:
+    """Return a string as YAML of one line, in quotes where it needs them."""
+    return _scalar(value, None)

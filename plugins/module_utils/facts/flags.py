@@ -1,0 +1,169 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Command-line flags of Kubernetes components: which we manage, and how to find them in argument lists and in raw text.
+
+Pure and stdlib-only: it runs on managed nodes (Python 3.8) and on the Ansible controller. It knows neither files nor
+Kubernetes versions.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+#: Flags this collection reads and edits. Those that take a string may have it as an argument of its own.
+MANAGED_FLAGS = (
+    "cloud-provider",
+    "cloud-config",
+    "external-cloud-volume-plugin",
+    "enable-admission-plugins",
+    "disable-admission-plugins",
+    "feature-gates",
+    "enable-leader-migration",
+    "leader-migration-config",
+)
+
+#: Those that take no argument of their own: C(--flag) alone means true.
+BOOLEAN_FLAGS = ("enable-leader-migration",)
+
+#: Programs that take a command as text. A flag in that text cannot be found or changed by words.
+SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+
+
+class Flag(NamedTuple):
+    """One occurrence of a flag in an argument list: C(width) is 2 when the value is an argument of its own."""
+
+    name: str
+    value: str
+    index: int  # type: ignore[assignment]
+    width: int
+
+
+def split_flag(argument: str) -> Tuple[str, bool, str]:
+    """Return (name, whether a value follows '=', value) of an argument; the name is '' when it is no flag.
+
+    Kubernetes' components take '_' in a flag's name for '-' (component-base, WordSepNormalizeFunc).
+    """
+    if not argument.startswith("--"):
+        return "", False, ""
+    name, equals, value = argument[2:].partition("=")
+    return name.replace("_", "-"), bool(equals), value
+
+
+def shell(argv: Iterable[str]) -> str:
+    """Return the shell and its option when a command is C(sh -c TEXT), '' for every other command.
+
+    C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with C(env) and assignments.
+    """
+    words = list(argv)
+    words[:1] = [word.lstrip("-@+!:") for word in words[:1]]
+    while words and (words[0].rpartition("/")[2] in ("env", "busybox") or "=" in words[0]):
+        words.pop(0)
+    if not words or words[0].rpartition("/")[2] not in SHELLS:
+        return ""
+    for word in words[1:]:
+        if not word.startswith("-") or word.startswith("--"):
+            return ""
+        if "c" in word:
+            return "{0} {1}".format(words[0], word)
+    return ""
+
+
+def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
+    """Return every occurrence of the named flags in order; the last one of a name is the one that counts."""
+    wanted = set(names)
+    args = list(argv)
+    found: List[Flag] = []
+    index = 0
+    while index < len(args):
+        name, given, value = split_flag(args[index])
+        width = 1
+        if name in wanted:
+            if not given and name in BOOLEAN_FLAGS:
+                value = "true"
+            elif not given and index + 1 < len(args):
+                value, width = args[index + 1], 2
+            found.append(Flag(name, value, index, width))
+        index += width
+    return found
+
+
+def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Dict[str, str]:
+    """Map each named flag that is present to the value that counts: the last one."""
+    return {flag.name: flag.value for flag in find_flags(argv, names)}
+
+
+def render(name: str, value: str) -> str:
+    return "--{0}={1}".format(name, value)
+
+
+def without_list_items(value: str, unwanted: Iterable[str]) -> str:
+    """Return a comma-separated flag value without the unwanted items, the others in their order."""
+    drop = set(unwanted)
+    return ",".join(item for item in value.split(",") if item.strip() and item.strip() not in drop)
+
+
+class Char(NamedTuple):
+    """One character of a decoded value and the span of raw text that stands for it."""
+
+    start: int
+    end: int
+    char: str
+
+
+class Word(NamedTuple):
+    """One word of a decoded value and the span of raw text that stands for it."""
+
+    start: int
+    end: int
+    value: str
+
+
+def split_words(chars: Iterable[Char]) -> List[Word]:
+    """Split a decoded value at white space, as systemd splits C($VARIABLE) in ExecStart: quotes group, and vanish."""
+    words: List[Word] = []
+    current: Optional[Tuple[int, int, str]] = None
+    quote = ""
+    for start, end, char in chars:
+        if not quote and char.isspace():
+            if current is not None:
+                words.append(Word(*current))
+                current = None
+            continue
+        begin, text = (start, "") if current is None else (current[0], current[2])
+        if quote:
+            if char == quote:
+                quote = ""
+            else:
+                text += char
+        elif char in "\"'":
+            quote = char
+        else:
+            text += char
+        current = (begin, end, text)
+    if current is not None:
+        words.append(Word(*current))
+    return words
+
+
+class Span(NamedTuple):
+    """A replacement of C(text[start:end])."""
+
+    start: int
+    end: int
+    text: str
+
+
+def apply_spans(text: str, spans: Iterable[Span]) -> str:
+    """Apply replacements that do not overlap; those given first at one place come first in the result."""
+    pieces: List[str] = []
+    position = 0
+    for span in sorted(spans, key=lambda item: (item.start, item.end)):
+        if span.start < position:
+            raise ValueError("overlapping edits at character {0}".format(span.start))
+        pieces.append(text[position:span.start])
+        pieces.append(span.text)
+        position = span.end
+    pieces.append(text[position:])
+    return "".join(pieces)

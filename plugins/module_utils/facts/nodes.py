@@ -1,0 +1,155 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a Node's fields mean for a cloud-controller-manager, and when a wait for it is over.
+
+Pure and stdlib-only: it takes Node objects as the API gives them (dicts) and returns plain data.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Dict, List, Optional
+
+#: The taint a kubelet with --cloud-provider=external registers with; the controller lifts it (KEP-2392).
+TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
+TAINT: Dict[str, str] = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
+
+#: Labels that only a managed service's nodes have.
+MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke-nodepool", "GKE"),
+                  ("kubernetes.azure.com/cluster", "AKS"))
+
+#: providerIDs of the controllers embedded in k3s and RKE2: of no cloud, whatever prefix is asked for.
+EMBEDDED = ("k3s://", "rke2://")
+
+#: The way out for a providerID that is not the right one.
+REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
+
+#: Instead of it for servers of k3s and RKE2, which take a deleted server's member out of etcd.
+KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted: its member would be taken out of etcd. Replace servers "
+               "one by one, as for an upgrade")
+
+#: The predicates a caller may wait for.
+PREDICATES = ("initialized", "ready", "tainted")
+
+
+def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> Dict[str, Any]:
+    """Return what concerns us of a Node; C(scheme) is our providerID prefix such as 'sim://' ('' accepts any)."""
+    meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
+    labels = meta.get("labels") or {}
+    ready: Dict[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
+    voter = next((c.get("status") == "True" for c in status.get("conditions") or [] if c.get("type") == "EtcdIsVoter"), None)
+    taints = spec.get("taints") or []
+    result: Dict[str, Any] = {
+        "name": meta.get("name", ""),
+        "uid": meta.get("uid", ""),
+        "resource_version": meta.get("resourceVersion", ""),
+        "provider_id": spec.get("providerID") or "",
+        "taints": ["{0}{1}:{2}".format(t.get("key"), "=" + t["value"] if t.get("value") else "", t.get("effect"))
+                   for t in taints],
+        "uninitialized": any(t.get("key") == TAINT_KEY for t in taints),
+        "addresses": [{"type": a.get("type"), "address": a.get("address")} for a in status.get("addresses") or []],
+        "zone": labels.get("topology.kubernetes.io/zone", ""),
+        "region": labels.get("topology.kubernetes.io/region", ""),
+        "instance_type": labels.get("node.kubernetes.io/instance-type", ""),
+        "control_plane": "node-role.kubernetes.io/control-plane" in labels,
+        "etcd_voter": voter,
+        "managed_by": next(("{0} (label {1})".format(service, label) for label, service in MANAGED_LABELS if label in labels), ""),
+        "ready": ready.get("status") == "True",
+        "ready_reason": ready.get("message", "") or ready.get("reason", ""),
+        "heartbeat": ready.get("lastHeartbeatTime", ""),
+        "kubelet_version": (status.get("nodeInfo") or {}).get("kubeletVersion", ""),
+    }
+    result["class"], result["reason"] = classify(result, scheme, expected_id)
+    return result
+
+
+def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> "tuple[str, str]":
+    """Return (class, reason); see RETURN of ccm_node_info for the classes."""
+    provider_id = node["provider_id"]
+    if provider_id and expected_id and provider_id != expected_id:
+        return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, way_out(node)))
+    if provider_id.startswith(EMBEDDED) and not scheme:
+        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, way_out(node)))
+    if provider_id and scheme and not provider_id.startswith(scheme):
+        return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, way_out(node)))
+    if node["uninitialized"]:
+        return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
+    if not provider_id:
+        return "unmanaged", "it registered without --cloud-provider=external: it has no providerID and no taint"
+    return "initialized", ""
+
+
+def way_out(node: Dict[str, Any]) -> str:
+    """Return what to do about a providerID that is not the right one. k3s and RKE2 note on their etcd members' Nodes who votes."""
+    server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
+    return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_ANEW
+
+
+def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
+    """Return the summaries with what shows only beside each other, or beside the cloud (C(matches), of C(ccm nodes)).
+
+    Nothing is proven by a cloud that could not say; and a Node that is foreign by its prefix stays so.
+    """
+    holders: Dict[str, List[str]] = {}
+    for node in nodes:
+        holders.setdefault(node["provider_id"], []).append(node["name"])
+    found = {match["name"]: match for match in matches}
+    result = []
+    for node in nodes:
+        match = found.get(node["name"], {})
+        others = [name for name in holders[node["provider_id"]] if name != node["name"]]
+        kind, reason = node["class"], node["reason"]
+        if kind in ("foreign", "mismatched"):
+            pass
+        elif match.get("verdict") == "mismatched":
+            kind, reason = "mismatched", match["reason"]
+            if "delete the Node" in reason and way_out(node) != REGISTER_ANEW:
+                reason = "{0}; but {1}".format(reason, KEEP_SERVER)
+        elif match.get("verdict") == "foreign":
+            kind, reason = "foreign", "{0}; {1}".format(match["reason"], way_out(node))
+        elif node["provider_id"] and others and match.get("verdict") != "ok":
+            kind, reason = "mismatched", "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
+                node["provider_id"], " and ".join(others), way_out(node))
+        result.append(dict(node, **{"class": kind, "reason": reason}))
+    return result
+
+
+def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:
+    """Return what a node still lacks for a predicate; an empty list: the wait is over."""
+    lacks = []
+    if predicate == "initialized":
+        if not node["provider_id"]:
+            lacks.append("providerID")
+        if not any(a["type"] in ("InternalIP", "ExternalIP") for a in node["addresses"]):
+            lacks.append("an IP address")
+        if node["uninitialized"]:
+            lacks.append("removal of the taint {0}".format(TAINT_KEY))
+    elif predicate == "tainted":
+        if not node["uninitialized"]:
+            lacks.append("the taint {0}".format(TAINT_KEY))
+    elif predicate == "ready":
+        if not node["ready"]:
+            lacks.append("Ready ({0})".format(node["ready_reason"] or "no status yet"))
+        if node.get("etcd_voter") is False:
+            lacks.append("a vote in etcd (condition EtcdIsVoter)")
+    if heartbeat_after and max(node["heartbeat"], node.get("lease_renewed", "")) < heartbeat_after:
+        lacks.append("a heartbeat after {0}".format(heartbeat_after))
+    return lacks
+
+
+def with_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the Node's taints with ours among them."""
+    taints = [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
+    return taints + [dict(TAINT)]
+
+
+def without_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return the Node's taints without ours."""
+    return [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
+
+
+def seconds_time(text: str) -> str:
+    """Cut fractions of a second off an RFC 3339 UTC time, so that two of them compare as text."""
+    return re.sub(r"\.\d+", "", text or "")

@@ -1,0 +1,167 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What flags a component should have after the migration, and the difference to the flags it has.
+
+Pure: a table of rules over flag occurrences. It knows Kubernetes versions (through versions) but neither files nor
+their formats; the manifest, kubeadm and kubelet editors ask it.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, without_list_items
+
+EXTERNAL = "external"
+REMOVED_PLUGIN = "PersistentVolumeLabel"
+ADMISSION_LISTS = ("enable-admission-plugins", "disable-admission-plugins")
+
+
+MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
+
+
+class Change(NamedTuple):
+    """One flag that changes. C(then) is None when the flag goes; C(flag) is None when it is new."""
+
+    name: str
+    flag: Optional[Flag]
+    then: Optional[str]
+    why: str
+    risk: str
+
+    @property
+    def now(self) -> Optional[str]:
+        return None if self.flag is None else self.flag.value
+
+
+#: What to change in the flags of a component at a release.
+Target = Callable[[str, List[Flag], Tuple[int, int]], List[Change]]
+
+
+def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    """Return what to change in the flags of kube-apiserver or kube-controller-manager, in their order.
+
+    A flag that is new comes last. From a list only items go; the flag goes with its last item, since the empty list is what
+    the component has without the flag.
+    """
+    changes = gate_changes(component, flags, version)
+    if component == "kube-apiserver":
+        changes += _apiserver(flags, version)
+    elif component == "kube-controller-manager":
+        changes += _controller_manager(flags, version)
+    new = [change for change in changes if change.flag is None]
+    return sorted((change for change in changes if change.flag is not None), key=lambda change: change.flag.index) + new
+
+
+def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    """Return what to take off --feature-gates: gates about clouds that are fatal now or at the next release."""
+    changes = []
+    for flag in flags:
+        dead = versions.dead_gates(component, flag.value, version) if flag.name == "feature-gates" else []
+        if dead:
+            then = without_list_items(flag.value, [item for item, unused in dead])
+            why = " and ".join("{0}: {1}".format(item.strip(), versions.why(component, flag.name, version, fact.value))
+                               for item, fact in dead)
+            changes.append(Change(flag.name, flag, then or None, why, ""))
+    return changes
+
+
+def about_value(value: str, why: str) -> str:
+    """Add to a reason what became of the in-tree provider that a flag names."""
+    about = versions.about_provider(value)
+    return "{0}; {1}".format(why, about) if about else why
+
+
+def _apiserver(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    changes = []
+    for flag in flags:
+        if flag.name in ("cloud-provider", "cloud-config"):
+            why = versions.why("kube-apiserver", flag.name, version)
+            changes.append(Change(flag.name, flag, None, about_value(flag.value, why), ""))
+        elif flag.name in ADMISSION_LISTS:
+            if REMOVED_PLUGIN in [item.strip() for item in flag.value.split(",")]:
+                then = without_list_items(flag.value, (REMOVED_PLUGIN,))
+                why = versions.why("kube-apiserver", flag.name, version, REMOVED_PLUGIN)
+                changes.append(Change(flag.name, flag, then or None, why, ""))
+    return changes
+
+
+def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+    component = "kube-controller-manager"
+    changes = []
+    providers = [flag for flag in flags if flag.name == "cloud-provider"]
+    for flag in flags:
+        if flag.name in ("cloud-config", "external-cloud-volume-plugin"):
+            why = versions.reason(component, flag.name) if version >= versions.IN_TREE_GONE else \
+                "the external controller reads the cloud's configuration now"
+            changes.append(Change(flag.name, flag, None, why, ""))
+        elif flag.name in MIGRATION_FLAGS:
+            why = versions.reason(component, flag.name) if version >= versions.IN_TREE_GONE else \
+                "without cloud loops it must leave the migration Lease to the external controller (KEP-2436)"
+            changes.append(Change(flag.name, flag, None, why, ""))
+    if version >= versions.IN_TREE_GONE:
+        for flag in providers:
+            if flag.value != EXTERNAL:
+                why = versions.why(component, "cloud-provider", version, "in-tree") if flag.value else \
+                    "an empty value says nothing, in-tree providers are gone (KEP-2395)"
+                changes.append(Change("cloud-provider", flag, None, about_value(flag.value, why), ""))
+        return changes
+    why = "the in-tree cloud loops must stop before the external controller runs them"
+    if not providers:
+        changes.append(Change("cloud-provider", None, EXTERNAL, why, ""))
+    elif any(flag.value != EXTERNAL for flag in providers):
+        changes += [Change("cloud-provider", flag, None, "the last flag counts", "") for flag in providers[:-1]]
+        if providers[-1].value != EXTERNAL:
+            last = providers[-1]
+            changes.append(Change("cloud-provider", last, EXTERNAL, about_value(last.value, why), ""))
+    return changes
+
+
+def in_tree_provider(flags: List[Flag]) -> str:
+    """Return the in-tree provider whose loops kube-controller-manager runs by its flags, '' when it runs none."""
+    return "" if is_external(flags) else _provider(flags)
+
+
+def is_external(flags: List[Flag]) -> bool:
+    return _provider(flags) == EXTERNAL
+
+
+def _provider(flags: List[Flag]) -> str:
+    return next((flag.value for flag in reversed(flags) if flag.name == "cloud-provider"), "")
+
+
+def hands_over(flags: List[Flag]) -> bool:
+    """Whether kube-controller-manager asks for the migration Lease before it runs its cloud loops."""
+    return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in ("true", "1", "t")
+
+
+def leader_migration_changes(config: str) -> Target:
+    """Return what makes kube-controller-manager hand its loops over, as control_plane_changes does for what comes after.
+
+    C(config) is the path of the LeaderMigrationConfiguration. A component that hands over already has its own.
+    """
+    why = "its cloud loops run only while it holds the migration Lease, so that they can be handed over (KEP-2436)"
+
+    def changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
+        if component != "kube-controller-manager" or hands_over(flags):
+            return []
+        old = [Change(flag.name, flag, None, "the last flag counts", "") for flag in flags if flag.name in MIGRATION_FLAGS]
+        return old + [Change(name, None, value, why, "") for name, value in zip(MIGRATION_FLAGS, ("true", config))]
+
+    return changes
+
+
+def flags_after(flags: List[Flag], changes: List[Change]) -> List[Tuple[str, str]]:
+    """Return the (name, value) pairs of managed flags once the changes are made: what the new process must show."""
+    by_index: Dict[int, Change] = {change.flag.index: change for change in changes if change.flag is not None}
+    result = []
+    for flag in flags:
+        change = by_index.get(flag.index)
+        value = flag.value if change is None else change.then
+        if value is not None:
+            result.append((flag.name, value))
+    result += [(change.name, change.then) for change in changes if change.flag is None and change.then is not None]
+    return result

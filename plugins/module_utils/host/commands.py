@@ -1,0 +1,41 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Running programs of a managed host: by trusted absolute paths only, with an environment of our own, and with a time limit.
+
+Stdlib-only, for managed nodes (Python 3.8). Nothing else in the modules that run there starts a process.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import List
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files
+
+#: What a program gets; the caller's environment may name other programs, libraries or sockets.
+ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "/root"}
+
+
+def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[str]":
+    """Run a command without a shell; one that is not installed gives return code 127, one that others may change 126.
+
+    C(argv[0]) is a name, which is looked for in the system's directories, or an absolute path.
+    """
+    try:
+        path = files.program(argv[0]) if os.path.isabs(argv[0]) else files.find_program(argv[0])
+    except files.Untrusted as exc:
+        return subprocess.CompletedProcess(argv, 126, "", "{0} is not run: {1}".format(argv[0], exc.strerror))
+    except OSError:
+        return subprocess.CompletedProcess(argv, 127, "", "{0} is not installed".format(argv[0]))
+    try:
+        # AnsibleModule.run_command has no time limit: a systemctl that hangs would hang the run.
+        # pylint: disable-next=ansible-bad-function
+        return subprocess.run([path] + argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, errors="replace", timeout=timeout, check=False, cwd="/", env=ENVIRONMENT)
+    except OSError as exc:
+        return subprocess.CompletedProcess(argv, 126, "", "{0} cannot be run: {1}".format(argv[0], exc.strerror))
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(argv, 124, "", "{0} did not end within {1} s".format(argv[0], timeout))

@@ -1,0 +1,164 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A component on this host: its files are replaced in one step, and it is waited for until it runs as they say.
+
+Stdlib-only, it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    commands, files, logs, machine, probes, processes as _processes, secrets, settings, systemd,
+)
+
+POLL = 0.5
+#: Components that are one process with all others in it.
+WHOLE = ("k3s", "rke2")
+#: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
+CRASHES = 3
+
+
+class Failed(Exception):
+    """The component did not come up."""
+
+
+def read(path):
+    return files.read(path)
+
+
+def temporary(path):
+    """Return the name a file has while it is written: beside it, and with a dot, which the kubelet does not read."""
+    folder, name = os.path.split(files.resolve(path))
+    return os.path.join(folder, ".outoftree-ccm." + name)
+
+
+def remove(path):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def show(content, component):
+    text = "" if content is None else content.decode("utf-8", "backslashreplace")
+    return secrets.hide(text) if component in WHOLE else text
+
+
+class Component:
+    """The component on this host: write its files, make it take them up, wait for it."""
+
+    def __init__(self, module):
+        self.module = module
+        self.name = module.params["component"]
+        self.timeout = module.params["timeout"]
+        self.restarted_at = ""
+        self.use(module.params["service"])
+
+    def use(self, service):
+        self.unit = service.get("unit") or ("kubelet" if self.name == "kubelet" else "")
+        self.data_directory = service.get("data_directory") or ""
+        self.port = service.get("port") or probes.RANCHER_PORT
+        kubelet = None if self.unit else _processes.of_unit("kubelet", "kubelet")
+        self.logs = settings.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
+
+    def write(self, path, content, mode, owner):
+        """Replace a file in one step. Raises OSError, also for a path that others than root decide about."""
+        real, new = files.resolve(path), temporary(path)
+        if content is None:
+            remove(real)
+            return
+        os.makedirs(os.path.dirname(real), exist_ok=True)
+        remove(new)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            os.chmod(new, mode)
+            os.chown(new, owner[0], owner[1])
+            self.module.atomic_move(new, real)
+            os.chmod(real, mode)
+        finally:
+            remove(new)
+
+    def runs(self, flags, paths):
+        """Whether the component runs as files say that are back already: a run may have been killed before its restart."""
+        processes = self.processes()
+        if self.name not in WHOLE:
+            return any(self._flags(process) == list(flags) for process in processes)
+        # A file that is gone again changed its folder.
+        changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in map(files.resolve, paths)]
+        return bool(processes) and _processes.started_at(processes[0]) > max(changed)
+
+    def processes(self):
+        """Return the component's processes: the main one of its unit, or those of its static Pods."""
+        if self.unit:
+            running = _processes.of_unit(self.unit, "" if self.name in WHOLE else self.name)
+            return [running] if running else []
+        return _processes.of_static_pod(self.name, self.logs)
+
+    def take_up(self, paths):
+        """Make a service start with new files; static Pods are restarted by the kubelet itself."""
+        if not self.unit:
+            return
+        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
+        # still have an older unit than the one that the plan was made from.
+        if not paths or any(map(unit.is_unit_file, paths)) or \
+                systemd.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
+            done = commands.run(["systemctl", "daemon-reload"])
+            if done.returncode != 0:
+                raise Failed("'systemctl daemon-reload' failed: {0}".format(done.stderr.strip()))
+        self.restarted_at = machine.timestamp()
+        done = commands.run(["systemctl", "restart", self.unit], timeout=max(90, self.timeout))
+        if done.returncode != 0:
+            raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
+
+    def wait(self, flags, old, folders):
+        """Return the seconds until a process that is not among the old ones has the flags and is healthy, twice."""
+        begun = time.monotonic()
+        if self.name == "kubeadm-patches":
+            return 0.0
+        lacks = "no process of it was seen"
+        good = None
+        while time.monotonic() - begun < self.timeout:
+            candidates = [process for process in self.processes() if process.identity not in old]
+            process = next((p for p in candidates if self._flags(p) == list(flags)), None)
+            if process is None:
+                lacks = "no new process with {0} was seen".format(" ".join(flags) or "no cloud flag")
+            else:
+                lacks = self._health(process)
+            if process is not None and not lacks:
+                if good == process.identity:
+                    return round(time.monotonic() - begun, 1)
+                good = process.identity
+                time.sleep(1)
+                continue
+            good = None
+            starts = systemd.restarts(self.unit) if self.unit else logs.container_starts(self.name, folders, self.logs)
+            if starts >= CRASHES:
+                raise Failed("it ends again and again ({0})".format(lacks))
+            time.sleep(POLL)
+        raise Failed("after {0} s: {1}".format(self.timeout, lacks or "it was seen healthy once, and there was no time to look again"))
+
+    def _flags(self, process):
+        if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see
+            return []
+        return ["--{0}={1}".format(name, value) for name, value in unit.managed_flags(process.argv)]
+
+    def _health(self, process):
+        if self.name == "kubelet":
+            return probes.kubelet_health(settings.kubelet_settings(process.argv))
+        if self.name in WHOLE:
+            return probes.rancher_health(self.unit, self.data_directory, self.port)
+        return probes.component_health(self.name, process.argv)
+
+    def log(self, since):
+        if self.unit:
+            return logs.kubelet_log(since, unit=self.unit)
+        return logs.pod_log(self.name, since, logs=self.logs) or logs.kubelet_log(since, about=self.name)

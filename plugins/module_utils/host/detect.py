@@ -1,0 +1,339 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything on a host that decides how its components are started: units, manifests, files, processes and the journal.
+
+The functions add to C(result), which M(outoftree.ccm.ccm_component_flags_info) returns. Stdlib-only, they run on managed nodes
+(Python 3.8).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import socket
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags as _flags, host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
+    files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
+)
+
+#: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
+WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
+              "/etc/kubernetes/kubelet.env")
+PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths"]
+
+#: Units that run a kubelet of their own, and what they are part of.
+SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent": "rke2"}
+
+#: Where installers leave a kubeconfig with all rights.
+ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
+
+
+def read_file(path, secret=False):
+    """Return what the planner needs of a file; a file that is not there is a fact, one that cannot be read a problem.
+
+    The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
+    """
+    result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0}
+    try:
+        result["real_path"] = files.resolve(path)
+        content = files.read(path)
+        if content is None:
+            return result
+        info = os.lstat(result["real_path"])
+    except OSError as exc:
+        result["problem"] = "cannot read {0}: {1}".format(path, exc.strerror)
+        return result
+    sha256 = _journal.digest(content)
+    if secret:
+        content = secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    result.update(exists=True, content=base64.b64encode(content).decode("ascii"), sha256=sha256, changed=info.st_ctime,
+                  mode="{0:04o}".format(info.st_mode & 0o7777))
+    return result
+
+
+def text_of(entry):
+    return base64.b64decode(entry["content"]).decode("utf-8", "replace") if entry["exists"] else None
+
+
+def listed(result, directory, pattern="*"):
+    """Return the paths in a directory; one that somebody else may change is a problem."""
+    try:
+        return files.listing(directory, pattern)
+    except OSError as exc:
+        result["problems"].append("cannot read the directory {0}: {1}".format(directory, exc.strerror))
+        return []
+
+
+def manifests_in(result, directory):
+    """Return what the kubelet reads there: every regular file whose name does not start with a dot."""
+    return [path for path in listed(result, directory) if os.path.isfile(path)]
+
+
+def unit_names():
+    """Return the properties of every unit that may run a kubelet on this host."""
+    names = ("kubelet",) + tuple(sorted(SERVICES))
+    found = {name: systemd.unit_properties(name, PROPERTIES) for name in names}
+    return {name: unit for name, unit in found.items() if unit.get("LoadState") == "loaded"}
+
+
+def detect(result, patches_directory):
+    units, identified = unit_names(), []
+    active = [name for name in sorted(units) if units[name].get("ActiveState") in ("active", "activating", "reloading")]
+    candidates = active or sorted(units)
+    result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
+                             **settings.kubelet_settings([]))
+    if len(candidates) > 1:
+        result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
+            " and ".join(name + ".service" for name in candidates)))
+    elif not candidates:
+        result["problems"].append(
+            "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown. Only kubelets run by "
+            "systemd can be changed")
+    elif candidates[0] == "kubelet":
+        identified.append(detect_kubelet(result, units["kubelet"]))
+    else:
+        identified.append(detect_service(result, candidates[0], units[candidates[0]]))
+    identified += detect_control_plane(result)
+    logs = result["kubelet"]["pod_logs"]
+    strays = [] if result["service"] else _processes.unrecognised(identified, COMPONENTS, logs)
+    result["unrecognised"] = [
+        {"component": seen.program, "pid": seen.process.pid, "place": _processes.whereabouts(seen, _processes.pod_folders(logs)),
+         "flags": [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(seen.process.argv)]} for seen in strays]
+    result["notices"] += _processes.impostors(identified + [seen.process for seen in strays], logs)
+    check_node_name(result)
+    for path in manifests_in(result, patches_directory):
+        result["patches"].append(path)
+        result["files"][path] = read_file(path)
+
+
+def unit_sources(result, unit):
+    """Read a unit's files and the environment files it names; return both lists and the parsed unit."""
+    unit_files = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
+    for path in unit_files:
+        result["files"][path] = read_file(path)
+    parsed = _unit.parse_unit([(path, text_of(result["files"][path]) or "") for path in unit_files])
+    environment_files = []
+    name = os.path.basename(unit["FragmentPath"]).rpartition(".")[0]
+    for pattern in parsed.environment_files:
+        pattern = pattern.replace("%n", name + ".service").replace("%N", name).replace("%p", name)
+        folder, last = os.path.split(pattern)
+        environment_files += listed(result, folder, last) if re.search(r"[*?\[]", last) else [pattern]
+    for path in environment_files:
+        result["files"][path] = read_file(path)
+    return unit_files, environment_files, parsed
+
+
+def detect_kubelet(result, unit):
+    """Return its process."""
+    running = _processes.of_unit("kubelet", "kubelet")
+    argv = running.argv if running else []
+    kubelet = result["kubelet"]
+    kubelet.update(settings.kubelet_settings(argv))
+    kubelet["unit_files"], kubelet["environment_files"], unused = unit_sources(result, unit)
+    names = [os.path.basename(path) for path in kubelet["environment_files"]]
+    result["layout"] = ("kubeadm" if "kubeadm-flags.env" in names else
+                        "kubespray" if "/etc/kubernetes/kubelet.env" in kubelet["environment_files"] else "systemd")
+    for path in WELL_KNOWN:
+        if path not in kubelet["environment_files"] and os.path.exists(path):
+            for value in _unit.parse_environment_file(path, text_of(read_file(path)) or "").values():
+                words = [word.value for word in _flags.split_words(value.chars)]
+                kubelet["unread_files"] += [{"path": path, "flag": _flags.render(flag.name, flag.value)}
+                                            for flag in _flags.find_flags(words)]
+    if not running:
+        result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
+        return None
+    kubelet["config_files"] = [settings.option(argv, "config", "/var/lib/kubelet/config.yaml")]
+    drop_ins = settings.option(argv, "config-dir")
+    kubelet["config_files"] += listed(result, drop_ins, "*.conf") if drop_ins else []
+    kubelet["config_files"] = [path for path in kubelet["config_files"] if os.path.lexists(path)]
+    for path in kubelet["config_files"]:
+        result["files"][path] = read_file(path)
+    kubelet["serving"] = probes.kubelet_serving(argv, [text_of(result["files"][path]) or "" for path in kubelet["config_files"]])
+    kubelet.update(pid=running.pid, started=_processes.started_at(running),
+                   health=probes.baseline(lambda: probes.kubelet_health(settings.kubelet_settings(argv))))
+    kubelet["flags"] = [_flags.render(name, value) for name, value in _unit.managed_flags(argv)]
+    kubelet["version"] = version_of(result, "kubelet", "kubelet", running)
+    result["node_name"] = result["node_name"] or settings.option(argv, "hostname-override").strip().lower() or socket.gethostname().lower()
+    return running
+
+
+def version_of(result, component, unit, running):
+    """Return the version of the program that runs; where it cannot be had, what is known of it by other means counts."""
+    version, reason = _processes.version_of(running, _processes.program_of(unit))
+    if reason:
+        result["notices"].append("the version of the running {0} is not asked of its program: {1}".format(component, reason))
+    return version
+
+
+def detect_service(result, name, unit):
+    """k3s and RKE2: one process is everything, its configuration files say what it does.
+
+    Unit and environment files may hold the token of the cluster: they are read, but not returned. Returns its process.
+    """
+    kind = SERVICES[name]
+    local = {"files": {}, "problems": result["problems"]}
+    unit_files, environment_files, parsed = unit_sources(local, unit)
+    arguments = [word.value for word in parsed.exec_words[1:]]
+    running = _processes.of_unit(name)
+    config = settings.option(arguments, "config") or environment_value(local, environment_files, kind.upper() + "_CONFIG_FILE") \
+        or "/etc/rancher/{0}/config.yaml".format(kind)
+    config_files = [config] + sorted(listed(result, config + ".d", "*.yaml") + listed(result, config + ".d", "*.yml"))
+    for path in config_files:
+        result["files"][path] = read_file(path, secret=True)
+    texts = [text_of(result["files"][path]) or "" for path in config_files]
+    data = settings.option(arguments, "data-dir") or scalar(texts, "data-dir") or "/var/lib/rancher/" + kind
+    port = settings.option(arguments, "https-listen-port") or scalar(texts, "https-listen-port")
+    changed = [os.stat(result["files"][path]["real_path"]).st_mtime for path in config_files if result["files"][path]["exists"]]
+    result["layout"] = kind
+    result["service"] = {
+        "name": kind, "unit": name + ".service", "server": not name.endswith("-agent"),
+        "arguments": secrets.public_arguments(arguments),
+        "config_files": config_files, "data_directory": data, "port": int(port) if port.isdigit() else probes.RANCHER_PORT,
+        "stale": bool(running and changed and max(changed) > _processes.started_at(running)),
+    }
+    result["kubelet"]["static_pod_path"] = os.path.join(data, "agent", "pod-manifests")
+    result["node_name"] = result["node_name"] or settings.option(arguments, "node-name") or scalar(texts, "node-name") \
+        or socket.gethostname().lower()
+    if running is None:
+        result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
+        return None
+    result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
+    result["service"]["health"] = probes.baseline(lambda: probes.rancher_health(name, data, result["service"]["port"]))
+    return running
+
+
+def environment_value(result, paths, variable):
+    for path in reversed(paths):
+        value = _unit.parse_environment_file(path, text_of(result["files"][path]) or "").get(variable)
+        if value is not None:
+            return "".join(char.char for char in value.chars)
+    return ""
+
+
+def scalar(texts, key):
+    """Return a scalar at the top of YAML files, the last one; there is no YAML library on managed nodes."""
+    found = ""
+    for text in texts:
+        for match in re.finditer(r"^{0}:[ \t]*[\"']?([^\s\"'#]+)".format(re.escape(key)), text, re.MULTILINE):
+            found = match.group(1)
+    return found
+
+
+def detect_control_plane(result):
+    """Return the components' processes."""
+    if not result["service"]:  # k3s and RKE2 rewrite their manifests at every start
+        for path in manifests_in(result, result["kubelet"]["static_pod_path"]):
+            result["manifests"].append(path)
+            result["files"][path] = read_file(path)
+        for name in COMPONENTS:
+            unit = systemd.unit_properties(name, PROPERTIES)
+            if unit.get("LoadState") == "loaded":
+                unit_files, environment_files, unused = unit_sources(result, unit)
+                result["units"][name] = {"unit": name + ".service", "unit_files": unit_files, "environment_files": environment_files}
+    identified = []
+    for name in COMPONENTS:
+        processes = _processes.of_static_pod(name, result["kubelet"]["pod_logs"])
+        identified += processes
+        main = _processes.of_unit(name, name) if name in result["units"] else None
+        for process in processes + ([main] if main else []):
+            flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
+            result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
+                                          "started": _processes.started_at(process)}
+        # The newest process is the component: two run while the kubelet replaces one by the other.
+        for process in ([main] if main else processes[-1:]):
+            argv = process.argv
+            result["components"][name]["health"] = probes.baseline(lambda name=name, argv=argv: probes.component_health(name, argv))
+        if main:
+            identified.append(main)
+            result["components"][name]["version"] = version_of(result, name, name, main)
+    find_admin_conf(result)
+    return identified
+
+
+def find_admin_conf(result):
+    for path in ADMIN_CONFS:
+        text = files.read_text(path)
+        if text is not None:
+            match = re.search(r"^\s+server:\s*[\"']?(https://[^\s\"']+)", text, re.MULTILINE)
+            result["admin_conf"] = path
+            result["api_server"] = match.group(1) if match else ""
+            return
+
+
+def check_node_name(result):
+    """A Node's name ends in paths of the API and in messages: what is none is refused here."""
+    name = result["node_name"]
+    if name and not host_facts.is_node_name(name):
+        result["problems"].append("its kubelet's name {0!r} is no name of a Node (lower case letters, digits, '-' and '.'): look at "
+                                  "--hostname-override, or set ccm_install_node_name".format(name[:100]))
+        result["node_name"] = ""
+
+
+def detect_journal(result, directory, copied=None):
+    """Report what the journal knows, and whether all that a rollback needs of it is there. A lost one is read from its copy."""
+    result["journal_found"] = dict(_journal.found(directory), machine=machine.identity())
+    try:
+        read_journal(result, _journal.opened(directory, copied))
+    except _journal.JournalRefused as exc:
+        problem = str(exc)
+    except (AttributeError, IndexError, KeyError, TypeError):
+        problem = ("{0} is JSON, but not in the form of a journal. It says how to undo the migration: put a good copy of it in its place, or "
+                   "move it away".format(os.path.join(directory, "journal.json")))
+    else:
+        return
+    result["journal_problem"] = problem
+    result["problems"].append(problem)
+
+
+def read_journal(result, journal):
+    for name, entry in sorted(journal.files.items()):
+        secret = entry["component"] in SERVICES.values()
+        service = {key: value for key, value in (entry.get("service") or {}).items() if value}
+        item = {"component": entry["component"], "service": service, "state": "unknown", "problem": "", "baselines": []}
+        result["journal"][name] = item
+        try:
+            item["baselines"] = [reported(baseline, secret) for baseline in journal.baselines(name)]
+        except _journal.JournalRefused as exc:
+            item["problem"] = str(exc)
+            if name == KUBEADM_CONFIG:
+                result["problems"].append(str(exc))
+        if name != KUBEADM_CONFIG:
+            if name not in result["files"]:
+                result["files"][name] = read_file(name, secret)
+            now = result["files"][name]["sha256"]
+            records = _journal.ours(entry, now)
+            item["state"] = "altered" if records is None else "written" if records else "original"
+
+
+def reported(baseline, secret):
+    """Return a baseline of the journal as data: contents in base64, those of a I(secret) file with placeholders."""
+    def text(content):
+        if content is not None and secret:
+            content = secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        return base64.b64encode(content or b"").decode("ascii")
+
+    return {"existed": baseline.original is not None, "original": text(baseline.original), "sha256": baseline.sha256,
+            "copied": baseline.written is not None, "written": text(baseline.written), "written_sha256": baseline.written_sha256}
+
+
+def check_writable(result, directory):
+    """Say now what would stop a change half-way: no room for backups, or a read-only place."""
+    parent = directory
+    while not os.path.isdir(parent) and parent != "/":
+        parent = os.path.dirname(parent)
+    space = os.statvfs(parent)
+    if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
+        result["problems"].append("less than 16 MiB are free for backups in {0}".format(directory))
+    places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
+                         if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)
+                         and path not in result["kubelet"]["config_files"]}
+    for place in sorted(places):
+        if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
+            result["problems"].append("cannot write to {0}: the file system is read-only".format(place))

@@ -1,0 +1,401 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The journal on each host: what every file was before we changed it, and what we made of it.
+
+It is the rollback's source: the original bytes, owner and mode are kept beside it, and a file that was not there is noted as
+such. The record is written *before* the file, so a run that is killed in between can be undone too. A copy of the journal is in
+the cluster (journal_copy); it counts only where the journal here is lost.
+
+What we wrote in a row is one baseline: an original, and the contents that we gave the file after it. When somebody else
+(C(kubeadm upgrade), an operator) wrote the file before our next change, a new baseline begins with what they wrote, and the
+earlier ones stay: their bytes are out of date, but the flags that we changed then are still ours to undo.
+
+Stdlib-only, it runs on managed nodes (Python 3.8). Its folder is root's alone; the callers give its canonical path.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import time
+import uuid
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypedDict
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, secrets
+
+VERSION = 1
+
+#: Bytes of the journal, and of one backup.
+LIMIT = 64 << 20
+
+#: What a journal is found to be. C(DAMAGED): it is readable, but not all contents that it names are there as they were. C(ROLLED_BACK): it
+#: is gone because nothing was left to roll back.
+MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
+
+#: Beside the journal: the C(id) and C(serial) of the last one of which nothing was left to roll back. With it a lost journal is known as such.
+ENDED = "rolled-back.json"
+
+#: Raised by JSON that is not in the form of a journal.
+MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
+
+#: Components whose files may hold secrets that stay on the host (secrets).
+SECRETIVE = ("k3s", "rke2")
+
+#: Ends the name of a file that is being written; one that is still there later is the half of a run that was killed.
+UNFINISHED = ".new"
+
+
+class JournalRefused(ValueError):
+    """The journal cannot be read; the message says what to do."""
+
+
+@contextlib.contextmanager
+def alone(directory: str, patience: float) -> Iterator[None]:
+    """Keep other runs from this host meanwhile; raises JournalRefused when one goes on for longer than I(patience) seconds.
+
+    A run whose controller was killed goes on here until its module ends, and may still put files back. The kernel ends
+    the lock together with the process that holds it, so none is ever left behind. A folder that does not exist is held by nobody.
+    """
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield
+        return
+    try:
+        until = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise JournalRefused("another run is changing this host: it has held {0} for more than {1} s. Wait until "
+                                         "it ends, then run again".format(directory, int(patience))) from None
+                time.sleep(0.2)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def digest(content: Optional[bytes]) -> str:
+    """Return the SHA-256 of a file's content, '' for a file that does not exist."""
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+class Baseline(NamedTuple):
+    """What a file was (C(None): it did not exist), and what we last made of it (C(None): no copy was kept).
+
+    C(sha256) is the original's, '' without one; C(written_sha256) are those of all that we made of it.
+    """
+
+    original: Optional[bytes]
+    sha256: str
+    written: Optional[bytes]
+    written_sha256: List[str]
+
+
+class Original(TypedDict):
+    """What a file was: C(copy) is its path in the journal's folder, C(flags) are those that its component ran with."""
+
+    exists: bool
+    sha256: str
+    copy: str
+    mode: int
+    uid: int
+    gid: int
+    flags: List[str]
+
+
+class _Written(TypedDict):
+    run: str
+    sha256_before: str
+    sha256: str
+    backup: str
+
+
+class Written(_Written, total=False):
+    """What one run made of a file. Releases that kept no copy of that had no C(copy)."""
+
+    copy: str
+
+
+class Recorded(TypedDict):
+    """A baseline as the journal has it: an original, and what we made of it in a row."""
+
+    original: Original
+    written: List[Written]
+
+
+class _JournalEntry(Recorded):
+    component: str
+
+
+class JournalEntry(_JournalEntry, total=False):
+    """What the journal has of a file: its newest baseline, and the earlier ones, the oldest first."""
+
+    service: Dict[str, Any]
+    earlier: List[Recorded]
+
+
+def ours(baseline: Recorded, sha256: str) -> Optional[List[Written]]:
+    """Return the records that made a file what it is now, [] when it is the original; None when somebody else wrote it since.
+
+    A run that was killed between its record and its write leaves a record that is not among them.
+    """
+    if sha256 == baseline["original"]["sha256"]:
+        return []
+    written = baseline["written"]
+    return next((written[:index + 1] for index in reversed(range(len(written))) if written[index]["sha256"] == sha256), None)
+
+
+class Journal:
+    """The journal file and its folder; I(directory) is created with the first record.
+
+    C(id) is that of the journal from its first record until nothing is left to roll back, C(serial) counts its writes. With I(copied),
+    what exported() returned, it is read from that in place of the folder; nothing is written before adopt().
+    """
+
+    def __init__(self, directory: str, copied: Optional[Dict[str, Any]] = None) -> None:
+        self.directory = directory
+        self.path = os.path.join(directory, "journal.json")
+        self.files: Dict[str, JournalEntry] = {}
+        self.id, self.serial = "", 0
+        self._contents: Dict[str, bytes] = {}
+        if copied is not None:
+            self.id, self.serial, self.files = copied["id"], copied["serial"], copied["files"]
+            self._contents = {path: base64.b64decode(content) for path, content in copied["contents"].items()}
+            self._reveal()
+            return
+        try:
+            content = files.read(self.path, LIMIT)
+            if content is None:
+                return
+            data = json.loads(content.decode("utf-8"))
+        except (OSError, ValueError) as exc:
+            raise JournalRefused("cannot read {0}: {1}. It says how to undo the migration: mend it or move it away"
+                                 .format(self.path, exc)) from exc
+        if data.get("version") != VERSION:
+            raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
+                                 .format(self.path, data.get("version"), VERSION))
+        self.files = data["files"]
+        self.id, self.serial = _identity(data)
+
+    def exported(self) -> Dict[str, Any]:
+        """Return all that a rollback needs, for a copy elsewhere: contents in base64 by their path in the folder, secrets hidden.
+
+        Raises JournalRefused for a content that is missing or altered.
+        """
+        contents = {}
+        for name, entry in self.files.items():
+            self.baselines(name)
+            for path in _named(entry):
+                content = files.read(os.path.join(self.directory, path), LIMIT) or b""
+                if entry["component"] in SECRETIVE:
+                    content = _bytes(secrets.hide(_text(content)))
+                contents[path] = base64.b64encode(content).decode("ascii")
+        return {"id": self.id, "serial": self.serial, "files": self.files, "contents": contents}
+
+    def adopt(self) -> None:
+        """Write what was read from a copy into the folder. A journal there that cannot be read is moved aside."""
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        if os.path.lexists(self.path):
+            os.replace(self.path, "{0}.lost-{1}".format(self.path, uuid.uuid4().hex[:12]))
+        for path, content in self._contents.items():
+            target = os.path.join(self.directory, path)
+            os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+            _write(target, content)
+        self._contents = {}
+        self._save()
+
+    def _reveal(self) -> None:
+        """Put the secrets of the files as they are now in the place of those that were hidden; a wrong one does not match its checksum."""
+        for name, entry in self.files.items():
+            if entry["component"] in SECRETIVE:
+                now = _text(files.read(name) or b"")
+                for path in _named(entry):
+                    self._contents[path] = _bytes(secrets.reveal(_text(self._contents.get(path, b"")), now))
+
+    def original(self, name: str) -> Optional[bytes]:
+        """Return what a recorded file was before our last changes in a row; None when it did not exist. Raises JournalRefused."""
+        return self._original(name, self.files[name])
+
+    def baselines(self, name: str) -> List[Baseline]:
+        """Return the baselines of a recorded file, the newest first. Raises JournalRefused for a copy that is missing or altered."""
+        entry = self.files[name]
+        found = []
+        for baseline in _baselines(entry)[::-1]:
+            last = baseline["written"][-1] if baseline["written"] else None
+            found.append(Baseline(self._original(name, baseline), baseline["original"]["sha256"],
+                                  self._kept(name, last["copy"], last["sha256"]) if last and last.get("copy") else None,
+                                  [written["sha256"] for written in baseline["written"]]))
+        return found
+
+    def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
+               mode: int, owner: "tuple[int, int]", flags_before: List[str], service: Any = None) -> str:
+        """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
+        backup = self.keep(run, name, before)
+        entry = self.files.get(name)
+        written = None if entry is None else ours(entry, digest(before))
+        if entry is None or written is None:
+            earlier = [] if entry is None else _baselines(entry)
+            copy = "" if before is None else os.path.relpath(self._copy("originals", name, before), self.directory)
+            entry = self.files[name] = {
+                "component": component,
+                "service": service or {},
+                "original": {"exists": before is not None, "sha256": digest(before), "copy": copy,
+                             "mode": mode, "uid": owner[0], "gid": owner[1], "flags": flags_before},
+                "earlier": earlier,
+                "written": [],
+            }
+            written = []
+        copy = os.path.relpath(self._copy("written", name, after), self.directory)
+        entry["written"] = written + [{"run": run, "sha256_before": digest(before), "sha256": digest(after), "backup": backup,
+                                       "copy": copy}]
+        self._save()
+        return backup
+
+    def keep(self, run: str, name: str, content: Optional[bytes]) -> str:
+        """Back a content up under a run; return the backup's path, '' for a file that does not exist."""
+        return "" if content is None else self._copy(os.path.join("backups", run), name, content)
+
+    def undo(self, name: str, now: Optional[bytes]) -> None:
+        """Take back the last record of a file that has its content from before it again (I(now)), all of it if it is the first.
+
+        Otherwise the rollback would take the file for changed by someone else.
+        """
+        entry = self.files[name]
+        written = entry["written"]
+        if written and written[-1]["sha256_before"] == digest(now):
+            written.pop()
+            if not written and entry.get("earlier"):
+                entry.update(entry["earlier"].pop())
+            elif not written:
+                del self.files[name]
+            self._save()
+
+    def forget(self, name: str) -> None:
+        """Drop a file that has been restored; the backups stay."""
+        del self.files[name]
+        self._save()
+
+    def sweep(self) -> None:
+        """Remove what a run that was killed while it wrote here has left half-written."""
+        for path in glob.glob(os.path.join(glob.escape(self.directory), "**", "*" + UNFINISHED), recursive=True):
+            os.unlink(path)
+
+    def _original(self, name: str, baseline: Recorded) -> Optional[bytes]:
+        original = baseline["original"]
+        return self._kept(name, original["copy"], original["sha256"]) if original["exists"] else None
+
+    def _kept(self, name: str, copy: str, sha256: str) -> bytes:
+        path = os.path.join(self.directory, copy)
+        content = self._contents[copy] if copy in self._contents else files.read(path, LIMIT)
+        if content is None:
+            raise JournalRefused("the copy {0} of {1} is missing: restore {1} by hand".format(path, name))
+        if digest(content) != sha256:
+            raise JournalRefused("the copy {0} of {1} was altered: restore {1} by hand".format(path, name))
+        return content
+
+    def _copy(self, folder: str, name: str, content: bytes) -> str:
+        target = os.path.join(self.directory, folder, name.strip("/").replace("/", "__"))
+        os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        if os.path.lexists(target):
+            if files.read(target, LIMIT) == content:
+                return target
+            target = "{0}.{1}".format(target, digest(content)[:12])
+        _write(target, content)
+        return target
+
+    def _save(self) -> None:
+        self.id, self.serial = self.id or uuid.uuid4().hex, self.serial + 1
+        if not self.files:
+            _write(os.path.join(self.directory, ENDED), json.dumps({"id": self.id, "serial": self.serial}).encode("utf-8"))
+            if os.path.exists(self.path):
+                os.unlink(self.path)
+            return
+        text = json.dumps({"version": VERSION, "id": self.id, "serial": self.serial, "files": self.files}, indent=1, sort_keys=True) + "\n"
+        _write(self.path, text.encode("utf-8"))
+
+
+def found(directory: str) -> Dict[str, Any]:
+    """Return what the journal of a host is found to be: C(state), and its C(id) and C(serial) where they can be read."""
+    try:
+        journal = Journal(directory)
+    except (JournalRefused, ValueError, *MISSHAPEN):
+        return {"state": UNREADABLE, "id": "", "serial": 0}
+    if not journal.files:
+        ended = _ended(directory)
+        return {"state": ROLLED_BACK if ended[0] else MISSING, "id": ended[0], "serial": ended[1]}
+    state = READABLE
+    try:
+        for name in journal.files:
+            journal.baselines(name)
+    except (JournalRefused, OSError):
+        state = DAMAGED
+    except MISSHAPEN:
+        state = UNREADABLE
+    return {"state": state, "id": journal.id, "serial": journal.serial}
+
+
+def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool = False) -> Journal:
+    """Return the journal of a host, and in the place of one that is lost its copy, which I(adopt) writes to the host. Raises JournalRefused."""
+    if copied is None or found(directory)["state"] == READABLE:
+        return Journal(directory)
+    journal = Journal(directory, copied)
+    if adopt:
+        journal.adopt()
+    return journal
+
+
+def _ended(directory: str) -> Tuple[str, int]:
+    """Return the identity of the last journal of which nothing was left to roll back, ('', 0) without one."""
+    try:
+        return _identity(json.loads((files.read(os.path.join(directory, ENDED)) or b"{}").decode("utf-8")))
+    except (OSError, ValueError, AttributeError):
+        return "", 0
+
+
+def _identity(data: Dict[str, Any]) -> Tuple[str, int]:
+    name, serial = data.get("id"), data.get("serial")
+    return name if isinstance(name, str) else "", serial if isinstance(serial, int) else 0
+
+
+def _baselines(entry: JournalEntry) -> List[Recorded]:
+    """Return the baselines of a file, the oldest first."""
+    return [*entry.get("earlier", []), {"original": entry["original"], "written": entry["written"]}]
+
+
+def _named(entry: JournalEntry) -> List[str]:
+    """Return the paths of the contents that a rollback of a file may need."""
+    baselines = _baselines(entry)
+    paths = [baseline["original"]["copy"] for baseline in baselines if baseline["original"]["exists"]]
+    return paths + [baseline["written"][-1]["copy"] for baseline in baselines if baseline["written"] and baseline["written"][-1].get("copy")]
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _write(path: str, content: bytes) -> None:
+    temporary = path + UNFINISHED
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as handle:
+        handle.write(content)
+        handle.flush()
+        os.fsync(handle.fileno())
+    os.replace(temporary, path)

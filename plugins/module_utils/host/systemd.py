@@ -1,0 +1,31 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What systemd says of a unit.
+
+Stdlib-only, it runs on managed nodes (Python 3.8).
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
+
+
+def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
+    """Return properties of a systemd unit; {} where there is no systemd."""
+    done = commands.run(["systemctl", "show", unit] + [part for name in names for part in ("-p", name)])
+    properties = {}
+    for line in done.stdout.splitlines() if done.returncode == 0 else []:
+        name, equals, value = line.partition("=")
+        if equals:
+            properties[name] = value
+    return properties
+
+
+def restarts(unit: str) -> int:
+    """Return how often systemd has started a unit again by itself since its last ordinary start."""
+    count = unit_properties(unit, ["NRestarts"]).get("NRestarts", "")
+    return int(count) if count.isdigit() else 0

@@ -1,0 +1,187 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory against the cluster: does every host belong to a Node, and is this a cluster that can be migrated at all?
+
+Pure, controller side. It only adds problems and warnings to the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Set
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions as _versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+
+#: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
+SKEW = 3
+
+#: What the version of a managed service's API server contains.
+MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
+
+
+def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, HostFacts]:
+    """Return the hosts' facts with the version that each kubelet reports on its Node; a host asks a program only for want of that."""
+    reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
+    found = {}
+    for host, facts in detected.items():
+        found[host] = facts
+        if reported.get(facts["node_name"]):
+            found[host] = facts.copy()
+            found[host]["kubelet"] = facts["kubelet"].copy()
+            found[host]["kubelet"]["version"] = reported[facts["node_name"]]
+    return found
+
+
+def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: List[str], names: Dict[str, List[str]]) -> None:
+    """Refuse to change a Node because a worker says that it is the worker's.
+
+    A worker that is somebody else's by now could have another host's Node tainted, or drained and deleted. C(names) is what the
+    inventory calls each host and where it reaches it, by host.
+    """
+    nodes = {node["name"]: node for node in cluster["nodes"]}
+    for host, name in plan["nodes"].items():
+        changed = name in plan["adopt"] or host in plan["reregister"]
+        if host in control_plane or not changed or host_facts.proven(name, nodes.get(name), names.get(host) or [host]):
+            continue
+        plan["problems"].append(
+            "{0}: it says that it is the Node {1}, which would be changed, and nothing else says so: the inventory has neither that "
+            "name nor an address of that Node for it. If it is right, set ccm_install_node_name for this host".format(host, name))
+
+
+def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
+          unseen: Optional[Dict[str, Dict[str, Any]]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
+    """Add what keeps the migration from beginning, and what an operator should know before it does.
+
+    Of C(unseen) hosts only the failure is known, of those C(excluded_hosts) nothing. Those C(away) have no Node, and will get one.
+    """
+    _check_managed(plan, cluster)
+    unseen = unseen or {}
+    for host, facts in unseen.items():
+        plan["problems"].append("{0}: could not be looked at: {1}. Mend that{2}".format(
+            host, " ".join(str(facts.get("msg") or "it said nothing").split())[:300],
+            "" if host in control_plane else ", or leave the host out with --limit 'all:!{0}'".format(host)))
+    if excluded_hosts:
+        plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
+            len(excluded_hosts), ", ".join(sorted(excluded_hosts))))
+    _check_excluded(plan, detected, cluster, [host for host in control_plane if host in excluded_hosts])
+    _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *excluded_hosts})
+    _check_control_plane(plan, detected, cluster, control_plane, {*unseen, *excluded_hosts})
+    _check_versions(plan, detected, cluster, control_plane)
+
+
+def _check_excluded(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
+    """Refuse to start the external controller beside control planes that may run the same loops in kube-controller-manager."""
+    version = _versions.parse(cluster["version"])
+    managers = [facts["components"].get("kube-controller-manager") for facts in detected.values()]
+    flags = [flag for running in managers if running for flag in running["flags"]]
+    if excluded_hosts and version is not None and version < _versions.IN_TREE_GONE and any(
+            flag.startswith("--cloud-provider=") and not flag.endswith("=") for flag in flags):
+        plan["problems"].append(
+            "--limit leaves out the control plane(s) {0}. Up to 1.30 kube-controller-manager there may run the cloud loops of an in-tree "
+            "provider, and two controllers would change the same load balancers and routes. Run without --limit, or with the whole group "
+            "kube_control_plane in it".format(", ".join(sorted(excluded_hosts))))
+
+
+def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
+    found = ["the API server is {0} ({1})".format(cluster["version"], service)
+             for mark, service in MANAGED_VERSIONS if mark in cluster["version"]]
+    found += ["Node {0} belongs to {1}".format(node["name"], node["managed_by"])
+              for node in cluster["nodes"] if node["managed_by"]]
+    if found:
+        plan["problems"].append(
+            "this is a managed cluster: {0}. The service runs its control plane and a cloud-controller-manager of its own, so "
+            "there is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
+
+
+def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> None:
+    names = {node["name"] for node in cluster["nodes"]}
+    seen: Dict[str, str] = {}
+    for host, facts in detected.items():
+        name = facts["node_name"]
+        if name and name not in names:
+            plan["problems"].append(
+                "{0}: its kubelet should register as {1}, and the cluster has no such Node (it has {2}): set "
+                "ccm_install_node_name for this host".format(host, name, ", ".join(sorted(names)) or "none"))
+        if name and name in seen:
+            plan["problems"].append("{0} and {1} are the same Node {2}: remove one of them from the inventory"
+                                    .format(seen[name], host, name))
+        seen[name] = host
+    for name in sorted(names - set(seen) - unknown):
+        plan["warnings"].append("Node {0} is not in the inventory: its kubelet is not changed".format(name))
+
+
+def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
+                         control_plane: List[str], unknown: Set[str]) -> None:
+    for host in control_plane:
+        facts = detected.get(host)
+        if facts is None:
+            continue
+        service = facts["service"]
+        if service and not service["server"]:
+            plan["problems"].append("{0}: is in kube_control_plane but runs {1}, an agent: move it to kube_node"
+                                    .format(host, service["unit"]))
+        elif not service and facts["kubelet"].get("unit_files") and not facts["manifests"] and not facts["units"]:
+            plan["problems"].append(
+                "{0}: is in kube_control_plane but has neither static Pod manifests in {1} nor a unit kube-apiserver.service: "
+                "move it to kube_node, or this is a layout this release does not edit".format(
+                    host, facts["kubelet"]["static_pod_path"]))
+    ours = {detected[host]["node_name"] for host in control_plane if host in detected}
+    for node in cluster["nodes"]:
+        if node["control_plane"] and node["name"] not in ours and not unknown.intersection(control_plane):
+            plan["problems"].append(
+                "Node {0} is a control plane, and no host of kube_control_plane is it: its API server would keep flags that the "
+                "others lose. Add it to the group".format(node["name"]))
+        if node["etcd_voter"] is False:
+            plan["problems"].append(
+                "Node {0} is not a voter of etcd now: another restart could cost the quorum. Wait for it, or mend it".format(
+                    node["name"]))
+    for host, facts in detected.items():
+        if facts["service"] and facts["service"]["server"] and host not in control_plane:
+            plan["problems"].append("{0}: runs {1}, a server, but is not in kube_control_plane: all servers must get the same "
+                                    "configuration, add it to the group".format(host, facts["service"]["unit"]))
+
+
+def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
+                    control_plane: List[str]) -> None:
+    newest = _versions.parse(cluster["version"])
+    found: Dict[str, Dict[Any, List[str]]] = {}
+    for host, facts in detected.items():
+        kubelet = _versions.parse(facts["kubelet"].get("version", ""))
+        if kubelet is not None and not _versions.supported(kubelet):
+            plan["problems"].append("{0}: its kubelet is {1}, and this collection knows {2} to {3}".format(
+                host, facts["kubelet"]["version"], *map(_versions.show, _versions.SUPPORTED)))
+        elif kubelet is not None and newest is not None and not (newest[0], newest[1] - SKEW) <= kubelet <= newest:
+            plan["problems"].append(
+                "{0}: its kubelet is {1} and the API server {2}, which Kubernetes does not support (not newer, {3} minor releases "
+                "older at most): finish the upgrade, then run again".format(
+                    host, facts["kubelet"]["version"], cluster["version"], SKEW))
+        if host in control_plane:
+            for component, version in component_versions(facts).items():
+                found.setdefault(component, {}).setdefault(version, []).append(host)
+    for component, versions in sorted(found.items()):
+        if len(versions) > 1:
+            told = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
+            plan["problems"].append("the control planes disagree about the version of {0}: {1}. Finish the upgrade, then run again"
+                                    .format(component, ", ".join(told)))
+
+
+def component_versions(facts: HostFacts) -> Dict[str, Any]:
+    """Return the (major, minor) of each control-plane component of a host, by its manifest's image or its process."""
+    versions = {}
+    for component, running in facts["components"].items():
+        version = _versions.parse(running.get("version", ""))
+        if version is not None:
+            versions[component] = version
+    for path in facts["manifests"]:
+        try:
+            name, image = manifest.image_of(load(manifest.decoded(facts["files"][path])))
+        except NotYaml:
+            continue
+        version = _versions.of_image(image)
+        if name and version is not None:
+            versions[name] = version
+    return versions

@@ -1,0 +1,436 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rollback's planner: what the journals and the hosts say = what goes back, file by file, before anything is taken away.
+
+The plan has the shape of the forward plan (plan), so that table, report, check mode, roles and summary are the same. Each file
+goes back by its bytes where nobody else wrote it since, and by its flags where somebody did (undo). What cannot go back is a
+problem of the plan. Pure, controller side.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import manifest, patches, rancher, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import NotYaml, load
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import (
+    BaselineFacts, HostFacts, HostSteps, JournalFacts, KubeletFacts, Step, StepFile, UnitFacts,
+)
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory as _inventory, plan as _plan, undo
+
+#: The order in which a control plane's components go back.
+ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
+#: Components that restart with their node's kubelet, in a step of their own.
+KUBELETS = ("kubelet", "k3s", "rke2")
+
+BYTES, FLAGS, DONE = "bytes", "flags", "done"
+WHY = {
+    BYTES: "bytes: nobody else wrote the file since, so it goes back byte for byte",
+    FLAGS: "flags: somebody else wrote the file since, so only what the migration changed in it goes back",
+}
+EXTERNAL = "--cloud-provider=external"
+
+
+class Restored(NamedTuple):
+    """What a file is going to be: C(after) is None for a file that goes. C(mode) is BYTES, FLAGS, or DONE: it is so already."""
+
+    path: str
+    mode: str
+    before: Optional[str]
+    after: Optional[str]
+    kept: List[str]
+
+
+def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
+                       excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
+    """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin.
+
+    C(copies) is what ccm_journal_copy says of the journals' copies; the facts of a host that uses one have its journal from there.
+    """
+    plan = _plan.empty()
+    plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
+    found = host_facts.sorted_out(detected)
+    unseen = {host: facts for host, facts in found.items() if not _looked_at(facts)}
+    known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
+    _hosts(plan, known, unseen, sorted(excluded_hosts), cluster)
+    _copies(plan, copies or {})
+    version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
+    begun = plan["controller"] or any(facts["journal"] for facts in known.values())
+    for host, facts in known.items():
+        plan["nodes"][host] = facts["node_name"]
+        plan["hosts"][host] = _steps(plan, host, facts, version, force)
+        if begun and not plan["paused"]:
+            _check_accounted(plan, host, facts, force)
+    _plan_kubeadm_config(plan, known, cluster, control_plane, version, force)
+    plan["warnings"] += plan["kept"]
+    _plan.finish(plan)
+    plan["report"].update({key: plan[key] for key in ("files", "unrestored", "copies")})
+    return plan
+
+
+def _looked_at(facts: Dict[str, Any]) -> bool:
+    """Whether enough is known of a host. One whose kubelet does not run has no name of a Node, and matters only if it is to be restored."""
+    return "node_name" in facts and bool(
+        facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
+
+
+def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
+    """Return what becomes of the controller, and of what it leaves in the cluster."""
+    runtime = cluster["runtime"]
+    return {
+        # What a roll-out or a removal that was ended half-way left is removed, too: the cloud's credentials are in it.
+        "controller": bool(runtime["managed"] if runtime["exists"] else runtime.get("leftovers")),
+        "paused": [other for other in cluster["others"] if other.get("paused")],
+        "tainted": [node["name"] for node in cluster["nodes"] if node.get("uninitialized")],
+        "held": ["{namespace}/{name}".format(**service) for service in cluster["services"] if service.get("finalizer")],
+    }
+
+
+def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
+           cluster: Dict[str, Any]) -> None:
+    """Name every host and Node of which nothing is known, and what is wrong with the others."""
+    for host, answer in unseen.items():
+        said = " ".join(str(answer.get("msg") or "; ".join(answer.get("problems", [])) or "it said nothing").split())[:300]
+        plan["problems"].append("{0}: could not be looked at: {1}. Fix that, or leave the host out with --limit 'all:!{0}': the "
+                                "controller then stays until a later rollback has restored it".format(host, said))
+    for host in excluded_hosts:
+        plan["warnings"].append("{0}: is left out by --limit and is not restored, so the controller stays".format(host))
+    for host, facts in detected.items():
+        wrong = facts.get("journal_problem") or ""
+        if wrong:
+            plan["problems"].append("{0}: {1}".format(host, wrong))
+        plan["warnings"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"] if problem != wrong]
+    known = {facts["node_name"] for facts in detected.values()} | set(unseen) | set(excluded_hosts)
+    plan["warnings"] += ["Node {0} is not in the inventory: whether its kubelet needs the controller is not known".format(node["name"])
+                         for node in cluster["nodes"] if node["name"] not in known and plan["controller"]]
+
+
+def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
+    """Say which journal comes from the cluster, and what a person has to decide about one."""
+    for host, item in copies.get("hosts", {}).items():
+        if item["problem"]:
+            plan["problems"].append("{0}: {1}".format(host, item["problem"]))
+        elif item["source"] == "copy":
+            plan["copies"][host] = item["place"]
+            plan["notes"].append("{0}: {1}".format(host, item["note"]))
+        elif item["note"]:
+            plan["warnings"].append("{0}: {1}".format(host, item["note"]))
+    plan["warnings"] += copies.get("said", [])
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def decoded(content: str) -> str:
+    """Return the text of a content in base64; bytes that are no UTF-8 come back when it is encoded."""
+    return base64.b64decode(content).decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "surrogateescape")).decode("ascii")
+
+
+def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
+    """Return the steps of a host: one for each component of which the journal knows a file."""
+    by_component: Dict[str, List[Restored]] = {}
+    for path, entry in sorted(facts["journal"].items()):
+        if path == _plan.KUBEADM_CONFIG:
+            continue
+        restored = _restore(plan, host, facts, path, entry, cluster_version, force)
+        if restored is not None:
+            by_component.setdefault(entry["component"], []).append(restored)
+    steps: HostSteps = {"control_plane": [], "kubelet": None}
+    for component in [name for name in ORDER + KUBELETS if name in by_component]:
+        step = _step(plan, host, facts, component, by_component[component])
+        if component in KUBELETS:
+            steps["kubelet"] = step
+        else:
+            steps["control_plane"].append(step)
+    return steps
+
+
+def _restore(plan: Dict[str, Any], host: str, facts: HostFacts, path: str, entry: JournalFacts,
+             cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
+    """Return what becomes of one file, and note it in the plan; None when it cannot go back."""
+    found = facts["files"][path]
+    now = decoded(found["content"]) if found["exists"] else None
+    component = entry["component"]
+    unknown = entry.get("problem") or found["problem"] or ("" if entry.get("baselines") else "the journal does not say what it was")
+    try:
+        if unknown:
+            raise undo.CannotUndo(unknown)
+        kind = _kind(facts, path, entry)
+        restored = restore(kind, path, entry["baselines"], now, found["sha256"], _version(facts, component, now, cluster_version))
+    except undo.CannotUndo as exc:
+        reason = "{0}: {1} cannot be restored: {2}".format(host, path, exc)
+        if not force:
+            plan["problems"].append("{0}. Restore it by hand, or set ccm_install_rollback_force: then {1}".format(
+                reason, "it stays as it is" if unknown else
+                "its original is put over it, and a copy of what is there now is kept"))
+            return None
+        if unknown:
+            plan["unrestored"].append({"host": host, "file": path, "reason": str(exc)})
+            plan["warnings"].append(reason + ". It stays as it is")
+            return None
+        plan["warnings"].append(reason + ". Its original is put over it, and a copy of what is there now is kept")
+        baseline = entry["baselines"][0]
+        kind, restored = None, Restored(path, BYTES, now, decoded(baseline["original"]) if baseline["existed"] else None, [])
+    plan["kept"] += ["{0}: {1}: {2}".format(host, path, sentence) for sentence in restored.kept]
+    plan["files"].append({"host": host, "file": path, "component": component, "mode": restored.mode})
+    _rows(plan, host, component, kind, restored)
+    return restored
+
+
+def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts], now: Optional[str], sha256: str,
+            version: Tuple[int, int]) -> Restored:
+    """Undo the baselines of a file, the newest first. C(sha256) is that of the file as it is now. Raises CannotUndo."""
+    mode, after = DONE, now
+    kept: List[str] = []
+    for baseline in baselines:
+        original = decoded(baseline["original"]) if baseline["existed"] else None
+        if sha256 == baseline["sha256"]:
+            continue
+        if sha256 in baseline["written_sha256"] and not _fatal(kind, original, after, version):
+            after, sha256, mode = original, baseline["sha256"], BYTES if mode == DONE else mode
+        elif after is None:
+            return Restored(path, mode, now, None, kept + ["somebody else has removed it, and it stays so"])
+        elif not baseline["copied"] or kind is None:
+            raise undo.CannotUndo("somebody else has changed it since, and {0}".format(
+                "the journal has no copy of what the migration wrote" if kind else "it is no file whose flags could be told apart"))
+        else:
+            undone = undo.undo(kind, original or "", decoded(baseline["written"]), after, version)
+            mode = FLAGS if undone.text != after else mode
+            after, sha256 = undone.text, "(edited)"
+            kept += undone.kept
+    return Restored(path, mode, now, after, kept)
+
+
+def _fatal(kind: Optional[undo.Kind], original: Optional[str], now: Optional[str], version: Tuple[int, int]) -> bool:
+    """Whether a file's original has a flag with which this release does not start, unlike the file as it is."""
+    if kind is None or original is None:
+        return False
+    try:
+        return any(versions.fatal(component, flag.name, item, version)
+                   for component, flags in kind.flags(original).items() for flag in flags if flag not in kind.flags(now or "").get(component, [])
+                   for item in (flag.value.split(",") if flag.name in undo.LISTS else [flag.value]))
+    except ValueError:
+        return False
+
+
+def _kind(facts: HostFacts, path: str, entry: JournalFacts) -> Optional[undo.Kind]:
+    component = entry["component"]
+    if component in ("k3s", "rke2"):
+        return undo.Rancher(component)
+    if component == "kubeadm-patches":
+        name = patches.parse_name(path)
+        return undo.Manifest(name.component) if name and name.kind != "json" else None
+    unit = _unit_of(facts, component)
+    if unit:
+        return undo.Unit(component, path, _sources(facts, unit, {}))
+    return undo.Manifest(component) if path in facts["manifests"] else None
+
+
+def _unit_of(facts: HostFacts, component: str) -> Optional[Union[UnitFacts, KubeletFacts]]:
+    if component == "kubelet":
+        return facts["kubelet"] if facts["kubelet"].get("unit_files") else None
+    return facts["units"].get(component)
+
+
+def _running(facts: HostFacts, component: str) -> Optional[List[str]]:
+    """Return the managed flags that a component runs with, None when it does not run."""
+    if component == "kubelet":
+        return facts["kubelet"].get("flags")
+    return facts["components"][component]["flags"] if component in facts["components"] else None
+
+
+def _sources(facts: HostFacts, unit: Union[UnitFacts, KubeletFacts], texts: Dict[str, Optional[str]]) -> _unit.Sources:
+    paths = unit["unit_files"] + unit["environment_files"]
+    there = {path: decoded(facts["files"][path]["content"]) if facts["files"][path]["exists"] else None for path in paths}
+    return _unit.Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), {**there, **texts})
+
+
+def _version(facts: HostFacts, component: str, text: Optional[str], cluster_version: Tuple[int, int]) -> Tuple[int, int]:
+    """Return the release that is going to read a file: a manifest's image says it, elsewhere the running program."""
+    if component in KUBELETS:
+        return versions.parse(facts["kubelet"].get("version", "")) or cluster_version
+    try:
+        image = manifest.image_of(load(text or ""))[1]
+    except NotYaml:
+        image = ""
+    return versions.of_image(image) or versions.parse(host_facts.version_of(facts, component)) or cluster_version
+
+
+# -- steps ------------------------------------------------------------------------------------------------------------
+
+
+def _step(plan: Dict[str, Any], host: str, facts: HostFacts, component: str, restored: List[Restored]) -> Step:
+    """Return a step as the forward plan has them. A file that goes back by its bytes is taken from the host's own journal."""
+    files: List[StepFile] = []
+    for item in restored:
+        files.append({"path": item.path, "sha256": facts["files"][item.path]["sha256"]})
+        if item.mode == FLAGS:
+            files[-1]["content"] = encoded(item.after or "")
+        elif item.mode == DONE:
+            files[-1]["keep"] = True
+    after = _flags(facts, component, {item.path: item.after for item in restored})
+    running = _running(facts, component)
+    if all(item.mode == DONE for item in restored) and (
+            facts["service"].get("stale") if component in ("k3s", "rke2") else running is not None and running != after):
+        _plan._edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
+                    "its files are restored, but it was not restarted since", _plan.RISKS[component])
+    service = facts["journal"][restored[0].path].get("service") or {}
+    return {"component": component, "state": "restored", "files": files, "flags": after, "flags_before": _flags(facts, component, {}),
+            "restart": False, "service": {key: service[key] for key in ("unit", "data_directory") if service.get(key)}}
+
+
+def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) -> List[str]:
+    """Return the managed flags that a component's files give it, with some of their texts replaced: what its process must show."""
+    unit = _unit_of(facts, component)
+    if unit:
+        return [render(flag.name, flag.value) for flag in _unit.flags(_sources(facts, unit, texts).command_line())]
+    for path in facts["manifests"]:
+        text = texts.get(path, decoded(facts["files"][path]["content"])) or ""
+        try:
+            if component in ORDER and manifest.component_name(load(text)) == component:
+                return [render(flag.name, flag.value) for flag in manifest.read(text, component).flags]
+        except ValueError:
+            continue  # not a manifest of ours
+    return []
+
+
+def _rows(plan: Dict[str, Any], host: str, component: str, kind: Optional[undo.Kind], restored: Restored) -> None:
+    """Add a row to the table for each flag that changes in a file, or one for the file."""
+    if restored.mode == DONE:
+        return
+    risk = _plan.RISKS.get("kubeadm-config" if component == "kubeadm-patches" else component, "")
+    rows = _changed(kind, restored)
+    for flag, now, then in rows or [("(the file)", "as the migration left it", None if restored.after is None else "as it was before")]:
+        _plan._edit(plan, host, component, restored.path, flag, now, then, WHY[restored.mode], risk)
+
+
+def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, Optional[str], Optional[str]]]:
+    try:
+        old, new = ({} if kind is None else kind.flags(text or "") for text in (restored.before, restored.after))
+    except ValueError:
+        return []
+    rows: List[Tuple[str, Optional[str], Optional[str]]] = []
+    for part in dict.fromkeys([*old, *new]):
+        before, after = old.get(part, []), new.get(part, [])
+        for name in dict.fromkeys(flag.name for flag in before + after):
+            now, then = ([flag.value for flag in flags if flag.name == name] for flags in (before, after))
+            if now != then:
+                rows.append(("--" + name, " ".join(now) if now else None, " ".join(then) if then else None))
+    return rows
+
+
+# -- hosts without a journal, and the cluster ---------------------------------------------------------------------------
+
+
+def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: bool) -> None:
+    """Find a kubelet that waits for an external controller although no journal knows why: nobody would serve it afterwards."""
+    if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
+        return
+    if facts["service"]:
+        texts = [(path, decoded(facts["files"][path]["content"]) if facts["files"][path]["exists"] else None)
+                 for path in facts["service"]["config_files"]]
+        external = rancher.is_external(facts["service"]["name"], texts, facts["service"]["arguments"])
+    else:
+        external = EXTERNAL in facts["kubelet"].get("flags", []) + _flags(facts, "kubelet", {})
+    if not external:
+        return
+    reason = "its kubelet has {0}, and the journal on this host does not know since when: the journal was lost, or the Node joined " \
+        "with the flag".format(EXTERNAL)
+    if force:
+        plan["unrestored"].append({"host": host, "file": "", "reason": reason})
+        plan["warnings"].append("{0}: {1}. The kubelet stays as it is, and nobody initialises its Node any more".format(host, reason))
+    else:
+        plan["problems"].append(
+            "{0}: {1}. Nobody would initialise its Node after the rollback. Put the journal back, take the flag out of its file by hand, "
+            "or set ccm_install_rollback_force to leave the kubelet as it is".format(host, reason))
+
+
+def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
+                         version: Tuple[int, int], force: bool) -> None:
+    """Plan the ConfigMap by the journal of any control plane: each of them has what it was."""
+    known = {host: detected[host]["journal"][_plan.KUBEADM_CONFIG] for host in control_plane
+             if host in detected and _plan.KUBEADM_CONFIG in detected[host]["journal"]}
+    plan["forget"] = sorted(known)
+    current = cluster["kubeadm_config"]
+    whole = [entry for entry in known.values() if entry.get("baselines")]
+    if not known or not current["exists"]:
+        return
+    place = "ConfigMap kube-system/kubeadm-config"
+    # The one that made the text as it is knows most of it.
+    whole.sort(key=lambda entry: current["sha256"] not in entry["baselines"][0]["written_sha256"])
+    try:
+        if not whole:
+            raise undo.CannotUndo(next(iter(known.values())).get("problem") or "no journal has its original")
+        kind = undo.ClusterConfiguration("kubeadm")
+        restored = restore(kind, place, whole[0]["baselines"], current["content"], current["sha256"], version)
+    except undo.CannotUndo as exc:
+        reason = "the {0} cannot be restored: {1}".format(place, exc)
+        if force:
+            plan["unrestored"].append({"host": "(cluster)", "file": place, "reason": str(exc)})
+            plan["warnings"].append(reason + ". It stays as it is")
+        else:
+            plan["problems"].append(reason + ". Edit it with 'kubectl -n kube-system edit configmap kubeadm-config', or set "
+                                             "ccm_install_rollback_force to leave it as it is")
+        return
+    plan["kept"] += ["{0}: {1}".format(place, sentence) for sentence in restored.kept]
+    plan["files"].append({"host": "(cluster)", "file": place, "component": "kubeadm-config", "mode": restored.mode})
+    _rows(plan, "(cluster)", "kubeadm-config", kind, restored._replace(path=place))
+    if restored.mode != DONE:
+        plan["kubeadm_config"] = {"path": _plan.KUBEADM_CONFIG, "content": encoded(restored.after or ""), "sha256": current["sha256"]}
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], foretold: bool = False) -> Dict[str, Any]:
+    """Return whether every host is restored, by what was found on it afterwards: the controller goes only then.
+
+    C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for each thing that was given up.
+    C(foretold): nothing was written (check mode), so that the journals say nothing yet.
+    """
+    waiting: List[str] = []
+    given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
+    found = host_facts.sorted_out({host: facts for host, facts in detected.items() if facts is not None})
+    for host in inventory:
+        facts = found.get(host)
+        if facts is None:
+            waiting.append("{0}: is left out by --limit".format(host))
+        elif not _looked_at(facts):
+            waiting.append("{0}: could not be looked at again: {1}".format(host, facts.get("msg") or "it said nothing"))
+        elif facts.get("journal_problem"):
+            waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
+        elif not foretold:
+            waiting += ["{0}: {1} is not restored".format(host, path) for path in sorted(facts["journal"])
+                        if path != _plan.KUBEADM_CONFIG and (host, path) not in given_up]
+    unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]
+    return {"restored": not waiting, "complete": not waiting and not unrestored, "waiting": waiting, "unrestored": unrestored,
+            "lines": _last_words(plan, waiting + unrestored)}
+
+
+def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
+    """Say what was restored how, and what a rollback cannot undo. Nothing is claimed of a file that somebody else wrote."""
+    edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
+    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed is as it was before."]
+    if edited:
+        lines.append("Somebody else wrote these files after the migration. Only what the migration had changed in them went back: "
+                     + ", ".join(edited))
+    if plan.get("copies"):
+        lines.append("The journal of these hosts was lost, and its copy in the cluster was used: " + ", ".join(
+            "{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())))
+    lines += ["Not put back: " + sentence for sentence in plan["kept"] + undone]
+    lines.append("Nodes keep their providerID (Kubernetes does not let it be changed or removed), their addresses and their zone, region "
+                 "and type labels; kubelets without a cloud ignore them.")
+    if plan["held"] and not plan["paused"]:
+        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers go on "
+                     "serving, but nobody updates them, and deleting such a Service hangs until a cloud-controller-manager runs again or the "
+                     "finalizer is removed by hand.".format(", ".join(plan["held"])))
+    return lines

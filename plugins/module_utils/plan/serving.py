@@ -1,0 +1,106 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Serving certificates of kubelets that ask the cluster for them (serverTLSBootstrap): who approves, and what is missing.
+
+Pure. Kubernetes signs these requests but never approves them by itself, and a kubelet asks anew whenever its Node's addresses
+change, which is what an external cloud-controller-manager may do to them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+
+SIGNER = "kubernetes.io/kubelet-serving"
+
+
+def may_approve(role: Dict[str, Any]) -> bool:
+    """Return whether a ClusterRole is meant to approve; one that may do everything says nothing about who does."""
+    for rule in role.get("rules") or []:
+        groups, resources, verbs, names = (rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames"))
+        if ({"certificates.k8s.io", "*"} & set(groups) and "signers" in resources and {"approve", "*"} & set(verbs)
+                and (not names or {SIGNER, "kubernetes.io/*"} & set(names))):
+            return True
+    return False
+
+
+def approvers(roles: Iterable[Dict[str, Any]], bindings: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
+    """Return who has the right to approve, as dicts of C(kind), C(namespace), C(name) and C(role)."""
+    able = {role["metadata"]["name"] for role in roles if may_approve(role)}
+    found = [{"kind": subject["kind"], "namespace": subject.get("namespace", ""), "name": subject["name"], "role": binding["roleRef"]["name"]}
+             for binding in bindings if binding["roleRef"]["name"] in able for subject in binding.get("subjects") or []]
+    return sorted(found, key=lambda item: (item["kind"], item["namespace"], item["name"]))
+
+
+def pending(requests: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
+    """Return the requests that nobody has answered, newest last, as dicts of C(name), C(node) and C(created)."""
+    found = [{"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
+              "created": request["metadata"].get("creationTimestamp") or ""}
+             for request in requests
+             if request["spec"].get("signerName") == SIGNER and not (request.get("status") or {}).get("conditions")]
+    return sorted(found, key=lambda item: (item["created"], item["name"]))
+
+
+def who(approver: Dict[str, Any]) -> str:
+    name = "{namespace}/{name}" if approver["namespace"] else "{name}"
+    return ("{kind} " + name + " (ClusterRole {role})").format(**approver)
+
+
+def foretell(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
+    """Return (notes, warnings) for preflight: who will approve what the migration, or a change of addresses, makes kubelets ask for."""
+    hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
+    if not hosts:
+        return [], []
+    notes, warnings = [], []
+    about = "{0} kubelet(s) ask the cluster for their serving certificates (serverTLSBootstrap)".format(len(hosts))
+    running = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and item["running"]]
+    idle = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and not item["running"]]
+    people = [item for item in serving["approvers"] if item["kind"] != "ServiceAccount"]
+    if running:
+        notes.append("{0}; they are approved by {1}".format(about, " and ".join(map(who, running))))
+    elif people and not idle:
+        notes.append("{0}; {1} may approve them, and whether that happens by itself cannot be seen here".format(
+            about, " and ".join(map(who, people))))
+    else:
+        lack = "{0} has the right to, but no Pod of it runs: start it".format(" and ".join(map(who, idle))) if idle else \
+            "nobody has the right 'approve' for {0} but who may do everything: install an approver, such as kubelet-csr-approver".format(SIGNER)
+        warnings.append(
+            "{0}, and nobody approves them by itself: {1}, or approve each request by hand ('kubectl get csr', 'kubectl certificate approve "
+            "NAME'), now and for every new Node and every change of a Node's addresses. Without, 'kubectl logs' and 'exec' fail on that "
+            "Node".format(about, lack))
+    if serving["pending"]:
+        warnings.append("{0} request(s) for serving certificates wait for approval: {1}".format(
+            len(serving["pending"]), approve(serving["pending"])))
+    return notes, warnings
+
+
+def bootstraps(facts: HostFacts) -> bool:
+    return "serving" in facts["kubelet"] and facts["kubelet"]["serving"]["bootstrap"]
+
+
+def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
+    """Return the command that approves them; a hundred names help nobody."""
+    more = " ... ({0} more: kubectl get csr)".format(len(requests) - shown) if len(requests) > shown else ""
+    return "look at them, then 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
+
+
+def lacking(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
+    """Return what is missing, for verify: every such kubelet has to serve a certificate with all addresses of its Node."""
+    by_name = {node["name"]: node for node in nodes}
+    failures = []
+    for host, facts in sorted(detected.items()):
+        if not bootstraps(facts):
+            continue
+        name, seen = facts["node_name"], facts["kubelet"]["serving"]
+        wanted = [a["address"] for a in by_name.get(name, {}).get("addresses", []) if a["type"].endswith("IP")]
+        absent = [address for address in wanted if address not in seen["names"]]
+        waits = [request for request in serving["pending"] if request["node"] == name]
+        reason = seen["problem"] or ("its serving certificate lacks the Node's address {0}".format(", ".join(absent)) if absent else "")
+        if reason:
+            way_out = "its newest request waits for approval: " + approve(waits[-1:]) if waits else \
+                "it has no request that waits ('kubectl get csr'): see 'journalctl -u kubelet' on the host for 'certificate'"
+            failures.append("{0}: {1}; {2}".format(host, reason, way_out))
+    return failures

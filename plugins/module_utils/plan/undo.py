@@ -1,0 +1,398 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Undo our flags in a text that somebody else has written since: what is theirs stays theirs, byte for byte.
+
+Three texts decide: what a file was before us, what we made of it, and what it is now. Where nobody else wrote in our lines,
+our lines go back as they were (a three-way merge). Otherwise the flags alone are edited. Both must give the same flags, and leave
+all else as it is. Controller side only (it needs PyYAML). Pure: text in, text out.
+"""
+
+from __future__ import annotations
+
+import abc
+import difflib
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, rancher, unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import independent, load, pruned
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
+
+#: Flags whose value is a list of items; others may have added some of their own.
+LISTS = ADMISSION_LISTS + ("feature-gates", "disable")
+
+WHY = "as it was before the migration"
+
+
+class CannotUndo(ValueError):
+    """What we put in cannot be told from what somebody else wrote; the message says which."""
+
+
+class Undone(NamedTuple):
+    """The text without our changes, and a sentence for each of them that stays undone."""
+
+    text: str
+    kept: List[str]
+
+
+# -- flags ------------------------------------------------------------------------------------------------------------
+
+
+def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Flag],
+             version: Tuple[int, int]) -> Tuple[List[Change], List[str]]:
+    """Return what takes our changes out of the flags as they are now, and a sentence for each that stays.
+
+    A flag that somebody else has changed since is theirs. One with which this release does not start is not put back.
+    Raises CannotUndo where what we put in is among what somebody else wrote.
+    """
+    changes: List[Change] = []
+    kept: List[str] = []
+    for name in dict.fromkeys(flag.name for flag in before + ours):
+        old, new = _values(before, name), _values(ours, name)
+        found = [flag for flag in now if flag.name == name]
+        values = [flag.value for flag in found]
+        if old == new or values == old:
+            continue
+        if values == new:
+            back = old
+        elif name in LISTS and max(len(old), len(new), len(values)) <= 1:
+            back = _list_back(name, old, new, values)
+        elif set(values) & (set(new) - set(old)):
+            raise CannotUndo("--{0} was {1}, the migration made it {2}, and somebody else made it {3}".format(
+                name, _show(old), _show(new), _show(values)))
+        else:
+            kept.append("--{0} stays {1}, as somebody else has set it since; before the migration it was {2}".format(
+                name, _show(values), _show(old)))
+            continue
+        back, dead = _starting(component, name, back, values, version)
+        kept += dead
+        changes += _paired(name, found, back)
+    fresh = [change for change in changes if change.flag is None]
+    return sorted((change for change in changes if change.flag is not None), key=lambda change: change.flag.index) + fresh, kept
+
+
+def _values(flags: List[Flag], name: str) -> List[str]:
+    return [flag.value for flag in flags if flag.name == name]
+
+
+def _show(values: List[str]) -> str:
+    return " ".join(value or "''" for value in values) or "not set"
+
+
+def _items(values: List[str]) -> List[str]:
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def _list_back(name: str, old: List[str], new: List[str], now: List[str]) -> List[str]:
+    """Return a list without what we added and with what we took out; what others added or took out stays so."""
+    def key(item: str) -> str:
+        return item.partition("=")[0] if name == "feature-gates" else item
+
+    gone = [item for item in _items(old) if item not in _items(new)]
+    added = [item for item in _items(new) if item not in _items(old)]
+    left = [item for item in _items(now) if item not in added]
+    left += [item for item in gone if key(item) not in map(key, left)]
+    return [",".join(left)] if left else []
+
+
+def _starting(component: str, name: str, values: List[str], now: List[str],
+              version: Tuple[int, int]) -> Tuple[List[str], List[str]]:
+    """Return the values without what keeps this release from starting, unless it is there already, and why each of them goes."""
+    good, dead = [], []
+    for value in values:
+        items = value.split(",") if name in LISTS else [value]
+        bad = [item for item in items if item not in _items(now) + now and versions.fatal(component, name, item, version)]
+        dead += ["--{0}={1} is not put back: {2} {3} does not start with it ({4})".format(
+            name, item, component, versions.show(version), versions.fatal(component, name, item, version)) for item in bad]
+        if len(bad) < len(items):
+            good.append(",".join(item for item in items if item not in bad))
+    return good, dead
+
+
+def _paired(name: str, found: List[Flag], back: List[str]) -> List[Change]:
+    changes = []
+    for index in range(max(len(found), len(back))):
+        flag = found[index] if index < len(found) else None
+        value = back[index] if index < len(back) else None
+        if flag is None or flag.value != value:
+            changes.append(Change(name, flag, value, WHY, ""))
+    return changes
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+
+class Kind(abc.ABC):
+    """How one kind of file says flags; C(component) is the one whose flags they are."""
+
+    def __init__(self, component: str) -> None:
+        self.component = component
+
+    @abc.abstractmethod
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        """Return the managed flags by component."""
+
+    @abc.abstractmethod
+    def rest(self, text: str) -> Any:
+        """Return all that an undo leaves as it is, for comparison."""
+
+    def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
+        """Return the text with the flags changed. Raises ValueError."""
+        raise CannotUndo("somebody else has written in the lines that the migration changed")
+
+
+class Manifest(Kind):
+    """A static Pod's manifest, or a kubeadm patch that is made like one."""
+
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        return {self.component: manifest.read(text, self.component).flags}
+
+    def rest(self, text: str) -> Any:
+        data = independent(load(text))
+        for container in data["spec"]["containers"]:
+            for key in ("command", "args"):
+                if container.get("name") == self.component and key in container:
+                    container[key] = _unmanaged(container[key])
+            container["volumeMounts"] = _sorted(container.get("volumeMounts"))
+        data["spec"]["volumes"] = _sorted(data["spec"].get("volumes"))
+        return pruned(data)
+
+    def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
+        back = manifest.lost_mounts(before, ours, self.component)
+        return manifest.edit(now, self.component, version, lambda *unused: changes[self.component], back)[0]
+
+
+class ClusterConfiguration(Kind):
+    """The text in the ConfigMap kubeadm-config; C(kubeadm upgrade) converts it from a mapping to a list."""
+
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        return kubeadm.managed_flags(text)
+
+    def rest(self, text: str) -> Any:
+        data, flags = independent(load(text)), kubeadm.managed_flags(text)
+        for key, component in kubeadm.SECTIONS:
+            section = data.get(key) or {}
+            gone = {flag.name for flag in flags[component]}
+            extra = section.get("extraArgs") or {}
+            section["extraArgs"] = [item for item in extra if item.get("name") not in gone] if isinstance(extra, list) else \
+                {name: value for name, value in extra.items() if name not in gone}
+            section["extraVolumes"] = _sorted(section.get("extraVolumes"))
+        return pruned(data)
+
+    def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
+        return kubeadm.edit(now, version, lambda component, *unused: changes[component], kubeadm.lost_volumes(before, ours))[0]
+
+
+class Unit(Kind):
+    """A unit or an environment file, among all files that make a command line."""
+
+    def __init__(self, component: str, path: str, sources: unit.Sources) -> None:
+        super().__init__(component)
+        self.path, self.sources = path, sources
+
+    def _line(self, text: str) -> unit.CommandLine:
+        return self.sources._replace(texts=dict(self.sources.texts, **{self.path: text})).command_line()
+
+    def _found(self, line: unit.CommandLine) -> List[unit.Occurrence]:
+        return [item for item in unit.occurrences(line) if item.path == self.path]
+
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        found = self._found(self._line(text))
+        return {self.component: [Flag(item.name, item.value, index, 1) for index, item in enumerate(found)]}
+
+    def rest(self, text: str) -> Any:
+        return _unmanaged([argument.value for argument in self._line(text).arguments])
+
+    def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
+        line = self._line(now)
+        found = self._found(line)
+        spans: Dict[str, Any] = {}
+        for change in changes[self.component]:
+            if change.flag is None:
+                unit.append(spans, line, self._place(before, line, change.name), render(change.name, change.then or ""))
+            elif change.then is None:
+                unit.remove(spans, line, found[change.flag.index], dict(self.sources.texts, **{self.path: now}))
+            else:
+                unit.replace(spans, found[change.flag.index], change.then)
+        if set(spans) - {self.path}:
+            raise CannotUndo("a flag of it is written in two files by now")
+        return unit.apply_spans(now, spans.get(self.path, []))
+
+    def _place(self, before: str, line: unit.CommandLine, name: str) -> str:
+        """Return the variable of this file that a flag was in before ('': ExecStart itself), or another one of this file."""
+        own = [variable for variable, value in line.variables.items() if value.path == self.path]
+        was = [item.parts[0].variable for item in self._found(self._line(before)) if item.name == name]
+        own = [variable for variable in was if variable in own or variable == "" and line.unit.exec_path == self.path] + own
+        if not own:
+            raise CannotUndo("there is no place left in it for --{0}: its unit uses no variable of this file".format(name))
+        return own[0]
+
+
+class Rancher(Kind):
+    """A configuration file of k3s or RKE2, whose own keys count as flags here."""
+
+    KEYS = ("disable", "disable-cloud-controller", "cloud-provider-name", "cloud-provider-config")
+
+    @staticmethod
+    def _items(file: rancher.File, key: str) -> List[rancher.Item]:
+        return [item for name in (key, key + "+") for item in file.items(name)]
+
+    def _arguments(self, file: rancher.File, key: str) -> List[List[Flag]]:
+        """Return the managed flag, if it is one, that each item of a component's key gives."""
+        return [find_flags(["--" + item.value.lstrip("-")]) for item in self._items(file, key)]
+
+    def flags(self, text: str) -> Dict[str, List[Flag]]:
+        file = rancher.File("it", text)
+        found = {component: [flag._replace(index=index) for index, flags in enumerate(self._arguments(file, key)) for flag in flags]
+                 for key, component in rancher.COMPONENT_KEYS.items()}
+        own = [key for key in self.KEYS if self._items(file, key)]
+        found[self.component] = [Flag(key, ",".join(item.value for item in self._items(file, key)), index, 1) for index, key in enumerate(own)]
+        return found
+
+    def rest(self, text: str) -> Any:
+        file = rancher.File("it", text)
+        data = dict(file.data or {})
+        for key in rancher.COMPONENT_KEYS:
+            data[key] = [item.value for item, flags in zip(self._items(file, key), self._arguments(file, key)) if not flags]
+            data.pop(key + "+", None)
+        return pruned({key: value for key, value in data.items() if key.rstrip("+") not in self.KEYS})
+
+    def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
+        file = rancher.File("it", now)
+        for key, component in rancher.COMPONENT_KEYS.items():
+            items = self._items(file, key)
+            for change in (change for change in changes[component] if change.flag is not None and change.then is not None):
+                file.set(items[change.flag.index], "{0}={1}".format(change.name, change.then))
+            _remove(file, [items[change.flag.index] for change in changes[component] if change.flag is not None and change.then is None])
+            for change in (change for change in changes[component] if change.flag is None):
+                file.add_item(key, "{0}={1}".format(change.name, change.then))
+        for change in changes[self.component]:
+            items, wanted = self._items(file, change.name), _items([change.then or ""])
+            if change.name == "disable":
+                _remove(file, [item for item in items if item.value not in wanted])
+                for value in wanted:
+                    if value not in [item.value for item in items]:
+                        file.add_item(change.name, value)
+            elif change.then is None:
+                _remove(file, items)
+            elif items:
+                file.set(items[-1], change.then)
+            else:
+                file.add_key(change.name, change.then)
+        return file.render()
+
+
+def _remove(file: rancher.File, items: List[rancher.Item]) -> None:
+    for key in dict.fromkeys(item.key for item in items):
+        file.remove([item for item in items if item.key == key])
+
+
+def _unmanaged(argv: List[str]) -> List[str]:
+    gone = {index for flag in find_flags(argv) for index in range(flag.index, flag.index + flag.width)}
+    return [argument for index, argument in enumerate(argv) if index not in gone]
+
+
+def _sorted(items: Any) -> List[Any]:
+    return sorted(items or [], key=str)
+
+
+def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
+    """Return the text as it is now without our changes. Raises CannotUndo."""
+    try:
+        old, new, found = kind.flags(before), kind.flags(ours), kind.flags(now)
+        changes: Dict[str, List[Change]] = {}
+        kept: List[str] = []
+        for component in found:
+            changes[component], more = reversal(component, old.get(component, []), new.get(component, []), found[component], version)
+            kept += more
+        unread = _plain(old) == _plain(new)  # what we changed in it counts for nothing by now
+        if not unread and not any(changes.values()):
+            return Undone(now, kept)
+        wanted = {component: flags_after(flags, changes[component]) for component, flags in found.items()}
+        merged = merge(ours, before, now)
+        if merged is not None and _agrees(kind, merged, now, wanted, _back(kind, before, ours, changes)):
+            return Undone(merged, kept)
+        if unread:
+            raise CannotUndo("somebody else has written in the lines that the migration changed, and nothing reads them any more")
+        text = kind.edit(before, ours, now, changes, version)
+        if _plain(kind.flags(text)) != _named(wanted):
+            raise CannotUndo("its flags would not be what they were")
+        return Undone(text, kept)
+    except CannotUndo:
+        raise
+    except ValueError as exc:  # what is not YAML, no manifest, or an edit that would change something else
+        raise CannotUndo(str(exc)) from exc
+
+
+def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) -> List[Any]:
+    """Return the volumes and mounts that may come back with a cloud config."""
+    if not any(change.name == "cloud-config" and change.then for found in changes.values() for change in found):
+        return []
+    if isinstance(kind, Manifest):
+        return [item for items in manifest.lost_mounts(before, ours, kind.component) for item in items]
+    if isinstance(kind, ClusterConfiguration):
+        return [item for items in kubeadm.lost_volumes(before, ours).values() for item in items]
+    return []
+
+
+def _agrees(kind: Kind, merged: str, now: str, wanted: Dict[str, List[Tuple[str, str]]], back: List[Any]) -> bool:
+    """Whether a merged text has the flags that are wanted, and differs from the text as it is now in nothing else."""
+    try:
+        return _plain(kind.flags(merged)) == _named(wanted) and _without(kind.rest(merged), back) == _without(kind.rest(now), back)
+    except (ValueError, LookupError, TypeError, AttributeError):  # a merge of lines need not be a manifest any more
+        return False
+
+
+def _without(data: Any, gone: List[Any]) -> Any:
+    if isinstance(data, dict):
+        return {key: _without(value, gone) for key, value in data.items() if _without(value, gone) not in ({}, [])}
+    return [_without(item, gone) for item in data if item not in gone] if isinstance(data, list) else data
+
+
+def _plain(found: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
+    return _named({component: [(flag.name, flag.value) for flag in flags] for component, flags in found.items()})
+
+
+def _named(found: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
+    """Return the values by name: the order of different flags does not count, and that of items of a list neither."""
+    names: Dict[str, Dict[str, List[str]]] = {}
+    for component, pairs in found.items():
+        for name, value in pairs:
+            text = ",".join(sorted(_items([value]))) if name in LISTS else value
+            names.setdefault(component, {}).setdefault(name, []).append(text)
+    return names
+
+
+# -- lines ------------------------------------------------------------------------------------------------------------
+
+
+def merge(base: str, first: str, second: str) -> Optional[str]:
+    """Return the base with both sides' changes of whole lines; None where both changed the same lines."""
+    lines = _lines(base)
+    mine, theirs = _edits(lines, _lines(first)), _edits(lines, _lines(second))
+    edits = mine + [edit for edit in theirs if edit not in mine]
+    for start, end, new in mine:
+        for begin, stop, other in theirs:
+            touched = max(start, begin) < min(end, stop) or (start == end and begin < start < stop) \
+                or (begin == stop and start < begin < end) or start == end == begin == stop
+            if touched and (start, end, new) != (begin, stop, other):
+                return None
+    result: List[str] = []
+    position = 0
+    for start, end, new in sorted(edits):
+        result += lines[position:start] + new
+        position = end
+    return "".join(result + lines[position:])
+
+
+def _lines(text: str) -> List[str]:
+    return re.findall(r"[^\n]*\n|[^\n]+\Z", text)
+
+
+def _edits(old: List[str], new: List[str]) -> List[Tuple[int, int, List[str]]]:
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return [(i, j, new[k:m]) for kind, i, j, k, m in matcher.get_opcodes() if kind != "equal"]

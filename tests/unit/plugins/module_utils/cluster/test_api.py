@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modules make of a kubeconfig before the library sees it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+import pytest
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api
+
+KEY = "-----BEGIN PRIVATE KEY-----\nnobody's\n"
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="there are no files in memory here")
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def admin_conf() -> dict[str, Any]:
+    """As kubeadm writes it."""
+    return {
+        "apiVersion": "v1", "kind": "Config", "current-context": "admin",
+        "contexts": [{"name": "admin", "context": {"cluster": "kubernetes", "user": "admin"}}],
+        "clusters": [{"name": "kubernetes", "cluster": {"server": "https://127.0.0.1:6443", "certificate-authority-data": encoded("ca")}}],
+        "users": [{"name": "admin", "user": {"client-certificate-data": encoded("certificate"), "client-key-data": encoded(KEY)}}],
+    }
+
+
+def test_keys_are_in_files_that_no_disk_has() -> None:
+    given = admin_conf()
+    changed = api.in_memory(given)
+    assert given == admin_conf()
+    user, cluster = changed["users"][0]["user"], changed["clusters"][0]["cluster"]
+    assert set(user) == {"client-certificate", "client-key"} and set(cluster) == {"server", "certificate-authority"}
+    assert pathlib.Path(user["client-key"]).read_text() == KEY
+    assert pathlib.Path(cluster["certificate-authority"]).read_text() == "ca"
+    assert all("memfd:" in os.readlink(path) for path in user.values())
+
+
+def test_the_library_needs_no_temporary_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    kubernetes = pytest.importorskip("kubernetes")
+
+    def refuse(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("a temporary file")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    configuration = kubernetes.client.Configuration()
+    kubernetes.config.load_kube_config_from_dict(api.in_memory(admin_conf()), client_configuration=configuration, persist_config=False)
+    assert pathlib.Path(configuration.key_file).read_text() == KEY
+    assert pathlib.Path(configuration.cert_file).read_text() == "certificate"
+    assert pathlib.Path(configuration.ssl_ca_cert).read_text() == "ca"
+
+
+@pytest.mark.parametrize("broken", [{}, {"users": None}, {"users": [{"name": "x"}]}, {"users": [{"user": None}], "clusters": []}], ids=str)
+def test_a_kubeconfig_that_lacks_parts_stays_as_it_is(broken: dict[str, Any]) -> None:
+    assert api.in_memory(copy.deepcopy(broken)) == broken
+
+
+def test_a_key_that_is_not_base64_is_a_value_error() -> None:
+    conf = admin_conf()
+    conf["users"][0]["user"]["client-key-data"] = "abc"
+    with pytest.raises(ValueError, match="padding|base64"):
+        api.in_memory(conf)

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines as systemd reads them: comments inside a continued line, and names with underscores."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubelet, unit as _unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
+
+UNIT = "/etc/systemd/system/kubelet.service"
+
+
+def sources(text: str) -> _unit.Sources:
+    return _unit.Sources((UNIT,), (), {UNIT: text})
+
+
+def arguments(text: str) -> list[str]:
+    return [argument.value for argument in sources(text).command_line().arguments]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("comment", ["# not --cloud-provider=aws", "  ; a comment", "# it ends in a backslash \\", "#a\n#b"])
+@pytest.mark.parametrize("after", ["", "  --config=/c \\\n"])
+def test_the_flag_is_never_written_into_a_comment(comment: str, after: str, end: str) -> None:
+    """systemd.syntax(7): a comment after a line that ends in a backslash is left out, and the line goes on behind it."""
+    before = f"[Service]\nExecStart=/usr/bin/kubelet \\\n  --v=2 \\\n{comment}\n{after}  --node-ip=10.0.0.1\n".replace("\n", end)
+    words = ["/usr/bin/kubelet", "--v=2", *(["--config=/c"] if after else []), "--node-ip=10.0.0.1"]
+    assert arguments(before) == words
+    edit = kubelet.plan(sources(before), (1, 33))
+    edited = sources(before).edited(edit.spans)
+    assert arguments(edited.texts[UNIT] or "") == [*words, "--cloud-provider=external"]
+    assert edited.texts[UNIT] == before.replace("--node-ip=10.0.0.1", "--node-ip=10.0.0.1 --cloud-provider=external")
+
+
+def test_a_comment_before_the_last_argument_hides_no_flag() -> None:
+    text = "[Service]\nExecStart=/usr/bin/kubelet --v=2 \\\n# the cloud\n  --cloud-provider=aws \\\n  --config=/c\n"
+    edit = kubelet.plan(sources(text), (1, 33))
+    assert [(change.now, change.then) for change in edit.changes] == [("aws", "external")]
+    assert sources(text).edited(edit.spans).texts[UNIT] == text.replace("=aws", "=external")
+    gone = _unit.flags(sources(text).command_line())
+    spans: dict[str, list[_unit.Span]] = {}
+    _unit.remove(spans, sources(text).command_line(), _unit.occurrences(sources(text).command_line())[gone[0].index], {UNIT: text})
+    assert arguments(sources(text).edited(spans).texts[UNIT] or "") == ["/usr/bin/kubelet", "--v=2", "--config=/c"]
+
+
+def test_an_environment_file_has_no_comments_inside_a_value() -> None:
+    """systemd reads these files by other rules: only a line of its own may be a comment."""
+    values = _unit.parse_environment_file("/etc/default/kubelet", 'A="--v=2 \\\n#no-comment"\n# B=1\nC=2\n')
+    assert "".join(char.char for char in values["A"].chars) == "--v=2  #no-comment"
+    assert set(values) == {"A", "C"}
+
+
+def test_a_shell_that_starts_the_kubelet_is_refused_with_its_file() -> None:
+    text = "[Service]\nExecStart=/bin/sh -c 'exec /usr/bin/kubelet --v=2'\n"
+    with pytest.raises(_unit.UnitRefused, match=f"{UNIT}.*shell.*/bin/sh -c"):
+        kubelet.plan(sources(text), (1, 33))
+
+
+@pytest.mark.parametrize("lead", ["", "-", "@", "+", "!!"])
+def test_a_shell_is_known_by_its_name(lead: str) -> None:
+    assert flags.shell([lead + "/usr/bin/bash", "-ec", "exec kubelet"]) == "/usr/bin/bash -ec"
+    assert flags.shell([lead + "/usr/bin/env", "sh", "-c", "exec kubelet"]) == "sh -c"
+    assert flags.shell([lead + "/usr/bin/kubelet", "--v=2"]) == ""
+    assert flags.shell([lead + "/bin/sh", "/opt/start-kubelet", "--v=2"]) == "", "a script may pass its arguments on"
+
+
+DROP_IN = "/etc/systemd/system/kubelet.service.d/20-ours.conf"
+DEFAULT = "/etc/default/kubelet"
+
+
+@pytest.mark.parametrize(("path", "before", "after"), [
+    pytest.param(DROP_IN, "Environment=A=--v=2", 'Environment="A=--v=2 --x=1 --y=2"', id="white-space-would-end-it"),
+    pytest.param(DROP_IN, "Environment=B=1 A=--v=2 C=3", 'Environment=B=1 "A=--v=2 --x=1 --y=2" C=3', id="one-of-three"),
+    pytest.param(DROP_IN, "Environment=A=", 'Environment="A=--x=1 --y=2"', id="empty"),
+    pytest.param(DROP_IN, "Environment='A=--v=2'", "Environment='A=--v=2 --x=1 --y=2'", id="in-quotes"),
+    pytest.param(DROP_IN, "Environment=A='--v=2'", "Environment=A='--v=2 --x=1 --y=2'", id="its-value-in-quotes"),
+    pytest.param(DROP_IN, 'Environment="A="', 'Environment="A=--x=1 --y=2"', id="empty-in-quotes"),
+    pytest.param(DEFAULT, "A=--v=2", "A=--v=2 --x=1 --y=2", id="to-the-end-of-the-line"),
+    pytest.param(DEFAULT, "A=", 'A="--x=1 --y=2"', id="an-empty-line"),
+    pytest.param(DEFAULT, 'A=""', 'A="--x=1 --y=2"', id="empty-quotes"),
+    pytest.param(DEFAULT, 'A="--v=2 "', 'A="--v=2 --x=1 --y=2"', id="a-space-is-there"),
+])
+def test_flags_are_added_to_a_variable_as_systemd_reads_it(path: str, before: str, after: str) -> None:
+    """systemd.exec(5): in Environment=, white space ends an assignment; in a file that EnvironmentFile= names, the line does."""
+    unit = "[Service]\nExecStart=/usr/bin/kubelet $A\n"
+    lead = "[Service]\n" if path == DROP_IN else ""
+    texts = {UNIT: unit, path: f"{lead}{before}\n"}
+    found = _unit.Sources((UNIT, *([DROP_IN] if path == DROP_IN else [])), (DEFAULT,), dict(texts))
+    spans: dict[str, list[_unit.Span]] = {}
+    assert [_unit.append(spans, found.command_line(), "A", flag) for flag in ("--x=1", "--y=2")] == [path, path]
+    edited = found.edited(spans)
+    assert edited.texts == {UNIT: unit, path: f"{lead}{after}\n"}
+    assert [argument.value for argument in edited.command_line().arguments][-2:] == ["--x=1", "--y=2"]
+
+
+def test_the_flag_is_not_lost_in_an_assignment_without_quotes() -> None:
+    found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
+                                                DROP_IN: "[Service]\nEnvironment=KUBELET_EXTRA_ARGS=--v=2\n"})
+    edit = kubelet.plan(found, (1, 33))
+    assert found.edited(edit.spans).texts[DROP_IN] == '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external"\n'
+    assert edit.after == [("cloud-provider", "external")]
+
+
+@pytest.mark.parametrize("value", ["--a='b c'", 'x"y"', r"a\b"])
+def test_quotes_inside_a_value_are_not_put_in_quotes_again(value: str) -> None:
+    """They would come to mean something else."""
+    found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
+                                                DROP_IN: f"[Service]\nEnvironment=KUBELET_EXTRA_ARGS={value}\n"})
+    with pytest.raises(_unit.UnitRefused, match=f"{DROP_IN} has quotes inside the value of KUBELET_EXTRA_ARGS, and --cloud-provider cannot"):
+        kubelet.plan(found, (1, 33))
+
+
+@pytest.mark.parametrize(("assignment", "values"), [
+    ("A=--v=2 B=x", ["--v=2"]),
+    ("\"A=--v=2 --a='b c'\"", ["--v=2", "--a=b c"]),
+    ("A='--v=2 --a=b'", ["--v=2", "--a=b"]),
+    ('B=x A="--v=2 --a=b"', ["--v=2", "--a=b"]),
+    ("A=''", []),
+    ("A=", []),
+    ("A", []),
+])
+def test_what_an_assignment_in_a_unit_gives(assignment: str, values: list[str]) -> None:
+    assert arguments(f"[Service]\nExecStart=/k $A\nEnvironment={assignment}\n") == ["/k", *values]
+
+
+# -- the formats of systemd's files -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"# \xfc\nA=1\n", b"A=1\n  ; \xfc\n", b"A=\xc3\xbc\n"])
+def test_comments_may_have_any_bytes(content: bytes) -> None:
+    assert _unit.decoded("/e", content).encode("utf-8", "surrogateescape") == content
+
+
+@pytest.mark.parametrize(("content", "words"), [(b"A=\xfc", "/e line 1: the byte 0xfc "), (b"# x\nA=1\nB=\xe4\n", "/e line 3: the byte 0xe4 ")])
+def test_a_byte_of_a_value_that_is_not_utf_8_is_named_with_its_line(content: bytes, words: str) -> None:
+    with pytest.raises(_unit.UnitRefused, match=words):
+        _unit.decoded("/e", content)
+
+
+@pytest.mark.parametrize(("text", "units", "others"), [
+    ("", [], []),
+    ("a\n", ["a"], ["a"]),
+    ("a\nb", ["a", "b"], ["a", "b"]),
+    ("\na\n", ["", "a"], ["", "a"]),
+    ("a\\\nb\nc\n", ["a\\\nb", "c"], ["a\\\nb", "c"]),
+    ("a\\\r\nb\r\n", ["a\\\r\nb\r"], ["a\\\r\nb\r"]),
+    ("a\\", ["a\\"], ["a\\"]),
+    ("a\\\\\nb", ["a\\\\", "b"], ["a\\\\", "b"]),
+    ("a\\\\\\\nb", ["a\\\\\\\nb"], ["a\\\\\\\nb"]),
+    ("a\\\n", ["a\\\n"], ["a\\\n"]),
+    ("#a\\\nb\n", ["#a\\", "b"], ["#a\\", "b"]),
+    ("a\\\n#b\nc\n", ["a\\\n#b\nc"], ["a\\\n#b", "c"]),
+])
+def test_where_lines_end_in_units_and_in_environment_files(text: str, units: list[str], others: list[str]) -> None:
+    for comments, expected in ((True, units), (False, others)):
+        assert [text[start:end] for start, end in _unit.logical_lines(text, comments)] == expected
+
+
+@pytest.mark.parametrize(("written", "value"), [
+    ("x  \t", "x"), ("x\r", "x"), ("", ""), ("  ", ""), ("x y", "x y"),
+    ('"x" y', "x y"), ('"x"y', "xy"), ("'x'", "x"), ("\"\"'x'", "x"), ('x"y"', 'x"y"'),
+    ("\\x", "x"), ("a\\nb", "anb"), ('"a\\nb"', "a\\nb"), ('"a\\"b"', 'a"b'), ("'a\\b'", "a\\b"), ("a\\\\", "a\\"),
+    ("a\\\nb", "a b"), ("a\\\r\nb", "a b"), ("a\\\nbc d", "a bc d"),
+])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_values_of_an_environment_file(written: str, value: str, end: str) -> None:
+    text = f"A={written}{end}"
+    found = _unit.parse_environment_file("/e", text)["A"]
+    assert "".join(char.char for char in found.chars) == value
+    starts, ends = [char.start for char in found.chars], [char.end for char in found.chars]
+    quotes = written.startswith(('"', "'"))
+    assert quotes or starts[1:] == ends[:-1]  # each character ends where the next one begins
+    assert found.quoted is quotes and (text[found.insert_at:].strip() == "" or quotes)
+
+
+def test_a_backslash_at_the_end_of_a_file_is_a_character() -> None:
+    assert "".join(char.char for char in _unit.parse_environment_file("/e", "A=x\\")["A"].chars) == "x\\"
+
+
+@pytest.mark.parametrize(("body", "words"), [
+    pytest.param("ExecStart=/k a \\\n b", ["/k", "a", "b"], id="no-end-of-line"),
+    pytest.param("ExecStart=/k a\\\nb\n", ["/k", "a", "b"], id="a-continued-line"),
+    pytest.param("ExecStart=/k a\\\r\nb\r\n", ["/k", "a", "b"], id="a-continued-line-of-another-system"),
+    pytest.param("ExecStart=/k $A $B\nEnvironment=A=1\nEnvironment=B=2\n", ["/k", "1", "2"], id="assignments-add-up"),
+    pytest.param("ExecStart=/k $A $B\nEnvironment=A=1\nEnvironment=\nEnvironment=B=2\n", ["/k", "2"], id="an-empty-one-resets-them"),
+    pytest.param("ExecStart=/k $A\nEnvironment=A=bA\n", ["/k", "bA"], id="a-name-that-is-the-last-letter"),
+    pytest.param("x\n#ExecStart=/no\nExecStart=/k\n[Install]\nExecStart=/no\n", ["/k"], id="what-says-nothing"),
+    pytest.param("ExecStart=/k $A\nEnvironment=A=", ["/k"], id="an-empty-assignment-at-the-end"),
+    pytest.param("ExecStart=/k a=b=c\n", ["/k", "a=b=c"], id="equals-signs"),
+])
+def test_what_a_unit_runs(body: str, words: list[str]) -> None:
+    assert arguments(f"[Service]\n{body}") == words
+
+
+def test_environment_files_add_up_until_they_are_reset() -> None:
+    unit = _unit.parse_unit([("/u", "[Service]\nEnvironmentFile=/a\nEnvironmentFile=-/b\n"), ("/v", "[Service]\nEnvironmentFile=/c\n")])
+    assert unit.environment_files == ("/a", "/b", "/c")
+    unit = _unit.parse_unit([("/u", "[Service]\nEnvironmentFile=/a\nEnvironmentFile=\nEnvironmentFile=/b\n")])
+    assert unit.environment_files == ("/b",)
+
+
+# -- flags --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("argv", "found"), [
+    (["--cloud-provider=aws"], [("cloud-provider", "aws")]),
+    (["--cloud-provider", "aws", "--cloud-config=/c"], [("cloud-provider", "aws"), ("cloud-config", "/c")]),
+    (["--cloud-provider", "aws", "--cloud-config", "/c", "x"], [("cloud-provider", "aws"), ("cloud-config", "/c")]),
+    (["/k", "--cloud-provider"], [("cloud-provider", "")]),
+    (["--v=2", "--node-ip"], []),
+])
+def test_managed_flags_of_a_process(argv: list[str], found: list[tuple[str, str]]) -> None:
+    assert _unit.managed_flags(argv) == found
+
+
+@pytest.mark.parametrize("name", sorted(set(flags.BOOLEAN_FLAGS) & set(flags.MANAGED_FLAGS)))
+def test_a_switch_takes_no_argument(name: str) -> None:
+    assert _unit.managed_flags([f"--{name}", "x"]) == [(name, "true")]
+    assert _unit.managed_flags([f"--{name}=false"]) == [(name, "false")]
+
+
+ENV_A, ENV_B = "/etc/a", "/etc/b"
+
+
+@pytest.mark.parametrize(("a", "b", "after_a", "after_b"), [
+    pytest.param('A="--cloud-config /c --v=2"\n', "", 'A="--v=2"\n', "", id="first-with-its-value"),
+    pytest.param('A="--v=2 --cloud-config /c"\n', "", 'A="--v=2"\n', "", id="last-with-its-value"),
+    pytest.param('A="  --cloud-config=/c   --v=2"\n', "", 'A="   --v=2"\n', "", id="after-white-space"),
+    pytest.param("A=--cloud-config \\\n  /c --v=2\n", "", "A=\\\n --v=2\n", "", id="a-value-in-the-next-line"),
+    pytest.param("A=--cloud-config\n", "B=/c --v=2\n", "A=\n", "B=--v=2\n", id="a-value-in-another-file"),
+    pytest.param("X=12345678901234567890\nA=--cloud-config\n", "B=/c\n", "X=12345678901234567890\nA=\n", "B=\n", id="whatever-the-places"),
+    pytest.param("A=--cloud-config\nB=/c --v=2\n", "", "A=\nB=--v=2\n", "", id="a-value-in-another-variable"),
+])
+def test_a_flag_goes_with_its_value_wherever_that_is(a: str, b: str, after_a: str, after_b: str) -> None:
+    found = _unit.Sources((UNIT,), (ENV_A, ENV_B), {UNIT: "[Service]\nExecStart=/k $A $B\n", ENV_A: a, ENV_B: b})
+    line = found.command_line()
+    (item,) = _unit.occurrences(line)
+    spans: dict[str, list[_unit.Span]] = {}
+    _unit.remove(spans, line, item, found.texts)
+    edited = found.edited(spans)
+    assert (edited.texts[ENV_A], edited.texts[ENV_B]) == (after_a, after_b)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ('A="--cloud-config=/c"\n', 'A="--x=1"\n'),
+    ('A="--cloud-config=/c x"\n', 'A="x --x=1"\n'),
+    ('A="--v=2 --cloud-config=/c"\n', 'A="--v=2 --x=1"\n'),
+])
+def test_a_flag_takes_the_place_of_one_that_goes(before: str, after: str) -> None:
+    found = _unit.Sources((UNIT,), (ENV_A,), {UNIT: "[Service]\nExecStart=/k $A\n", ENV_A: before})
+    line = found.command_line()
+    spans: dict[str, list[_unit.Span]] = {}
+    _unit.remove(spans, line, _unit.occurrences(line)[0], found.texts)
+    _unit.append(spans, line, "A", "--x=1")
+    assert found.edited(spans).texts[ENV_A] == after
+
+
+@pytest.mark.parametrize(("exec_start", "path", "expected"), [
+    ("/k $A $B", "/etc/e", "B"),
+    ("/k $A $B $C", "/etc/e", "B"),
+    ("/k $A $B $D", "/etc/e", "D"),
+    ("/k $A --v=2", "/etc/e", ""),
+    ("/k --v=2", "/etc/e", ""),
+    ("/k $C", "/etc/e", ""),
+    ("/k $A $B", "/usr/lib/e", ""),
+    ("$A /k", "/etc/e", ""),
+])
+def test_where_a_further_flag_comes_last(exec_start: str, path: str, expected: str) -> None:
+    texts: dict[str, str | None] = {UNIT: f"[Service]\nExecStart={exec_start}\n", path: "A=-a\nB=-b\nD=-d\n"}
+    assert _unit.last_variable(_unit.Sources((UNIT,), (path,), texts).command_line()) == expected
+
+
+def test_a_flag_is_a_packages_when_any_part_of_it_is() -> None:
+    parts = [_unit.Argument(value, path, 0, 0, "") for value, path in (("--cloud-provider", "/etc/e"), ("aws", "/usr/lib/e"))]
+    assert _unit.of_a_package(_unit.Occurrence("cloud-provider", "aws", tuple(parts)))
+    assert not _unit.of_a_package(_unit.Occurrence("cloud-provider", "", (parts[0],)))

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits of YAML text in place: what changes, what stays byte for byte, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import yamltext
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, YamlText
+
+
+def edited(before: str, edit: Any, expected: Any) -> str:
+    document = YamlText(before)
+    edit(document)
+    return document.render(expected)
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("a: [", r"^line 1, column 5: "),
+    ("a: 1\n b: 2\n", "^line 2, column 3: "), ("a: 1\n---\nb: 2\n", "^line 2, column 1: but found"), ("\x01", "special characters")])
+def test_text_that_is_no_yaml_is_named_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(NotYaml, match=words):
+        YamlText(text)
+
+
+@pytest.mark.parametrize(("before", "path", "after"), [
+    pytest.param("a: [1, 2, 3]\n", ("a", 0), "a: [2, 3]\n", id="first-in-one-line"),
+    pytest.param("a: [1, 2, 3]\n", ("a", 1), "a: [1, 3]\n", id="middle-in-one-line"),
+    pytest.param("a: [1, 2, 3]\n", ("a", 2), "a: [1, 2]\n", id="last-in-one-line"),
+    pytest.param("a: {x: 1, y: 2}\n", ("a", "y"), "a: {x: 1}\n", id="last-key-in-one-line"),
+    pytest.param("a: {x: 1, y: [2, 3], z: 4}\n", ("a", "y"), "a: {x: 1, z: 4}\n", id="a-key-with-a-list-in-one-line"),
+    pytest.param("a:\n- 1\n- 2 # two\n# three\n- 3\n", ("a", 1), "a:\n- 1\n# three\n- 3\n", id="a-line"),
+    pytest.param("a:\n- 1\n- 2", ("a", 1), "a:\n- 1\n", id="the-last-line-without-its-end"),
+    pytest.param("a:\n- x: 1\n  y: 2\n- z: 3\n", ("a", 0), "a:\n- z: 3\n", id="lines"),
+    pytest.param("a:\n  x:\n    y: 1\n  # about z\n  z: 2\n", ("a", "x"), "a:\n  # about z\n  z: 2\n", id="a-key-with-its-lines"),
+    pytest.param("a:\n  x:\n  z: 2\n", ("a", "x"), "a:\n  z: 2\n", id="a-key-without-a-value"),
+    pytest.param("a:\n  x:\n  - 1\nb: 2\n", ("a", "x", 0), "a: {}\nb: 2\n", id="what-it-leaves-empty-up-to-a-key-of-the-document"),
+    pytest.param("a:\n  - 1\nb: 2\n", ("a", 0), "a: []\nb: 2\n", id="the-list-of-the-document"),
+    pytest.param("a: [1]\nb: 2\n", ("a", 0), "a: []\nb: 2\n", id="the-list-of-the-document-in-one-line"),
+    pytest.param("a: {x: {y: 1}}\n", ("a", "x", "y"), "a: {}\n", id="mappings-in-one-line"),
+    pytest.param("a:   # why\n  x: 1\nb: 2\n", ("a", "x"), "a:   # why {}\nb: 2\n", id="emptied-behind-a-comment"),
+    pytest.param("a: 1\nb: 2\n", ("a",), "b: 2\n", id="a-key-of-the-document"),
+    pytest.param("\na: 1\nb: 2\n", ("a",), "\nb: 2\n", id="behind-an-empty-line"),
+])
+def test_what_goes_leaves_the_rest_as_it_is(before: str, path: tuple[Any, ...], after: str) -> None:
+    try:
+        expected = yamltext.pruned(yaml.safe_load(after))
+        assert edited(before, lambda document: document.remove(path), expected) == after
+    except EditRefused:
+        assert "why {}" in after  # in a comment it would say nothing
+
+
+@pytest.mark.parametrize(("before", "paths", "after"), [
+    ("a: [1, 2, 3, 4]\n", [("a", 2), ("a", 3)], "a: [1, 2]\n"),
+    ("a: [1, 2, 3, 4]\n", [("a", 0), ("a", 1)], "a: [3, 4]\n"),
+    ("a: [1, 2, 3, 4]\n", [("a", 0), ("a", 3)], "a: [2, 3]\n"),
+    ("a: [1, 2, 3, 4]\n", [("a", 1), ("a", 2), ("a", 3)], "a: [1]\n"),
+    ("a: [1, 2]\n", [("a", 0), ("a", 1)], "a: []\n"),
+    ("a:\n- 1\n- 2\n- 3\n", [("a", 0), ("a", 2)], "a:\n- 2\n"),
+    ("a: {x: [1, 2], y: [3]}\nb: [4, 5]\n", [("a", "x", 0), ("a", "y", 0), ("b", 1)], "a: {x: [2]}\nb: [4]\n"),
+])
+def test_several_things_go(before: str, paths: list[tuple[Any, ...]], after: str) -> None:
+    def edit(document: YamlText) -> None:
+        for path in paths:
+            document.remove(path)
+
+    assert edited(before, edit, yaml.safe_load(after)) == after
+
+
+@pytest.mark.parametrize(("before", "path", "value", "after"), [
+    ("a: x # c\n", ("a",), "z", "a: z # c\n"),
+    ("a: 'x'\n", ("a",), "it's", "a: 'it''s'\n"),
+    ('a: "x"\n', ("a",), 'say "\\"', 'a: "say \\"\\\\\\""\n'),
+    ("a: [x, y]\n", ("a", 1), "z", "a: [x, z]\n"),
+    ("a: x\n", ("a",), "True", 'a: "True"\n'),
+    ("a: x\n", ("a",), "", 'a: ""\n'),
+    ("a: x\n", ("a",), "1", 'a: "1"\n'),
+    ("a: x\n", ("a",), "b: c", 'a: "b: c"\n'),
+    ("a: x\n", ("a",), "b #c", 'a: "b #c"\n'),
+    ("a: x\n", ("a",), "b,c", 'a: "b,c"\n'),
+    ("a: x\n", ("a",), "--b=c,d", "a: --b=c,d\n"),
+    ("a: x\n", ("a",), "--b=c: d", 'a: "--b=c: d"\n'),
+    ("a: x\n", ("a",), "--b=c #d", 'a: "--b=c #d"\n'),
+    ("a: x\n", ("a",), "-b", 'a: "-b"\n'),
+    ("a: >-\n  x\n", ("a",), "y", 'a: "y"'),
+])
+def test_a_value_is_replaced_in_its_quotes(before: str, path: tuple[Any, ...], value: str, after: str) -> None:
+    assert edited(before, lambda document: document.replace(path, value), yaml.safe_load(after)) == after
+
+
+@pytest.mark.parametrize(("before", "path", "text", "after"), [
+    ("a: x\n", ("a",), "true", "a: true\n"),
+    ("a:\nb: 1\n", ("a",), "true", "a: true\nb: 1\n"),
+    ("a: \nb: 1\n", ("a",), "[x]", "a: [x] \nb: 1\n"),
+    ("a: [x, 'y']\n", ("a",), "[z]", "a: [z]\n"),
+])
+def test_a_value_is_written_as_it_is_given(before: str, path: tuple[Any, ...], text: str, after: str) -> None:
+    assert edited(before, lambda document: document.raw(path, text), yaml.safe_load(after)) == after
+
+
+def test_how_a_value_is_written() -> None:
+    assert [YamlText("a: [x, 'y'] # c\nb: \"z\"\n").raw_text((key,)) for key in ("a", "b")] == ["[x, 'y']", '"z"']
+
+
+@pytest.mark.parametrize(("before", "value", "after"), [
+    ("a:\n- x\n# c\nb: 1\n", "z", "a:\n- x\n- z\n# c\nb: 1\n"),
+    ("a:\n  -   'x' # c\n", "y", "a:\n  -   'x' # c\n  -   'y'\n"),
+    ("a:\r\n- x\r\n", "z", "a:\r\n- x\r\n- z\r\n"),
+    ("a:\n- x", "z", "a:\n- x\n- z"),
+    ("a: [x, \"y\"]\n", "z", "a: [x, \"y\", \"z\"]\n"),
+    ("a:\n- n: 1\n  m: [2]\n", {"n": "x", "o": True}, "a:\n- n: 1\n  m: [2]\n- n: x\n  o: true\n"),
+    ("a:\r\n  - n: 1\r\n", {"n": "x", "o": "y"}, "a:\r\n  - n: 1\r\n  - n: x\r\n    o: y\r\n"),
+    ("a: [{n: 1}]\n", {"o": "x", "n": 2}, "a: [{n: 1}, {o: x, n: 2}]\n"),
+    ("a:\n- {n: 1}\n", {"b": 2, "a": 1}, "a:\n- {n: 1}\n- b: 2\n  a: 1\n"),
+])
+def test_an_item_is_added_as_the_last_one_is_written(before: str, value: Any, after: str) -> None:
+    assert edited(before, lambda document: document.append(("a",), value), yaml.safe_load(after)) == after
+
+
+def test_an_item_is_added_to_a_document_that_is_a_list() -> None:
+    assert edited("\n- x\n", lambda document: document.append((), "z"), ["x", "z"]) == "\n- x\n- z\n"
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("a:\n  x: 1\n# c\nb: 2\n", "a:\n  x: 1\n  k: v\n# c\nb: 2\n"),
+    ("a:\n    x: 1\n    y: [2,\n      3]\n", "a:\n    x: 1\n    y: [2,\n      3]\n    k: v\n"),
+    ("a: {x: 1}\n", "a: {x: 1, k: v}\n"),
+    ("a:\n  x: 1", "a:\n  x: 1\n  k: v"),
+    ("a:\r\n  x: 1\r\n", "a:\r\n  x: 1\r\n  k: v\r\n"),
+])
+def test_a_key_is_added_to_a_mapping(before: str, after: str) -> None:
+    assert edited(before, lambda document: document.add_key(("a",), "k", "v"), yaml.safe_load(after)) == after
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ("a:\n  x: 1\nb: 2\n", "a:\n  x: 1\n  k:\n  - v\nb: 2\n"),
+    ("a:\n  x: 1", "a:\n  x: 1\n  k:\n  - v\n"),
+    ("a: {}\nb: 2\n", "a:\n  k:\n  - v\nb: 2\n"),
+    ("a:\nb: 2\n", "a:\n  k:\n  - v\nb: 2\n"),
+    ("a: null # c\n", "a:\n  k:\n  - v # c\n"),
+    ("b: 2\n", "b: 2\na:\n  k:\n  - v\n"),
+    ("b: 2", "b: 2\na:\n  k:\n  - v\n"),
+    ("b: 2\r\n", "b: 2\r\na:\r\n  k:\r\n  - v\r\n"),
+])
+def test_lines_are_added_to_a_key_of_the_document(before: str, after: str) -> None:
+    assert edited(before, lambda document: document.set_block("a", "  k:\n  - v\n"), yaml.safe_load(after)) == after
+
+
+@pytest.mark.parametrize(("before", "edit", "words"), [
+    ("x: 1\na:\n- - 1\n  - 2\n", lambda document: document.remove(("a", 0, 0)), "line 3: the entry shares its line with another"),
+    ("x: 1\na:\n- b: 1\n  c: 2\n", lambda document: document.remove(("a", 0, "b")), "line 3: the entry shares its line with another"),
+    ("x: 1\na:\n- - 1\n", lambda document: document.append(("a", 0), "y"), "line 3: the entry shares its line with another"),
+    ("x: 1\na: |\n  b\n", lambda document: document.raw(("a",), "true"), "line 2: the value takes more than one line"),
+    ("x: 1\na: []\n", lambda document: document.append(("a",), "y"), "line 2: there is no list with an item"),
+    ("x: 1\na: b\n", lambda document: document.append(("a",), "y"), "line 2: there is no list with an item"),
+    ("x: 1\na: {b: 1}\n", lambda document: document.set_block("a", "  c: 1\n"), "a is written in one line"),
+    ("x: &x {b: 1}\na:\n  <<: *x\n", lambda document: document.remove(("a", "b")), "line 3: 'b' comes from a merge key"),
+    ("a: &x [1, 2]\nb: *x\n", lambda document: document.remove(("a", 0)), "an anchor with aliases"),
+    ("a: 1\n", lambda document: document.raw(("a",), "["), "the edited text would not be YAML: line "),
+    ("a: [1, 2]\n", lambda document: (document.remove(("a", 0)), document.replace(("a", 0), "x")), "would not be YAML: overlapping"),
+])
+def test_an_edit_that_would_touch_something_else_is_refused(before: str, edit: Any, words: str) -> None:
+    with pytest.raises(EditRefused, match=words):
+        edited(before, edit, {})
+
+
+def test_an_item_makes_room_for_another_one() -> None:
+    def edit(document: YamlText) -> None:
+        document.remove(("a", 0))
+        document.remove(("a", 1))
+        document.keep(("a", 0), "z")
+
+    assert edited("a: [x, y]\n", edit, {"a": ["z"]}) == "a: [z]\n"
+    assert edited("a:\n- x\n- y\nb: 1\n", edit, {"a": ["z"], "b": 1}) == "a:\n- z\nb: 1\n"
+
+
+def test_a_key_that_is_missing_has_no_place() -> None:
+    with pytest.raises(KeyError):
+        YamlText("a: 1\n").line(("b",))
+
+
+@pytest.mark.parametrize(("path", "expected"), [(("a", 0, "b"), 1), (("a", 1), None), (("a", "b"), None), (("c",), None), ((), {"a": [{"b": 1}]})])
+def test_what_stands_at_a_path(path: tuple[Any, ...], expected: Any) -> None:
+    assert YamlText("a:\n- b: 1\n").get(path) == expected
+
+
+@pytest.mark.parametrize(("text", "path", "line"), [("a: 1\n", ("a",), 1), ("# c\na:\n- 1\n- 2\n", ("a", 1), 4), ("a: 1\nb: 2\n", (), 1)])
+def test_the_line_of_a_value(text: str, path: tuple[Any, ...], line: int) -> None:
+    assert YamlText(text).line(path) == line
+
+
+@pytest.mark.parametrize(("data", "expected"), [
+    ({"a": None, "b": {}, "c": [], "d": {"e": {"f": None}}, "g": False, "h": ""}, {"g": False, "h": ""}),
+    ([{"a": []}, None, 1], [{}, None, 1]),
+])
+def test_what_says_nothing_is_left_out_of_a_comparison(data: Any, expected: Any) -> None:
+    assert yamltext.pruned(data) == expected

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags in argument lists and comma-separated values."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["kubelet", "--cloud-provider=external"], {"cloud-provider": "external"}),
+        (["kubelet", "--cloud-provider", "external", "--v=2"], {"cloud-provider": "external"}),
+        (["kubelet", "--cloud-provider="], {"cloud-provider": ""}),
+        (["kubelet", "--cloud-provider=aws", "--cloud-provider=external"], {"cloud-provider": "external"}),
+        (["kubelet", "--cloud-provider-x=1", "cloud-provider=aws"], {}),
+        (["kubelet", "--cloud-config"], {"cloud-config": ""}),
+        (["kubelet", "--cloud-config", "/c"], {"cloud-config": "/c"}),
+        (["kube-controller-manager", "--enable-leader-migration", "x"], {"enable-leader-migration": "true"}),
+        (["kube-controller-manager", "--enable-leader-migration=false"], {"enable-leader-migration": "false"}),
+    ],
+)
+def test_the_last_value_of_a_flag_counts(argv: list[str], expected: dict[str, str]) -> None:
+    assert flags.effective(argv) == expected
+
+
+def test_the_value_of_a_flag_is_not_taken_for_a_flag() -> None:
+    found = flags.find_flags(["x", "--cloud-config", "--cloud-provider=aws", "--cloud-provider=external"])
+    assert [(flag.name, flag.value, flag.index, flag.width) for flag in found] == [
+        ("cloud-config", "--cloud-provider=aws", 1, 2), ("cloud-provider", "external", 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("NodeRestriction,PersistentVolumeLabel", "NodeRestriction"), ("PersistentVolumeLabel", ""), ("A,B", "A,B"),
+     ("A,PersistentVolumeLabel,B", "A,B"), ("PersistentVolumeLabelX", "PersistentVolumeLabelX")],
+)
+def test_list_items_are_removed_as_items(value: str, expected: str) -> None:
+    assert flags.without_list_items(value, ["PersistentVolumeLabel"]) == expected
+
+
+def test_overlapping_edits_are_an_error() -> None:
+    with pytest.raises(ValueError, match="overlapping"):
+        flags.apply_spans("abcdef", [flags.Span(0, 3, ""), flags.Span(2, 4, "")])
+
+
+@pytest.mark.parametrize(("argument", "expected"), [
+    ("--a_b=c=d", ("a-b", True, "c=d")), ("--a=", ("a", True, "")), ("--a", ("a", False, "")), ("-a=b", ("", False, "")), ("a", ("", False, ""))])
+def test_parts_of_an_argument(argument: str, expected: tuple[str, bool, str]) -> None:
+    assert flags.split_flag(argument) == expected
+
+
+@pytest.mark.parametrize(("argv", "expected"), [
+    ([], ""),
+    (["/usr/bin/kubelet", "-c"], ""),
+    (["sh", "script", "-c"], ""),
+    (["sh", "--posix", "-c", "x"], ""),
+    (["sh", "-e", "-c", "x"], "sh -c"),
+    (["A=1", "env", "B=2", "/bin/bash", "-ec", "x"], "/bin/bash -ec"),
+    (["sh", "-e"], ""),
+])
+def test_a_shell_that_is_given_a_text(argv: list[str], expected: str) -> None:
+    assert flags.shell(argv) == expected

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of version facts: consistent in itself, asked by its readers, and the source of a page of the documentation."""
+
+from __future__ import annotations
+
+import importlib.util
+import pathlib
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import target, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[5]
+RELEASES = [(1, minor) for minor in range(29, 37)]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("v1.36.3", (1, 36)), ("1.30", (1, 30)), ("v1.31.0-rc.1+k3s1", (1, 31)),
+                                                ("v1.33.4+rke2r1", (1, 33)), ("latest", None), ("", None)])
+def test_versions_are_read_from_tags(text: str, expected: tuple[int, int] | None) -> None:
+    assert versions.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("component", "flag", "version", "value", "expected"),
+    [
+        ("kube-apiserver", "cloud-provider", (1, 31), None, "kube-apiserver does not start with it from 1.33 on"),
+        ("kube-apiserver", "cloud-provider", (1, 32), None, "kube-apiserver does not start with it from 1.33, the next release, on"),
+        ("kube-apiserver", "cloud-provider", (1, 33), None, "kube-apiserver 1.33 does not start with it"),
+        ("kube-apiserver", "enable-admission-plugins", (1, 29), "PersistentVolumeLabel",
+         "kube-apiserver does not start with it from 1.31 on"),
+        ("kubelet", "cloud-config", (1, 30), None, "kubelet does not start with it from 1.34 on"),
+        ("kubelet", "cloud-config", (1, 36), None, "kubelet 1.36 does not start with it"),
+        ("kube-controller-manager", "cloud-config", (1, 36), None, ""),
+    ],
+)
+def test_the_table_says_from_when_a_flag_is_fatal(
+    component: str, flag: str, version: tuple[int, int], value: str | None, expected: str,
+) -> None:
+    assert versions.risk_of_keeping(component, flag, version, value) == expected
+
+
+def test_every_fact_is_told_once_with_a_reason_and_in_an_order_that_can_be() -> None:
+    keys = [(fact.component, fact.flag, fact.value) for fact in versions.FACTS]
+    assert len(keys) == len(set(keys))
+    for fact in versions.FACTS:
+        stages = [stage for stage in (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in) if stage]
+        assert stages and stages == sorted(stages), fact
+        assert fact.reason and fact.component in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm")
+
+
+APISERVER = ["--cloud-provider=external", "--cloud-config=/c", "--enable-admission-plugins=A,PersistentVolumeLabel, B",
+             "--feature-gates=DisableCloudProviders=false,X=true,InTreePluginAWSUnregister=true"]
+
+
+@pytest.mark.parametrize("version", RELEASES)
+def test_nothing_that_is_fatal_at_a_release_or_the_next_is_left(version: tuple[int, int]) -> None:
+    """What remains after the change is asked of the table itself, for every component and release."""
+    argv = {
+        "kube-apiserver": APISERVER,
+        "kube-controller-manager": ["--cloud-provider=aws", "--cloud-config=/c", APISERVER[-1]],
+    }
+    for component, arguments in argv.items():
+        flags = find_flags(arguments)
+        after = dict(target.flags_after(flags, target.control_plane_changes(component, flags, version)))
+        following = (version[0], version[1] + 1)
+        for fact in versions.FACTS:
+            if fact.component != component or fact.fatal_in is None or fact.fatal_in > following:
+                continue
+            left = after.get(fact.flag)
+            if fact.value is None:
+                assert left is None, fact
+            elif fact.value == "in-tree":
+                assert left in (None, "external"), fact
+            else:
+                items = (left or "").split(",")
+                assert fact.value not in items and fact.value not in [item.split("=")[0] for item in items], fact
+
+
+def test_lists_keep_their_order_and_rest_and_go_only_when_nothing_is_left() -> None:
+    def after(version: tuple[int, int], *arguments: str) -> dict[str, str]:
+        flags = find_flags(arguments)
+        return dict(target.flags_after(flags, target.control_plane_changes("kube-apiserver", flags, version)))
+
+    assert after((1, 31), *APISERVER) == {"enable-admission-plugins": "A, B", "feature-gates": "X=true"}
+    assert after((1, 31), "--enable-admission-plugins=PersistentVolumeLabel") == {}
+    assert after((1, 31), "--enable-admission-plugins=NodeRestriction") == {"enable-admission-plugins": "NodeRestriction"}
+    assert after((1, 36), "--disable-admission-plugins=A,PersistentVolumeLabelX") == {"disable-admission-plugins": "A,PersistentVolumeLabelX"}
+    assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=true") == {"feature-gates": "CloudDualStackNodeIPs=true"}
+    assert after((1, 31), "--feature-gates=CloudDualStackNodeIPs=true") == {}, "fatal at the next release"
+    assert after((1, 29), "--feature-gates=CloudDualStackNodeIPs=false") == {}, "locked at the next release"
+
+
+@pytest.mark.parametrize("name", ["aws", "azure", "gce", "openstack", "vsphere", "cloudstack", "ovirt", "photon"])
+def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
+    provider = versions.in_tree_provider(name)
+    assert provider is not None and provider.gone_in <= versions.IN_TREE_GONE
+    flags = find_flags([f"--cloud-provider={name}"])
+    (change,) = target.control_plane_changes("kube-apiserver", flags, (1, 30))
+    assert f"in-tree {name} went with {versions.show(provider.gone_in)}" in change.why
+    assert (provider.successor or "no successor") in change.why and change.why.count(provider.provider_id) == 1
+    assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
+    assert versions.about_provider("acme") == ""
+
+
+def generator() -> Any:
+    spec = importlib.util.spec_from_file_location("generate", REPOSITORY / "tests" / "docs" / "kubernetes_versions.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_the_documentation_is_made_from_the_table() -> None:
+    generate = generator()
+    written = (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
+    assert written == generate.page(generate.load()), "stale: " + str(generate.__doc__).strip().splitlines()[-1].strip()

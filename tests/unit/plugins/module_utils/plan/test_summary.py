@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The summary says of every host what happened to it, also when the run ended early, and stays short for many hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
+
+DETECTED = {"__ccm_install_detected": {"node_name": "any"}}
+STEP = {"control_plane": [], "kubelet": {"component": "kubelet"}}
+PLAN = {"edits": [{"host": "w", "component": "kubelet"}, {"host": "w", "component": "kubelet"}, {"host": "w", "component": "node"}],
+        "hosts": {"w": STEP}}
+DONE = {"component": "kubelet", "changed": True, "seconds": 4.2}
+GONE = {"unreachable": True, "msg": "Failed to connect\nssh: no route to host"}
+
+
+def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {**DETECTED, "__ccm_install_kubelet": result, **more}
+
+
+@pytest.mark.parametrize(("facts", "state", "edits", "detail"), [
+    ({}, "left out", 0, ""),
+    ({"__ccm_install_detected": GONE}, "unreachable", 0, "Failed to connect"),
+    ({"__ccm_install_detected": {"msg": "no python"}}, "failed", 0, "no python"),
+    (DETECTED, "not begun", 0, ""),
+    (changed(DONE), "changed", 2, ""),
+    (changed({"component": "kubelet", "changed": False, "seconds": 0.1}), "nothing to do", 0, ""),
+    (changed({"component": "kubelet", "failed": True, "restored": True, "msg": "did not come up\nlog"}), "restored", 0, "did not come up"),
+    (changed({"component": "kubelet", "failed": True, "restored": False, "msg": ""}), "failed", 0, "it said nothing"),
+    (changed(GONE), "unreachable", 0, "Failed to connect"),
+    (changed(DONE, __ccm_install_ready={"failed": True, "msg": "not Ready"}), "failed", 2, "not Ready"),
+    (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"waited": 1.0}), "changed", 2, ""),
+    (changed({**DONE, "restarted_at": "x"}), "half done", 2, "restarted; that its Node is Ready was not waited for any more"),
+])
+def test_the_state_of_a_host(facts: dict[str, Any], state: str, edits: int, detail: str) -> None:
+    (entry,) = summary.summarise({"w": facts}, PLAN)
+    assert (entry["state"], entry["edits"], entry["planned"], entry["detail"]) == (state, edits, 2, detail)
+
+
+def test_components_of_a_control_plane_are_told_apart_and_seconds_are_added() -> None:
+    steps = {"control_plane": [{}, {}], "kubelet": None}
+    plan = {"edits": [{"host": "c", "component": "kube-apiserver"}, {"host": "c", "component": "kube-controller-manager"}], "hosts": {"c": steps}}
+    first = {"component": "kube-controller-manager", "changed": True, "seconds": 1.5}
+    second = {"component": "kube-apiserver", "changed": True, "seconds": 2.0}
+    facts = {**DETECTED, "__ccm_install_kubelet": {"skipped": True, "changed": False}}
+    (half,) = summary.summarise({"c": {**facts, "__ccm_install_applied": {"results": [first]}}}, plan)
+    assert (half["state"], half["edits"], half["planned"]) == ("half done", 1, 2)
+    (whole,) = summary.summarise({"c": {**facts, "__ccm_install_applied": {"results": [first, second]}}}, plan)
+    assert (whole["state"], whole["edits"], whole["seconds"]) == ("changed", 2, 3.5)
+
+
+def test_of_many_hosts_those_with_nothing_to_say_share_a_line() -> None:
+    hosts = {f"w-{number}": DETECTED for number in range(49)} | {"w": changed(DONE)}
+    lines = summary.table(summary.summarise(hosts, PLAN), 61.4)
+    assert len(lines) == 4 and lines[1].split() == ["w", "changed", "2", "of", "2", "4.2"]
+    assert lines[2:] == ["49 other host(s): nothing to do", "50 host(s) in 61 s: 1 changed, 49 nothing to do"]
+    few = summary.table(summary.summarise({name: hosts[name] for name in ("w", "w-1")}, PLAN), 1.0)
+    assert few[2].split() == ["w-1", "nothing", "to", "do", "0", "of", "0", "0.0"]
+
+
+def test_a_run_that_did_not_get_as_far_as_a_plan_is_summed_up_too() -> None:
+    assert [entry["state"] for entry in summary.summarise({"a": {"__ccm_install_detected": GONE}, "b": DETECTED}, {})] == [
+        "unreachable", "nothing to do"]
+
+
+# -- workers that fail -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("limit", "workers", "expected"), [
+    (0, 300, 0), (3, 300, 3), ("3", 300, 3), ("10%", 300, 30), ("10%", 9, 0), ("100%", 7, 7), (" 25 % ", 8, 2), ("5%", 0, 0)])
+def test_how_many_workers_may_fail(limit: Any, workers: int, expected: int) -> None:
+    assert summary.allowed(limit, workers) == expected
+
+
+@pytest.mark.parametrize("limit", ["", "some", "-1", "1.5", "101%", None, True, "%"])
+def test_a_number_of_workers_that_is_none(limit: Any) -> None:
+    with pytest.raises(ValueError, match="ccm_install_max_failed_workers"):
+        summary.allowed(limit, 10)
+
+
+def entries(**states: str) -> list[dict[str, Any]]:
+    return [{"host": host.replace("_", "-"), "state": state, "planned": 1, "edits": 0, "seconds": 0.0, "detail": ""} for host, state in states.items()]
+
+
+def test_failed_hosts_are_named_with_the_limit_that_finishes_them() -> None:
+    done = entries(cp_1="changed", w_1="restored", w_2="changed", w_3="unreachable")
+    assert summary.failed(done) == ["w-1", "w-3"]
+    (line,) = summary.retry(done)
+    assert "w-1, w-3" in line and "--limit 'localhost:kube_control_plane:w-1:w-3'" in line
+    assert summary.retry(entries(w_1="restored", w_2="not begun")) == [], "the run ended before: it is run again as a whole"
+    assert summary.retry(entries(w_1="changed")) == []
+
+
+KCM = {"host": "cp-1", "component": "kube-controller-manager", "flag": "--cloud-provider", "now": "aws", "then": "external"}
+
+
+@pytest.mark.parametrize(("plan", "words"), [
+    ({"edits": [KCM]}, "in-tree aws"),
+    ({"takeover": [{"kind": "Deployment", "namespace": "kube-system", "name": "other"}]}, "Deployment kube-system/other is paused"),
+    ({"edits": []}, "Nobody ran these loops before"),
+])
+def test_a_run_that_ends_with_the_node_controller_alone_says_what_that_means(plan: dict[str, Any], words: str) -> None:
+    text = " ".join(summary.node_only(plan, 12))
+    assert "node controller alone" in text and words in text and "run site.yml again" in text
+    for loop in ("service", "route", "node-lifecycle"):
+        assert loop in text
+    assert ("12 Service(s)" in text) is (plan != {"edits": []})

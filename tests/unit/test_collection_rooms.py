@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rooms of the collection's code (docs/architecture.md): which may import which, and what runs on managed nodes."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+UTILS = PLUGINS / "module_utils"
+PACKAGE = "ansible_collections.outoftree.ccm.plugins.module_utils"
+
+#: What each room may import: what is decided (plan) and what is done (host, cluster) do not know each other.
+BELOW = {
+    "facts": set(),
+    "edit": {"facts"},
+    "plan": {"facts", "edit"},
+    "host": {"facts", "edit"},
+    "cluster": {"facts"},
+}
+#: Modules that Ansible runs on managed nodes.
+ON_NODES = ("ccm_component_config", "ccm_component_flags_info", "ccm_image", "ccm_journal_info")
+
+MODULES = sorted(path for path in UTILS.rglob("*.py") if path.name != "__init__.py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """What a file imports, by absolute names; of our package, `room.module`."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: AnsiballZ and ansible-test want absolute names"
+            inside = (node.module or "").removeprefix(PACKAGE).strip(".")
+            if not (node.module or "").startswith(PACKAGE):
+                yield node.module or ""
+            elif "." in inside:
+                yield inside
+            else:
+                yield from (f"{inside}.{alias.name}" for alias in node.names)
+
+
+def ours(path: Path) -> set[Path]:
+    """The files of the rooms that a file imports."""
+    found = (UTILS / f"{name.replace('.', '/')}.py" for name in imported(path))
+    return {each for each in found if each.exists()}
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(UTILS).with_suffix("")).replace("/", ".")
+
+
+def test_every_module_is_in_a_room_that_payloads_find():
+    assert {path.parent.name for path in MODULES} == set(BELOW)
+    assert all(path.parent.parent == UTILS for path in MODULES)
+    # Without the file no payload has the package; ansible-test wants it empty (empty-init).
+    assert {room: (UTILS / room / "__init__.py").read_bytes() for room in BELOW} == dict.fromkeys(BELOW, b"")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_room_imports_only_what_is_below_it(path: Path):
+    rooms = {each.parent.name for each in ours(path)} - {path.parent.name}
+    assert rooms <= BELOW[path.parent.name]
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    left = {path: ours(path) for path in MODULES}
+    while True:
+        free = [path for path, below in left.items() if not below & left.keys()]
+        if not free:
+            break
+        for path in free:
+            del left[path]
+    assert sorted(map(name, left)) == []
+
+
+def reached(path: Path) -> set[Path]:
+    found, todo = set(), [path]
+    while todo:
+        below = ours(todo.pop()) - found
+        found |= below
+        todo += below
+    return found
+
+
+@pytest.mark.parametrize("module", ON_NODES)
+def test_what_runs_on_managed_nodes_needs_python_3_8_and_nothing_else(module: str):
+    entry = PLUGINS / "modules" / f"{module}.py"
+    files = reached(entry)
+    assert files and {path.parent.name for path in files} <= {"facts", "edit", "host"}
+    for path in [entry, *files]:
+        ast.parse(path.read_text(), feature_version=(3, 8))
+        foreign = {each.split(".")[0] for each in imported(path)} - set(sys.stdlib_module_names) - set(BELOW)
+        assert foreign <= {"ansible"}, path.name
