@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make docs`: docs/reference/{flags,configuration,metrics,contract,conformance,openstack}.md, from the code, and the
-tables of docs/providers/static.md: none says else."""
+"""`make docs`: what is written from the code.
+
+docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack}.md, the tables of
+docs/providers/static.md, and the collection's table of controllers.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,21 @@ import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import contract_page
+import controllers_table
 import openstack_page
 import static_page
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
+from ccm.cloud import Cloud, ProviderConfig
 from ccm.conformance import CASES, Trouble
+from ccm.controllers.controller_registry import BUILT_IN
+from ccm.controllers.controller_spec import ControllerSpec, Right
+from ccm.manager.rights_check import needed
 from ccm.options import feature_gates
 from ccm.options.command_line import Options, parse_as
 from ccm.options.config_file import OURS, place
@@ -91,6 +100,16 @@ A `component` of `cloud-controller-manager` or `*` is run here, under the migrat
 controller that is not listed runs under the main Lease alone. Losing either Lease ends the process.
 """
 
+CONTROLLERS_INTRO = """# Controllers
+
+`--controllers` chooses those that run: `*` stands for all that are on by default, `name` switches one on, `-name` off.
+A controller that the provider has nothing for is not started; the log says so, and the Lease's annotation
+`ccm.outoftree.dev/not-offered` names it. At start the process asks the API server for the rights of those that run, and
+ends with a list of those it lacks.
+
+Other packages bring controllers of their own: see [A controller of your own](../how-to/your-own-controller.md).
+"""
+
 METRICS_INTRO = """# Metrics of `ccm`
 
 `GET /metrics` on the secure port, for whom the API server lets read it (`nonResourceURLs: ["/metrics"]`, verb `get`;
@@ -116,11 +135,16 @@ whole; why a check failed is told in the log, and to those who may read the path
 """
 
 
+class _NoCloud(Cloud):
+    """A provider that has nothing."""
+
+
 def pages() -> dict[str, str]:
     """File name in docs/reference -> text."""
     return {
         "flags.md": "\n".join(_flags()),
         "configuration.md": "\n".join(_configuration()),
+        "controllers.md": "\n".join(_controllers()),
         "metrics.md": "\n".join(_metrics()),
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
@@ -166,6 +190,27 @@ def _configuration(kind: type[Options] = Options) -> Iterator[str]:
     placed = [flag for flag in flags_of(kind) if flag.place]
     rows = [(f"`{'.'.join(map(str, place(flag)))}`", f"`--{flag.name}`", flag.kind.name) for flag in placed]
     yield _table(("Key", "Flag", "Kind"), rows)
+
+
+def _controllers() -> Iterator[str]:
+    yield HEAD + CONTROLLERS_INTRO
+    rows = [
+        (
+            f"`{spec.name}`, `{spec.alias}`",
+            "yes" if spec.on_by_default else "no",
+            spec.summary,
+            spec.needs(_NoCloud(ProviderConfig())) or "",
+            ", ".join(f"`{right}`" for right in _rights(spec)),
+        )
+        for spec in BUILT_IN.values()
+    ]
+    yield _table(("Name, short name", "On by default", "What it does", "Needs", "Rights of its own"), rows)
+    everybody = ", ".join(f"`{right}`" for right in needed(()))
+    yield f"Every controller shares the caches of Nodes and Services and writes Events: {everybody}.\n"
+
+
+def _rights(spec: ControllerSpec[Any]) -> list[Right]:
+    return sorted({*needed([spec])} - {*needed(())})
 
 
 def _metrics() -> Iterator[str]:
@@ -215,6 +260,7 @@ def main() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (FOLDER / name).write_text(text)
+    controllers_table.FILE.write_text(controllers_table.text())
     static_page.PAGE.write_text(static_page.filled(static_page.PAGE.read_text(), _table))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import functools
 import traceback
 from collections.abc import Iterator
@@ -19,22 +20,22 @@ import prometheus_client
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ProviderConfig
-from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
 from ccm.controllers.vouching import Vouching
+from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
 from ccm.engine.credentials import Access
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
-from ccm.engine.objects import Node, Service
 from ccm.engine.queue import QUEUES
 from ccm.gateway.gateway import Gateway
-from ccm.manager import cloud_reload, leadership, running_controllers
+from ccm.manager import cloud_reload, leadership
 from ccm.manager.cloud_reload import Keeper
 from ccm.manager.event_recorders import Recorders
 from ccm.manager.leadership import Leadership
-from ccm.manager.process import _volumes, first_of
+from ccm.manager.process import first_of
+from ccm.manager.running_controllers import RunningControllers, usable_controllers
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
 from ccm.providers.sim import Api, Project, Settings, SimCloud
@@ -149,24 +150,15 @@ class Process:
         client._session = api_server.Session(simulation.api, self)  # type: ignore[assignment]
         keeper = Keeper(given)
         gateway, clock = keeper.gateway, simulation.loop.time
-        parts = split(running_controllers.usable_controllers(given, gateway.cloud), given.migration())
+        usable = usable_controllers(given, gateway.cloud)
+        parts = split(usable, given.migration())
+        enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
         async with contextlib.AsyncExitStack() as cleanup:
             cleanup.push_async_callback(gateway.close)
             identity = ClusterIdentity(client)
-            nodes: Informer[Node] = Informer(
-                client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
-            )
-            services: Informer[Service] = Informer(
-                client,
-                "/api/v1/services",
-                Service,
-                name="services",
-                keep=kept_service,
-                doubtful=True,
-                check=identity.check,
-            )
-            volumes = _volumes(client, identity, (*parts.own, *parts.migrated))
-            informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
+            kinds: list[Watched[Any]] = [NODES, SERVICES, *(kind for spec in enabled for kind in spec.watches)]
+            caches = {kind: kind.informer(client, identity.check) for kind in kinds}
+            informers: list[Informer[Any]] = list(caches.values())
             recorders = Recorders(client)
             cleanup.push_async_callback(recorders.close)
             leader = Leadership(given, parts, client, gateway, recorders)
@@ -175,24 +167,25 @@ class Process:
             context = Context(
                 client,
                 gateway,
-                nodes,
-                services,
+                caches[NODES],
+                caches[SERVICES],
                 recorders.of,
                 CLUSTER,
                 leader.notes,
                 monotonic=clock,
                 now=lambda: wall_clock(clock()),
+                caches=caches,
             )
-            vouching = Vouching(context)
+            context = dataclasses.replace(context, vouching=Vouching(context))
 
             async def work(names: tuple[str, ...]) -> None:
                 await identity.settled()
                 self.leads = True
                 simulation.note(f"{self.name} leads")
                 before = set(QUEUES)
-                controllers = [running_controllers.make(name, context, given, vouching, volumes) for name in names]
+                controllers = RunningControllers((usable[name] for name in names), context, given)
                 self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
-                await running_controllers.run(controllers, vouching)
+                await controllers.run()
 
             ended: LeadershipLost | ClusterChanged | None = None
             try:

@@ -23,9 +23,12 @@ ROOT = Path(__file__).parents[2]
 def pages() -> dict[str, Any]:
     """In a process of its own: tests register metrics, too."""
     code = """
-import json, reference, static_page
+import json, controllers_table, reference, static_page
 text = static_page.PAGE.read_text()
-print(json.dumps(reference.pages() | {"static": [text, static_page.filled(text, reference._table)]}))
+print(json.dumps(reference.pages() | {
+    "static": [text, static_page.filled(text, reference._table)],
+    "controllers": [controllers_table.FILE.read_text(), controllers_table.text()],
+}))
 """
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT / "tests" / "docs", capture_output=True, text=True, check=True
@@ -34,7 +37,10 @@ print(json.dumps(reference.pages() | {"static": [text, static_page.filled(text, 
     return found
 
 
-PAGES = ["flags.md", "configuration.md", "metrics.md", "contract.md", "conformance.md", "openstack.md"]
+PAGES = [
+    f"{name}.md"
+    for name in ("flags", "configuration", "controllers", "metrics", "contract", "conformance", "openstack")
+]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -45,6 +51,11 @@ def test_the_page_is_up_to_date(name: str, pages: dict[str, Any]):
 def test_the_tables_of_the_provider_static_are_up_to_date(pages: dict[str, Any]):
     there, made = pages["static"]
     assert there == made, "docs/providers/static.md is stale: run `make docs`"
+
+
+def test_the_collections_table_of_controllers_is_up_to_date(pages: dict[str, Any]):
+    there, made = pages["controllers"]
+    assert there == made, "roles/ccm_runtime/vars/main/controllers.yml is stale: run `make docs`"
 
 
 def test_everything_that_is_exported_is_on_the_page(pages: dict[str, Any]):

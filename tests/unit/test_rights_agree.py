@@ -3,19 +3,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
-import yaml
 
+from ccm.controllers.controller_registry import BUILT_IN
 from ccm.manager.rights_check import IDENTITY, needed
 from ccm.options.controller_names import OFF_BY_DEFAULT, ON_BY_DEFAULT
 from ccm.options.leader_migration import Migration
 
-ROOT = Path(__file__).parents[2]
+from .ccm_runtime_role import rendered
+
 NAME, NAMESPACE = "cloud-controller-manager", "kube-system"
 LEASES = [(NAMESPACE, NAME), (NAMESPACE, Migration().leader_name)]
 #: Used when somebody reads /metrics, not at start.
@@ -26,24 +24,13 @@ REVIEWS = {
 
 
 def documents(command: list[str], volumes: bool = False) -> list[dict[str, Any]]:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROOT / "roles" / "ccm_runtime" / "templates"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
+    pools = [{"apiGroups": ["acme.example"], "resources": ["pools"], "verbs": ["get"]}] * bool(command)
+    return rendered(
+        "rbac.yaml.j2",
+        ccm_runtime_command=command,
+        ccm_runtime_label_volumes=volumes,
+        ccm_runtime_extra_rules=pools,
     )
-    environment.filters["to_json"] = json.dumps
-    text = environment.get_template("rbac.yaml.j2").render(
-        ccm_runtime_name=NAME,
-        ccm_runtime_lease_name=NAME,
-        ccm_runtime_leader_migration_lease=Migration().leader_name,
-        ccm_runtime_extra_rules=[{"apiGroups": ["acme.example"], "resources": ["pools"], "verbs": ["get"]}]
-        * bool(command),
-        __ccm_runtime_namespace=NAMESPACE,
-        __ccm_runtime_labels={},
-        __ccm_runtime_foreign=bool(command),
-        __ccm_runtime_label_volumes=volumes,
-    )
-    return [document for document in yaml.safe_load_all(text) if document]
 
 
 def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[str, str, str]]:
@@ -60,7 +47,8 @@ def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[s
 @pytest.mark.parametrize("volumes", [False, True], ids=["by-default", "with-volumes"])
 def test_the_cluster_role_is_what_the_controllers_need(volumes: bool):
     controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if volumes else ()))
-    wanted = {(r.group, r.resource, r.verb) for r in (IDENTITY, *needed(controllers, LEASES)) if not r.namespace}
+    asked = [IDENTITY, *needed((BUILT_IN[name] for name in controllers), LEASES)]
+    wanted = {(right.group, right.resource, right.verb) for right in asked if not right.namespace}
     assert granted([], "ClusterRole", volumes) == wanted | REVIEWS
 
 

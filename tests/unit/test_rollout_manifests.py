@@ -5,34 +5,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible.template import trust_as_template
 
+from ccm.controllers.controller_registry import BUILT_IN
 from ccm.manager.rights_check import needed
 from ccm.options.command_line import parse
 from ccm.options.controller_names import CONTROLLERS, ON_BY_DEFAULT, select_controllers
 
-ROLE = Path(__file__).parents[2] / "roles" / "ccm_runtime"
+from .ccm_runtime_role import rendered, templar
+
 VOLUMES = "persistentvolume-label-controller"
-
-
-def templar(**variables: Any) -> Templar:
-    loader = DataLoader()
-    files = [ROLE / folder / "main.yml" for folder in ("defaults", "vars")]
-    known: dict[str, Any] = {}
-    for path in files:
-        known |= loader.load_from_file(str(path), trusted_as_template=True)
-    return Templar(loader=loader, variables=known | {"ccm_runtime_cloud_provider": "sim"} | variables)
-
-
-def rendered(template: str, **variables: Any) -> list[dict[str, Any]]:
-    text = trust_as_template((ROLE / "templates" / template).read_text())
-    return [document for document in yaml.safe_load_all(templar(**variables).template(text)) if document]
 
 
 def arguments(**variables: Any) -> list[str]:
@@ -96,7 +81,7 @@ def test_the_runtime_understands_every_argument_that_is_rendered():
 )
 def test_the_volume_controller_runs_with_its_rights_and_is_waited_for(variables: dict[str, Any]):
     assert controllers(**variables) == (*ON_BY_DEFAULT, VOLUMES)
-    own = {(right.resource, right.verb) for right in needed([VOLUMES])}
+    own = {(right.resource, right.verb) for right in needed([BUILT_IN[VOLUMES]])}
     assert own <= rights(**variables)
     assert VOLUMES in waited_for(**variables)
     # Not before every Node is adopted; its rights are there from the beginning.

@@ -1,1 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+"""What Nodes, Services, routes and volumes should be.
+
+A controller of another package imports what is named here, `ccm.engine.objects`, `ccm.engine.queue` and `ccm.cloud`.
+"""
+
+from .context import Context, Controller, log_failure
+from .controller_spec import ControllerSpec, Right
+from .watched_kinds import NODES, SERVICES, Watched
+
+__all__ = ["NODES", "SERVICES", "Context", "Controller", "ControllerSpec", "Right", "Watched", "log_failure"]

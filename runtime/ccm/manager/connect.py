@@ -7,9 +7,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from ccm import __version__
 from ccm.base.start_error import StartError
+from ccm.controllers.controller_spec import ControllerSpec
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, UnavailableError
 from ccm.engine.objects import PartialObject
 from ccm.options.command_line import Options
@@ -59,7 +61,7 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
             return
 
 
-async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[str]) -> None:
+async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[ControllerSpec[Any]]) -> None:
     """Raises StartError naming every right that is missing."""
     names = [options.leader_elect_resource_name] if options.leader_elect else []
     if options.enable_leader_migration:

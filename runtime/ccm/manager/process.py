@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import platform
 import signal
-from collections.abc import Collection
 from typing import Any
 
 import prometheus_client
@@ -21,25 +21,23 @@ from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.base.start_error import StartError
-from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.context import Context
-from ccm.controllers.volume import VolumeController
 from ccm.controllers.vouching import Vouching
-from ccm.engine.client import KubeClient
+from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
-from ccm.engine.objects import Node, PersistentVolume, Service
 from ccm.options import feature_gates
 from ccm.options.command_line import Options
 from ccm.options.leader_migration import split
 from ccm.serving import ports
 
-from . import loop_lag, readiness, running_controllers
+from . import loop_lag, readiness
 from .cloud_reload import Keeper
 from .connect import check_permissions, create_client, wait_for_api_server
 from .event_recorders import Recorders
 from .leadership import COMPONENT, Leadership
+from .running_controllers import RunningControllers, usable_controllers
 
 log = logging.getLogger(__name__)
 
@@ -86,24 +84,21 @@ async def _live(options: Options) -> None:
     _tell_version(options)
     keeper = Keeper(options)
     gateway = keeper.gateway
-    parts = split(running_controllers.usable_controllers(options, gateway.cloud), options.migration())
+    usable = usable_controllers(options, gateway.cloud)
+    parts = split(usable, options.migration())
     if parts.elsewhere:
         log.info("not run here, as the leader migration says: %s", ", ".join(parts.elsewhere))
+    enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
     client = create_client(options)
     async with contextlib.AsyncExitStack() as cleanup:
         cleanup.push_async_callback(client.close)
         cleanup.push_async_callback(gateway.close)
         await wait_for_api_server(client, options.kube_api_wait)
-        await check_permissions(client, options, (*parts.own, *parts.migrated))
+        await check_permissions(client, options, enabled)
         identity = ClusterIdentity(client)
-        nodes: Informer[Node] = Informer(
-            client, "/api/v1/nodes", Node, name="nodes", keep=kept_node, doubtful=True, check=identity.check
-        )
-        services: Informer[Service] = Informer(
-            client, "/api/v1/services", Service, name="services", keep=kept_service, doubtful=True, check=identity.check
-        )
-        volumes = _volumes(client, identity, (*parts.own, *parts.migrated))
-        informers: list[Informer[Any]] = [nodes, services, *([volumes] if volumes is not None else [])]
+        kinds: list[Watched[Any]] = [NODES, SERVICES, *(kind for spec in enabled for kind in spec.watches)]
+        caches = {kind: kind.informer(client, identity.check) for kind in kinds}
+        informers: list[Informer[Any]] = list(caches.values())
         recorders = Recorders(client)
         cleanup.push_async_callback(recorders.close)
         leadership = Leadership(options, parts, client, gateway, recorders)
@@ -117,14 +112,22 @@ async def _live(options: Options) -> None:
         )
         await servers.start(readiness.checks(options, leadership, informers, keeper))
         await keeper.start()
-        context = Context(client, gateway, nodes, services, recorders.of, options.cluster_name, leadership.notes)
-
-        vouching = Vouching(context) if gateway.instances is not None else None
+        context = Context(
+            client,
+            gateway,
+            caches[NODES],
+            caches[SERVICES],
+            recorders.of,
+            options.cluster_name,
+            leadership.notes,
+            caches=caches,
+        )
+        if gateway.instances is not None:
+            context = dataclasses.replace(context, vouching=Vouching(context))
 
         async def work(names: tuple[str, ...]) -> None:
             await identity.settled()  # it may have changed while another process led
-            made = [running_controllers.make(name, context, options, vouching, volumes) for name in names]
-            await running_controllers.run(made, vouching)
+            await RunningControllers((usable[name] for name in names), context, options).run()
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
         ended: LeadershipLost | ClusterChanged | None = None
@@ -156,17 +159,6 @@ def first_of(error: BaseException) -> ClusterChanged:
         error = error.exceptions[0]
     assert isinstance(error, ClusterChanged)
     return error
-
-
-def _volumes(
-    client: KubeClient, identity: ClusterIdentity, controllers: Collection[str]
-) -> Informer[PersistentVolume] | None:
-    """Read only where a controller needs them."""
-    if VolumeController.name not in controllers:
-        return None
-    return Informer(
-        client, "/api/v1/persistentvolumes", PersistentVolume, name="persistentvolumes", check=identity.check
-    )
 
 
 def _tell_version(options: Options) -> None:

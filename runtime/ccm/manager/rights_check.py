@@ -1,57 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which rights the enabled controllers need, and whether this identity has them: asked at start, all at once.
 
-Without this, a missing right shows hours later as a log line: a Node that is never deleted (reference 6, CPO 3225).
+Without this, a missing right shows hours later as a log line: a Node that is never deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
+from ccm.controllers.controller_spec import ControllerSpec, Right
+from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
 from ccm.serving.authorization import LOOKUP
 
-
-@dataclass(frozen=True, order=True)
-class Right:
-    """`resource` may have a subresource ("nodes/status"); `namespace` is empty for the whole cluster."""
-
-    resource: str
-    verb: str
-    group: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    def __str__(self) -> str:
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{self.verb} {what}{where}"
-
-
-_INFORMERS = [Right(resource, verb) for resource in ("nodes", "services") for verb in ("get", "list", "watch")]
+#: A single Node or Service is read before something is deleted for it.
+_READ = [Right(kind.resource, "get") for kind in (NODES, SERVICES)]
 #: Which cluster this is (`ccm.engine.identity`). Without it the process warns and goes on.
 IDENTITY = Right("namespaces", "get", name="kube-system")
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
-_CONTROLLERS = {
-    "cloud-node-controller": [Right("nodes", "patch"), Right("nodes/status", "patch")],
-    "cloud-node-lifecycle-controller": [Right("nodes", "patch"), Right("nodes", "delete")],
-    "service-lb-controller": [Right("services/status", "patch")],
-    "persistentvolume-label-controller": [Right("persistentvolumes", verb) for verb in ("list", "watch", "patch")],
-    "node-route-controller": [Right("nodes/status", "patch")],
-}
+
+
+def watching(kind: Watched[Any]) -> list[Right]:
+    """What a cache of the kind needs."""
+    return [Right(kind.resource, verb, kind.group) for verb in ("list", "watch")]
 
 
 def needed(
-    controllers: Iterable[str], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
+    controllers: Iterable[ControllerSpec[Any]], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
 ) -> list[Right]:
     """All rights; `leases` are (namespace, name), `client_ca`: the published CA of client certificates is looked up."""
-    rights = {*_INFORMERS, *_EVENTS}
-    for name in controllers:
-        rights |= set(_CONTROLLERS[name])
+    rights = {*_READ, *watching(NODES), *watching(SERVICES), *_EVENTS}
+    for spec in controllers:
+        rights |= {*spec.rights, *(right for kind in spec.watches for right in watching(kind))}
     for namespace, name in leases:
         group = "coordination.k8s.io"
         rights |= {Right("leases", verb, group, namespace, name) for verb in ("get", "patch", "list", "watch")}

@@ -6,114 +6,88 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
-from ccm.controllers.context import RUNNING, Context, Controller
-from ccm.controllers.node import NodeController, NodeOptions
-from ccm.controllers.node_lifecycle import LifecycleOptions, NodeLifecycleController
-from ccm.controllers.route import RouteController, RouteOptions
-from ccm.controllers.service import ServiceController, ServiceOptions
-from ccm.controllers.volume import VolumeController
-from ccm.controllers.vouching import Vouching
-from ccm.engine.informer import Informer
-from ccm.engine.objects import PersistentVolume
+from ccm.controllers.context import RUNNING, Context
+from ccm.controllers.controller_registry import Unusable, look_up, refused
+from ccm.controllers.controller_spec import ControllerSpec
 from ccm.options.command_line import Options
-from ccm.options.controller_names import CONTROLLERS
 
 log = logging.getLogger(__name__)
 
-#: Those that write to the cloud what Nodes say of themselves.
-WRITERS = (ServiceController, RouteController)
+_MANAGER = "cloud-controller-manager"
+_SECTION = "OutOfTree.controllers"
 
 
 def not_offered(options: Options, cloud: Cloud) -> dict[str, str]:
     """Those of `--controllers` that have nothing to work with here -> what the provider would have to have."""
-    lacking = {
-        "cloud-node-controller": None if cloud.instances else "instances",
-        "cloud-node-lifecycle-controller": None if cloud.instances else "instances",
-        "service-lb-controller": None if cloud.load_balancers and cloud.instances else "load balancers",
-        "persistentvolume-label-controller": None if cloud.volumes else "volumes",
-        "node-route-controller": None if cloud.routes and cloud.instances else "routes",
-    }
-    return {name: what for name in options.controllers if (what := lacking[name]) is not None}
+    specs = [spec for name in options.controllers if isinstance(spec := look_up(name), ControllerSpec)]
+    return {spec.name: what for spec in specs if (what := spec.needs(cloud)) is not None}
 
 
-def usable_controllers(options: Options, cloud: Cloud) -> list[str]:
-    """Those of `--controllers` that this provider and these options allow. Raises StartError."""
-    lacking = not_offered(options, cloud)
-    usable = []
+def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ControllerSpec[Any]]:
+    """Those of `--controllers` that this provider and these options allow, by name. Raises StartError.
+
+    A controller of another package that cannot be used is reported, and the others run.
+    """
+    missing, usable = not_offered(options, cloud), {}
+    for sentence in refused():
+        log.error("%s", sentence)
     for name in options.controllers:
-        if name in lacking:
-            log.warning("%s is not started: provider %s has no %s", name, options.cloud_provider, lacking[name])
-        elif name == "node-route-controller" and not options.configure_cloud_routes:
-            log.info("%s is not started: --configure-cloud-routes=false", name)
+        spec = look_up(name)
+        if isinstance(spec, Unusable):
+            log.error("%s is not started: %s", name, spec.why)
+        elif name in missing:
+            log.warning("%s is not started: provider %s has no %s", name, options.cloud_provider, missing[name])
+        elif (reason := spec.off(options)) is not None:
+            log.info("%s is not started: %s", name, reason)
         else:
-            usable.append(name)
-    if "node-route-controller" in usable:
-        try:
-            options.pod_network()
-        except ValueError as error:
-            raise StartError(str(error)) from None
+            _options_of(spec, options)
+            usable[name] = spec
     return usable
 
 
-def make(
-    name: str,
-    context: Context,
-    options: Options,
-    vouching: Vouching | None,
-    volumes: Informer[PersistentVolume] | None = None,
-) -> Controller:
-    """Construct one controller from the options; `vouching` and `volumes` for those that need them."""
-    if name == "cloud-node-controller":
-        assert vouching is not None
-        return NodeController(
-            context,
-            NodeOptions(
-                options.concurrent_node_syncs,
-                options.node_status_update_frequency,
-                options.legacy_node_labels,
-                options.refresh_node_labels,
-            ),
-            vouching,
-        )
-    if name == "cloud-node-lifecycle-controller":
-        return NodeLifecycleController(context, LifecycleOptions(options.node_monitor_period, options.safety()))
-    if name == "service-lb-controller":
-        assert vouching is not None
-        return ServiceController(
-            context,
-            ServiceOptions(
-                workers=options.concurrent_service_syncs,
-                ready_only=options.load_balancer_ready_nodes_only,
-                audit_period=options.orphan_audit_period,
-                delete_orphans=options.delete_orphaned_load_balancers,
-            ),
-            vouching,
-        )
-    if name == "persistentvolume-label-controller":
-        assert volumes is not None
-        return VolumeController(context, volumes)
-    assert vouching is not None
-    route_options = RouteOptions(options.pod_network(), options.route_reconciliation_period, safety=options.safety())
-    return RouteController(context, route_options, vouching)
-
-
-async def run(controllers: Iterable[Controller], vouching: Vouching | None = None) -> None:
-    """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
-    running = list(controllers)
+def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
+    """What the controller is constructed with. Raises StartError."""
+    if spec.section is not None:
+        if spec.name in options.sections:
+            return options.sections[spec.name]
+        try:
+            return spec.section()
+        except (TypeError, ValueError) as error:
+            raise StartError(
+                f"{spec.name} needs options: {error}. Write them in --config, {_SECTION}.{spec.name}"
+            ) from None
+    if spec.flags is None:
+        return None
     try:
-        async with asyncio.TaskGroup() as tasks:
-            if vouching is not None and any(isinstance(each, WRITERS) for each in running):
-                tasks.create_task(vouching.run(), name="vouching")
-            for controller in running:
-                RUNNING.labels(CONTROLLERS[controller.name], "cloud-controller-manager").set(1)
-                tasks.create_task(controller.run(), name=controller.name)
-            if not running:
-                await asyncio.Event().wait()
-    finally:
-        for controller in running:
-            RUNNING.labels(CONTROLLERS[controller.name], "cloud-controller-manager").set(0)
-        if running:
-            log.info("ended: %s", ", ".join(controller.name for controller in running))
+        return spec.flags(options)
+    except ValueError as error:
+        raise StartError(str(error)) from None
+
+
+class RunningControllers:
+    """Constructed when the process becomes the leader."""
+
+    def __init__(self, specs: Iterable[ControllerSpec[Any]], context: Context, options: Options) -> None:
+        self._made = [(spec, spec.make(context, _options_of(spec, options))) for spec in specs]
+        self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
+
+    async def run(self) -> None:
+        """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if self._vouching is not None:
+                    tasks.create_task(self._vouching.run(), name="vouching")
+                for spec, controller in self._made:
+                    RUNNING.labels(spec.label, _MANAGER).set(1)
+                    tasks.create_task(controller.run(), name=spec.name)
+                if not self._made:
+                    await asyncio.Event().wait()
+        finally:
+            for spec, _ in self._made:
+                RUNNING.labels(spec.label, _MANAGER).set(0)
+            if self._made:
+                log.info("ended: %s", ", ".join(spec.name for spec, _ in self._made))

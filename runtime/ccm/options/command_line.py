@@ -10,7 +10,7 @@ import argparse
 import importlib.util
 import json
 import platform
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -44,6 +44,8 @@ class Options(Flags):
 
     #: What `--leader-migration-config`, or `--config`, says.
     leader_migration: Migration = field(default_factory=Migration)
+    #: What `--config` says to controllers of other packages: name -> an instance of `ControllerSpec.section`.
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
     def safety(self) -> Safety:
         """The rules of Node deletion that the flags describe."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from ccm.base.yaml_reader import Document, Path
 
-from . import leader_migration
+from . import controller_sections, leader_migration
 from .declaration import Flag
 from .flags import FLAGS
 from .ignored_flags import IGNORED, IGNORED_KEYS
@@ -24,6 +24,7 @@ KIND = "CloudControllerManagerConfiguration"
 CONFIGZ_KEY = "cloudcontrollermanager.config.k8s.io"
 OURS = "OutOfTree"
 _MIGRATION: Path = ("Generic", "LeaderMigration")
+_SECTIONS: Path = (OURS, "controllers")
 
 
 def place(flag: Flag) -> Path:
@@ -59,7 +60,7 @@ class _Section:
 
     def __init__(self, document: Document, flags: Mapping[Path, Flag]) -> None:
         self._document, self._flags = document, flags
-        self._keys = [*flags, *_SHOWN, _MIGRATION]
+        self._keys = [*flags, *_SHOWN, _MIGRATION, _SECTIONS]
         self.values: dict[str, Any] = {}
 
     def walk(self, path: Path, data: Mapping[str, Any]) -> None:
@@ -72,6 +73,8 @@ class _Section:
             elif inner == _MIGRATION:
                 if value is not None:
                     self.values["leader_migration"] = leader_migration.load(document, inner, value, lock=True)
+            elif inner == _SECTIONS:
+                self.values["sections"] = controller_sections.load(document, inner, value)
             elif inner in _SHOWN:
                 if value is not None:
                     self._check_ignored(inner, value)
@@ -100,6 +103,8 @@ def dump(values: Mapping[str, Any], moved: Migration | None, flags: Iterable[Fla
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {place(flag): flag.kind.dump(values[flag.field]) for flag in flags}
     leaves[_MIGRATION] = leader_migration.dump(moved or Migration())
+    if values.get("sections"):
+        leaves[_SECTIONS] = controller_sections.dump(values["sections"])
     tree: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     for path, value in leaves.items():
         section = tree

@@ -1,26 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of controllers, and lists that switch things on and off by name (reference 7.4)."""
+"""Names of controllers, and lists that switch things on and off by name, as upstream's `--controllers` does."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-#: Canonical controller names -> aliases. Their order is the order in which they start.
-CONTROLLERS: Mapping[str, str] = {
-    "cloud-node-controller": "cloud-node",
-    "cloud-node-lifecycle-controller": "cloud-node-lifecycle",
-    "service-lb-controller": "service",
-    "node-route-controller": "route",
-    "persistentvolume-label-controller": "pvlabel",
-}
-#: Run only when named: upstream has none of that name any more, and who takes its place should not notice.
-OFF_BY_DEFAULT = frozenset({"persistentvolume-label-controller"})
+from ccm.controllers.controller_registry import BUILT_IN, installed
+
+#: Ours: canonical names -> aliases, in the order in which they start.
+CONTROLLERS: Mapping[str, str] = {name: spec.alias for name, spec in BUILT_IN.items()}
+#: Run only when named, as do those of other packages.
+OFF_BY_DEFAULT = frozenset(name for name, spec in BUILT_IN.items() if not spec.on_by_default)
 #: What `*` stands for.
-ON_BY_DEFAULT = tuple(name for name in CONTROLLERS if name not in OFF_BY_DEFAULT)
+ON_BY_DEFAULT = tuple(name for name, spec in BUILT_IN.items() if spec.on_by_default)
 _CANONICAL = {alias: name for name, alias in CONTROLLERS.items()} | {name: name for name in CONTROLLERS}
-#: Names that only configurations of leader migration use; upstream's own defaults name controllers so that exist under
-#: these names nowhere (W28).
-_FORMER = {"route-controller": "node-route-controller", "service-controller": "service-lb-controller"}
+_FORMER = {former: name for name, spec in BUILT_IN.items() for former in spec.former}
 
 
 def canonical(name: str) -> str:
@@ -47,11 +41,12 @@ def select(items: Iterable[str], known: Mapping[str, str], off: Collection[str] 
 
 def select_controllers(items: Iterable[str]) -> tuple[str, ...]:
     """`--controllers`; aliases are understood. Raises ValueError naming every unknown one."""
-    chosen, unknown = select(items, _CANONICAL, OFF_BY_DEFAULT)
+    others = installed()
+    chosen, unknown = select(items, _CANONICAL | dict(zip(others, others, strict=True)), {*OFF_BY_DEFAULT, *others})
     if unknown:
-        known = ", ".join(f"{name} ({alias})" for name, alias in CONTROLLERS.items())
+        known = ", ".join([*(f"{name} ({alias})" for name, alias in CONTROLLERS.items()), *others])
         raise ValueError(f"unknown controller {', '.join(unknown)}: known are {known}")
-    return tuple(name for name in CONTROLLERS if name in chosen)
+    return tuple(name for name in (*CONTROLLERS, *others) if name in chosen)
 
 
 def spell_controllers(selected: tuple[str, ...]) -> list[str]:

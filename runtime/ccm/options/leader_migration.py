@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader migration (reference 7.6): which controllers run under the Lease that this manager shares with another one.
+"""Leader migration: which controllers run under the Lease that this manager shares with another one.
 
 While controllers move from kube-controller-manager to this process, instances of both run. Both hold their own main
 Lease; a controller that is being migrated runs only in the process that holds the migration Lease as well.
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccm.base.yaml_reader import Document, Path
+from ccm.controllers.controller_registry import BUILT_IN
 
 from .controller_names import canonical
 
@@ -24,8 +25,7 @@ ANY = "*"
 
 
 def _by_default() -> Mapping[str, str]:
-    moved = ("node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller")
-    return {name: ANY for name in moved}
+    return {name: ANY for name, spec in BUILT_IN.items() if spec.migrated}
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
     """Controller -> when it ran, as the log of its process tells (an end that is not told has not come)."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
-        if match := re.match(r"(\S+Z) .*?(controllers|ended): (.+)", line):
+        if match := re.match(r"(\S+Z) .*? (controllers|ended): (.+)", line):
             at = datetime.datetime.fromisoformat(match[1]).timestamp()
             for name in match[3].split(", "):
                 if match[2] == "controllers" and name != "none":

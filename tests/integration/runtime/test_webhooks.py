@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from ccm.cloud import Webhook
 from ccm.engine.client import ApiError, KubeClient
 from ccm.engine.objects import PartialObject
 from ccm.options.command_line import parse
+from ccm.serving.health import Health
 from ccm.serving.ports import Serving
 from tests.ports import free_port
 
@@ -45,8 +45,7 @@ async def test_a_webhook_is_asked_and_heard(apiserver: ApiServer, kube: KubeClie
     port = free_port()
     flags = ["--feature-gates=CloudControllerManagerWebhook=true", "--webhooks=*", f"--webhook-cert-dir={tmp_path}"]
     flags += ["--webhook-bind-address=127.0.0.1", f"--webhook-secure-port={port}", "--secure-port=0"]
-    cloud = types.SimpleNamespace(webhooks={"volumes": Webhook("/label-volumes", label)})
-    keeper: Any = types.SimpleNamespace(gateway=types.SimpleNamespace(cloud=cloud))
+    offered = {"volumes": Webhook("/label-volumes", label)}
     hook = {
         "name": "volumes.ccm.outoftree.dev",
         "clientConfig": {
@@ -62,7 +61,9 @@ async def test_a_webhook_is_asked_and_heard(apiserver: ApiServer, kube: KubeClie
     }
     head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
     async with contextlib.AsyncExitStack() as cleanup:
-        await Serving(parse(["--cloud-provider=sim", *flags]), kube, keeper, cleanup).start(None)  # type: ignore[arg-type]
+        await Serving(parse(["--cloud-provider=sim", *flags]), lambda kubeconfig: kube, lambda: offered, cleanup).start(
+            Health()
+        )
         await kube.create(HOOKS, {**head, "metadata": {"name": "ccm"}, "webhooks": [hook]})
         cleanup.push_async_callback(kube.delete, f"{HOOKS}/ccm")
         made: list[str] = []

@@ -2,9 +2,12 @@
 import msgspec
 import pytest
 
+from ccm.controllers.controller_registry import BUILT_IN
+from ccm.controllers.controller_spec import Right
 from ccm.engine.api_errors import UnavailableError
-from ccm.manager.rights_check import Right, missing, needed
-from ccm.options.controller_names import ON_BY_DEFAULT
+from ccm.manager.rights_check import missing, needed
+
+DEFAULT = [spec for spec in BUILT_IN.values() if spec.on_by_default]
 
 COMMON = {
     Right("nodes", "get"),
@@ -26,14 +29,15 @@ COMMON = {
         (["cloud-node-lifecycle-controller"], {Right("nodes", "patch"), Right("nodes", "delete")}),
         (["service-lb-controller"], {Right("services/status", "patch")}),
         (["node-route-controller"], {Right("nodes/status", "patch")}),
+        (["persistentvolume-label-controller"], {Right("persistentvolumes", x) for x in ("list", "watch", "patch")}),
     ],
 )
 def test_each_controller_asks_for_no_more_than_it_needs(controllers, more):
-    assert set(needed(controllers)) == COMMON | more
+    assert set(needed(BUILT_IN[name] for name in controllers)) == COMMON | more
 
 
 def test_all_controllers_together_name_each_right_once():
-    rights = needed(ON_BY_DEFAULT, [("kube-system", "ccm")])
+    rights = needed(DEFAULT, [("kube-system", "ccm")])
     assert len(rights) == len(set(rights))
     assert rights == sorted(rights)
     assert {right.resource for right in rights} == {
@@ -88,7 +92,7 @@ class FakeClient:
 
 
 async def test_missing_names_all_that_are_refused():
-    rights = needed(ON_BY_DEFAULT, [("kube-system", "ccm")])
+    rights = needed(DEFAULT, [("kube-system", "ccm")])
     client = FakeClient({("delete", "nodes", ""), ("patch", "services", "status")})
     assert await missing(client, rights) == [Right("nodes", "delete"), Right("services/status", "patch")]
     assert len(client.asked) == len(rights)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our controllers, in the order in which they start. A new one is its file and one entry here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccm.cloud import Cloud
+from ccm.engine.objects import PersistentVolume
+
+from .controller_spec import ControllerSpec, Right
+from .node import NodeController, NodeOptions
+from .node_lifecycle import LifecycleOptions, NodeLifecycleController
+from .route import RouteController, RouteOptions
+from .service import ServiceController, ServiceOptions
+from .volume import VolumeController
+from .watched_kinds import Watched
+
+VOLUMES: Watched[PersistentVolume] = Watched("persistentvolumes", PersistentVolume)
+
+
+def _instances(cloud: Cloud) -> str | None:
+    return None if cloud.instances else "instances"
+
+
+def _load_balancers(cloud: Cloud) -> str | None:
+    return None if cloud.load_balancers and cloud.instances else "load balancers"
+
+
+def _routes(cloud: Cloud) -> str | None:
+    return None if cloud.routes and cloud.instances else "routes"
+
+
+def _volumes(cloud: Cloud) -> str | None:
+    return None if cloud.volumes else "volumes"
+
+
+def _without_routes(flags: Any) -> str | None:
+    return None if flags.configure_cloud_routes else "--configure-cloud-routes=false"
+
+
+BUILT_IN: tuple[ControllerSpec[Any], ...] = (
+    ControllerSpec(
+        name=NodeController.name,
+        alias="cloud-node",
+        summary="Initialises Nodes: addresses, providerID, zone, region and type labels; lifts the taint.",
+        on_by_default=True,
+        needs=_instances,
+        rights=(Right("nodes", "patch"), Right("nodes/status", "patch")),
+        flags=lambda given: NodeOptions(
+            given.concurrent_node_syncs,
+            given.node_status_update_frequency,
+            given.legacy_node_labels,
+            given.refresh_node_labels,
+        ),
+        make=lambda context, options: NodeController(context, options, context.vouched()),
+    ),
+    ControllerSpec(
+        name=NodeLifecycleController.name,
+        alias="cloud-node-lifecycle",
+        summary="Deletes Nodes whose instances are gone, and taints those whose instances are shut down.",
+        on_by_default=True,
+        migrated=True,
+        needs=_instances,
+        rights=(Right("nodes", "patch"), Right("nodes", "delete")),
+        flags=lambda given: LifecycleOptions(given.node_monitor_period, given.safety()),
+        make=NodeLifecycleController,
+    ),
+    ControllerSpec(
+        name=ServiceController.name,
+        alias="service",
+        former=("service-controller",),
+        summary="Makes, updates and deletes load balancers of Services of type LoadBalancer.",
+        on_by_default=True,
+        migrated=True,
+        needs=_load_balancers,
+        vouching=True,
+        rights=(Right("services/status", "patch"),),
+        flags=lambda given: ServiceOptions(
+            workers=given.concurrent_service_syncs,
+            ready_only=given.load_balancer_ready_nodes_only,
+            audit_period=given.orphan_audit_period,
+            delete_orphans=given.delete_orphaned_load_balancers,
+        ),
+        make=lambda context, options: ServiceController(context, options, context.vouched()),
+    ),
+    ControllerSpec(
+        name=RouteController.name,
+        alias="route",
+        former=("route-controller",),
+        summary="Makes the cloud's routes to the pod CIDRs of Nodes.",
+        on_by_default=True,
+        migrated=True,
+        needs=_routes,
+        vouching=True,
+        rights=(Right("nodes/status", "patch"),),
+        off=_without_routes,
+        flags=lambda given: RouteOptions(given.pod_network(), given.route_reconciliation_period, safety=given.safety()),
+        make=lambda context, options: RouteController(context, options, context.vouched()),
+    ),
+    # Off unless named: upstream has none of that name any more, and nobody who changes to this program should notice.
+    ControllerSpec(
+        name=VolumeController.name,
+        alias="pvlabel",
+        summary="Labels PersistentVolumes that people wrote with the zone and region of their volume.",
+        needs=_volumes,
+        rights=(Right("persistentvolumes", "patch"),),
+        watches=(VOLUMES,),
+        make=lambda context, _: VolumeController(context, context.cache(VOLUMES)),
+    ),
+)

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which controllers there are: ours, and those of installed packages with an entry point in `ccm.controllers`.
+
+The entry point's name is the controller's name; it leads to a `ControllerSpec`. A package that does not import is
+reported by name, and everything else starts.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from . import built_in_controllers
+from .controller_spec import ControllerSpec
+
+GROUP = "ccm.controllers"
+
+#: Ours by name, in the order in which they start.
+BUILT_IN: Mapping[str, ControllerSpec[Any]] = {spec.name: spec for spec in built_in_controllers.BUILT_IN}
+_TAKEN = {name for spec in BUILT_IN.values() for name in (spec.name, spec.alias, *spec.former)}
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A controller of another package that cannot run. `why`: a sentence that names the controller and the package."""
+
+    why: str
+
+
+@functools.cache
+def _points() -> dict[str, list[EntryPoint]]:
+    found: dict[str, list[EntryPoint]] = {}
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, []).append(point)
+    return found
+
+
+def installed() -> list[str]:
+    """The names of other packages' controllers, whether they can be used or not, sorted. Imports none of them."""
+    return sorted(name for name in _points() if name not in _TAKEN)
+
+
+def refused() -> list[str]:
+    """One sentence for each entry point that has the name of a controller of ours; ours runs."""
+    return [
+        f"controller {name!r} of {_package(point)} is not used: the name is taken by a controller of this program"
+        for name, points in sorted(_points().items())
+        if name in _TAKEN
+        for point in points
+    ]
+
+
+@functools.cache
+def look_up(name: str) -> ControllerSpec[Any] | Unusable:
+    """The controller of this canonical name. Raises KeyError when nobody has it."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    points = _points()[name]
+    if len({point.value for point in points}) > 1:
+        packages = ", ".join(sorted(_package(point) for point in points))
+        return Unusable(f"controller {name!r} is in more than one package ({packages}): uninstall all but one")
+    where = f"controller {name!r} of {_package(points[0])}"
+    try:
+        spec = points[0].load()
+    except (Exception, SystemExit) as error:  # a foreign package may raise anything while it is imported
+        return Unusable(f"{where} does not import: {type(error).__name__}: {error}")
+    if not isinstance(spec, ControllerSpec):
+        return Unusable(f"{where}: {points[0].value} is a {type(spec).__name__}, not a ControllerSpec")
+    if spec.name != name:
+        return Unusable(f"{where}: its ControllerSpec has another name, {spec.name!r}")
+    return spec
+
+
+def _package(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version} ({point.value})" if point.dist else point.value

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`OutOfTree.controllers` of `--config`: the options of controllers that other packages bring, by their names.
+
+Each section is read strictly into the controller's own type: unknown keys, missing ones and values of another type are
+reported together, each with its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ccm.base.yaml_reader import Document, Path
+from ccm.controllers.controller_registry import Unusable, installed, look_up
+
+
+def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
+    """Name -> its options; what is wrong is added to the document's problems. A section for a controller that cannot be
+    used is left out: the reason is reported when the controller is not started."""
+    found: dict[str, Any] = {}
+    names = installed()
+    for name, given in document.mapping(path, value).items():
+        inner = (*path, name)
+        if name not in names:
+            document.unknown(inner, names or ["none: no package with controllers is installed"])
+            continue
+        spec = look_up(name)
+        if isinstance(spec, Unusable):
+            continue
+        if spec.section is None:
+            document.problem(inner, "this controller has no options")
+            continue
+        options = _read(document, inner, document.mapping(inner, given), spec.section)
+        if options is not None:
+            found[name] = options
+    return found
+
+
+def _read(document: Document, path: Path, given: Mapping[str, Any], section: type[Any]) -> Any:
+    before = len(document.problems)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(section)}
+    values: dict[str, Any] = {}
+    for key, value in given.items():
+        if key not in fields:
+            document.unknown((*path, key), fields)
+            continue
+        try:
+            values[fields[key].name] = msgspec.convert(value, fields[key].type)
+        except msgspec.ValidationError as error:
+            document.problem((*path, key), str(error))
+    for key, field in fields.items():
+        if field.required and key not in given:
+            document.problem((*path, key), "is missing")
+    if len(document.problems) > before:
+        return None
+    try:
+        return section(**values)
+    except (TypeError, ValueError) as error:
+        document.problem(path, str(error))
+        return None
+
+
+def dump(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """As `load` reads it."""
+    return {name: msgspec.to_builtins(options) for name, options in sections.items()}

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""roles/ccm_runtime/vars/main/controllers.yml: what the collection has to know about the runtime's controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ccm.controllers.controller_registry import BUILT_IN
+from ccm.controllers.controller_spec import Right
+from ccm.manager.rights_check import IDENTITY, needed
+
+FILE = Path(__file__).parents[2] / "roles" / "ccm_runtime" / "vars" / "main" / "controllers.yml"
+HEAD = """---
+# SPDX-License-Identifier: Apache-2.0
+# Written by `make docs` from the runtime's code (ccm.controllers.built_in_controllers): do not edit.
+"""
+#: Used when somebody reads /metrics, not asked for at start.
+REVIEWS = [
+    Right("tokenreviews", "create", "authentication.k8s.io"),
+    Right("subjectaccessreviews", "create", "authorization.k8s.io"),
+]
+_VERBS = ["get", "list", "watch", "create", "patch", "delete"]
+
+
+class _Indented(yaml.SafeDumper):
+    """Items of lists stand deeper than their key, as ansible-lint wants it."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+
+def text() -> str:
+    """The whole file."""
+    default = needed(spec for spec in BUILT_IN.values() if spec.on_by_default)
+    specs = [
+        {
+            "name": spec.name,
+            "alias": spec.alias,
+            "on_by_default": spec.on_by_default,
+            "rules": rules(set(needed([spec])) - set(default)),
+        }
+        for spec in BUILT_IN.values()
+    ]
+    leaders = [{"name": spec.name, "component": "*"} for spec in BUILT_IN.values() if spec.migrated]
+    parts = [
+        ("In the order in which they start.", "__ccm_runtime_controller_specs", specs),
+        ("controllerLeaders of a LeaderMigrationConfiguration.", "__ccm_runtime_migrating", leaders),
+        (
+            "What those that are on by default call, and what serving metrics takes: every write is a patch.",
+            "__ccm_runtime_rules",
+            rules([IDENTITY, *default, *REVIEWS]),
+        ),
+    ]
+    return HEAD + "".join(
+        f"# {comment}\n{yaml.dump({name: value}, Dumper=_Indented, sort_keys=False)}" for comment, name, value in parts
+    )
+
+
+def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+    """Of a ClusterRole, one for each resource."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for right in sorted(rights):
+        found.setdefault((right.group, right.resource, right.name), []).append(right.verb)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": [resource],
+            **({"resourceNames": [name]} if name else {}),
+            "verbs": sorted(verbs, key=_VERBS.index),
+        }
+        for (group, resource, name), verbs in found.items()
+    ]
