@@ -99,7 +99,7 @@ def test_docs_tell_of_it(reference: ModuleType):
 
 
 def test_every_field_is_declared_as_a_flag():
-    """So that nothing has to be repeated: what no flag sets comes from a file of its own."""
+    """So that nothing has to be repeated: what no flag sets comes from a file alone."""
     declared = {flag.field for flag in flags_of(Options)}
     assert {item.name for item in fields(Options)} - declared == {"leader_migration", "sections"}
 
