@@ -33,7 +33,7 @@ from ccm.cloud import (
     Transient,
     Volumes,
 )
-from ccm.gateway.gateway import TokenBucket
+from ccm.gateway.turns import TokenBucket
 
 from .subject import Subject
 from .world import NotRun

@@ -34,8 +34,8 @@ from ccm.gateway.gateway import (
     REQUESTS,
     WAITING,
     Gateway,
-    TokenBucket,
 )
+from ccm.gateway.turns import TokenBucket
 
 from .fake import FakeCloud, FakeInstances, machine
 from .virtual import in_virtual_time, now
