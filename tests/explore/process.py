@@ -37,7 +37,8 @@ from ccm.manager.leadership import Leadership
 from ccm.manager.process import _volumes, first_of
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
-from ccm.providers.sim import Api, Project, Settings, SimCloud
+from ccm.providers.sim import SimCloud
+from ccm.providers.sim_api import Api, Project, Settings
 
 from . import api_server, cloud
 from .virtual_time import wall_clock

@@ -30,8 +30,9 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
-from ccm.providers import sim
-from ccm.providers.sim import Api, SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers import sim, sim_api
+from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers.sim_api import Api
 
 
 @dataclass(frozen=True)
@@ -410,7 +411,7 @@ class TakesTheFirstOfThatName(SimInstances):
     "volumes.a_server_error_is_transient",
 )
 class ServerErrorsMeanGone(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return NotFound("gone?") if reply.status >= 500 else super()._error(reply, missing)
 
 
@@ -421,7 +422,7 @@ class ServerErrorsMeanGone(Api):
     "volumes.a_proxys_404_is_not_not_found",
 )
 class Every404MeansGone(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return NotFound("404") if reply.status == 404 else super()._error(reply, missing)
 
 
@@ -438,7 +439,7 @@ class ReadsWhatItCan(SimInstances):
 
 @mutant("failures.refused_credentials_are_unauthorized")
 class RefusedMeansTryAgain(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return Transient("401") if reply.status == 401 else super()._error(reply, missing)
 
 
@@ -455,7 +456,7 @@ class TellsNoTotal(SimInstances):
     "volumes.a_rate_limit_says_when_to_come_back",
 )
 class ForgetsWhenToComeBack(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         error = super()._error(reply, missing)
         return RateLimited(str(error)) if isinstance(error, RateLimited) else error
 

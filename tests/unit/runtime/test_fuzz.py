@@ -34,7 +34,7 @@ from ccm.engine.informer import Informer
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
 from ccm.options import leader_migration
 from ccm.options.command_line import Options, OptionsError, parse
-from ccm.providers.sim import Settings
+from ccm.providers.sim_api import Settings
 from ccm_simcloud import config as sim_config
 from ccm_simcloud import model, strict
 from ccm_simcloud.faults import Rule
