@@ -19,7 +19,7 @@ work together, what the framework does, and how long they stay as they are. Time
 text in the cloud's own spelling.
 """
 PARTS: dict[str, tuple[Any, ...]] = {
-    "The provider": (cloud.Cloud, cloud.ProviderConfig, cloud.Limits),
+    "The provider": (cloud.Cloud, cloud.ProviderConfig, cloud.Limits, cloud.Rate),
     "Instances": (
         cloud.Instances,
         cloud.CanonicalIds,

@@ -7,7 +7,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from ccm.providers.openstack import annotations, config
+from ccm.cloud.toolkit.setting_kinds import duration
+from ccm.providers.openstack import annotations
+from ccm.providers.openstack import config_sections as config
 
 INTRO = """# What the provider `openstack` reads
 
@@ -81,6 +83,6 @@ def _default(field: dataclasses.Field[Any]) -> str:
         return ""
     if isinstance(value, tuple):
         return f"`{', '.join(map(str, value))}`"
-    if field.metadata["kind"] is config.duration:
+    if field.metadata["kind"] is duration:
         return f"`{value:g}s`"
     return f"`{str(value).lower() if isinstance(value, bool) else f'{value:g}' if isinstance(value, float) else value}`"

@@ -20,11 +20,11 @@ import prometheus_client
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud, ProviderConfig
-from ccm.controllers.context import Context
+from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.vouching import Vouching
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
+from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access
 from ccm.engine.election import LeadershipLost
 from ccm.engine.identity import ClusterChanged, ClusterIdentity
 from ccm.engine.informer import Informer
@@ -38,7 +38,8 @@ from ccm.manager.process import first_of
 from ccm.manager.running_controllers import RunningControllers, usable_controllers
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
-from ccm.providers.sim import Api, Project, Settings, SimCloud
+from ccm.providers.sim import SimCloud
+from ccm.providers.sim_api import Api, Project, Settings
 
 from . import api_server, cloud
 from .virtual_time import wall_clock
@@ -164,7 +165,7 @@ class Process:
             leader = Leadership(given, parts, client, gateway, recorders)
             self.elector = leader.main
             await keeper.start()
-            context = Context(
+            context = ControllerContext(
                 client,
                 gateway,
                 caches[NODES],

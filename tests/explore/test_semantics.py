@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access
 
 from .api_server import Session
 from .semantics import SUITE, a_watch_from_a_forgotten_version_is_told_so

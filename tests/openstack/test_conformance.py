@@ -15,10 +15,10 @@ import pytest
 from ccm.cloud import LoadBalancerSpec, ProviderConfig, VolumeRef
 from ccm.conformance import CASES, Case, Outcome, Subject, Trouble, World, check
 from ccm.conformance.cases import load_balancers
-from ccm.providers.openstack import OpenStackCloud, balancer_parts, balancer_removal, security_groups, session
-from ccm.providers.openstack import load_balancers as octavia
+from ccm.providers.openstack import OpenStackCloud, balancer_parts, balancer_removal, security_groups, service_errors
+from ccm.providers.openstack import octavia_load_balancers as octavia
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.volumes import DRIVERS
+from ccm.providers.openstack.cinder_volumes import DRIVERS
 
 from .customer import Site
 
@@ -121,7 +121,7 @@ async def test_openstack_passes(case: Case, site: Site, monkeypatch: pytest.Monk
     monkeypatch.setattr(load_balancers, "AT_ONCE", AT_ONCE)
     for module in (octavia, balancer_parts, balancer_removal, security_groups):
         monkeypatch.setattr(module, "SOON", SOON)
-    monkeypatch.setattr(session, "BUSY", SOON)
+    monkeypatch.setattr(service_errors, "BUSY", SOON)
     # Patience with a busy machine, except where nothing is waited for but the end of patience.
     seconds = UNANSWERED.get(case.name, 60)
     config = ProviderConfig(site.conf(Metadata={"request-timeout": f"{seconds}s"}), "cloud.conf")

@@ -13,7 +13,7 @@ from ccm.controllers import service_rules, vouching_rules
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud
-from ccm.providers.openstack.load_balancer_rules import Mark
+from ccm.providers.openstack.marks import Mark
 
 from ..integration.runtime.support import (
     NODES,

@@ -24,8 +24,11 @@ class Backends(tuple[Backend, ...]):
 
     def __new__(cls, backends: Iterable[Backend] = ()) -> Self:
         self = super().__new__(cls, backends)
-        self._made = {}
+        self.__dict__["_made"] = {}
         return self
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"Backends never change: {name} cannot be set; `once` keeps what is computed from them")
 
     @classmethod
     def of(cls, backends: Sequence[Backend]) -> Backends:

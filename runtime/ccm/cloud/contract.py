@@ -14,6 +14,7 @@ What it expects: each method raises only `ccm.cloud.errors`, and `NotFound` only
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -56,9 +57,13 @@ class Instance:
 
     `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; the same for the life of the machine.
     `name`: what a Node without a providerID is matched by (exactly, case-sensitively).
+    `aliases`: other names under which a Node of this machine may register, such as a private DNS name. They match as
+    `name` does, and a name that two instances have, in either way, is a Conflict.
     `addresses`: in the order in which they shall appear on the Node. Name all that the machine has: load balancers and
     routes use no others.
     `labels`: additional Node labels; keys in `kubernetes.io`/`k8s.io` domains are ignored.
+    `warnings`: sentences about what is wrong with the instance and a person should fix, such as guest tools that do not
+    answer. Each becomes one Event on the Node and one log line; the text is the same as long as the cause is.
     """
 
     provider_id: str
@@ -69,6 +74,17 @@ class Instance:
     addresses: tuple[Address, ...] = ()
     state: InstanceState = InstanceState.RUNNING
     labels: Mapping[str, str] = field(default_factory=dict)
+    aliases: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names under which a Node may find it, `name` first."""
+        return tuple(dict.fromkeys((self.name, *self.aliases)))
+
+    def is_named(self, name: str) -> bool:
+        """Whether `name` is its name or one of its aliases."""
+        return name == self.name or name in self.aliases
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +93,15 @@ class Page:
 
     `total`: how many instances the whole listing has, where the cloud tells; the framework then refuses a listing that
     came out shorter.
+    `unreachable`: which part of the cloud could not be asked, and why, in words; "" when all could. One page that says
+    so is enough for the whole listing: what is in it is known, and what is not in it is unknown, so that no Node is
+    deleted because of it. `total` is not compared then.
     """
 
     instances: Sequence[Instance]
     next: str | None = None
     total: int | None = None
+    unreachable: str = ""
 
 
 @runtime_checkable
@@ -91,14 +111,22 @@ class Instances(Protocol):
     async def list_page(self, token: str | None) -> Page:
         """A page of all instances of the project, in one cloud call; `token` is None for the first, else `Page.next`.
 
-        Must raise rather than end early: an incomplete listing that looks complete would look like deletions.
+        Must raise rather than end early: an incomplete listing that looks complete would look like deletions. Where a
+        part of the cloud cannot be asked, the rest is still of use: `Page.unreachable` says so.
+
+        It may be narrowed only by what never changes for an instance, such as its network or datacenter. Tags, labels
+        and names change, and an instance that lost its tag would look like a deleted one.
         """
         ...
 
     async def get(self, ref: InstanceRef) -> Instance:
         """One instance, in one call where the cloud allows it.
 
-        Raises NotFound only if the cloud says that it does not exist; several of that name are a Conflict.
+        Raises NotFound only if the cloud says that it does not exist; several of that name are a Conflict. While a part
+        of the cloud cannot be asked, an instance that is in none of the others is Transient.
+
+        A providerID finds the instance whatever its tags and its name are now. A name is looked for among names and
+        aliases.
         """
         ...
 
@@ -314,7 +342,9 @@ class Route:
     `provider_id` is empty for a blackhole or a target that is no instance. `owner`: the cluster that made it, "" where
     the cloud does not tell; another cluster's is never touched. `target_addresses`: to create, the addresses of the
     Node that are its instance's; in a listing, those that the route leads to where the cloud keeps them with it,
-    otherwise None."""
+    otherwise None. A listed route with addresses and without `provider_id` is matched by the framework to the Node
+    whose instance has all these addresses, so that a cloud whose routes name addresses needs no listing of instances.
+    """
 
     destination: str
     provider_id: str
@@ -371,10 +401,20 @@ class Webhook:
 
 
 @dataclass(frozen=True, slots=True)
+class Rate:
+    """How many calls of one group of operations the cloud bears, for a token bucket."""
+
+    calls_per_second: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds.
 
     `listing_lag`: for so many seconds its listings may lack what was made (eventual consistency), 0 for never.
+    `groups`: lower rates of single groups of operations, by the capability's name ("instances", "load_balancers",
+    "routes", "volumes"). A call takes its turn in its group first, and then among all calls.
     """
 
     calls_per_second: float = 20.0
@@ -382,17 +422,25 @@ class Limits:
     concurrency: int = 20
     deadline: float = 30.0
     listing_lag: float = 0.0
+    groups: Mapping[str, Rate] = field(default_factory=dict)
+
+
+def _environment() -> Mapping[str, str]:
+    return MappingProxyType(dict(os.environ))
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
     """The text of `--cloud-config` ("" without one) and where it came from, for messages.
 
-    The text holds secrets: it is in no representation.
+    `environment`: the variables of the process, for settings that a cloud's own tools read from there, such as a token.
+    Read them here and not in `os.environ`: tests and the conformance kit give others.
+    Text and environment hold secrets: they are in no representation.
     """
 
     text: str = field(default="", repr=False)
     source: str = "(no --cloud-config)"
+    environment: Mapping[str, str] = field(default_factory=_environment, repr=False, compare=False)
 
 
 class Cloud:
@@ -413,6 +461,12 @@ class Cloud:
 
     def __init__(self, config: ProviderConfig) -> None:
         self.config = config
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        """Paths of files beside `--cloud-config` whose content is a part of its configuration, such as a mounted token
+        or certificate. No I/O."""
+        return ()
 
     @property
     def has_cluster_id(self) -> bool:

@@ -9,6 +9,8 @@ Messages reach Events and logs: they name the thing and the cloud's own reason, 
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class CloudError(Exception):
     """Base of all errors of the contract.
@@ -41,7 +43,19 @@ class RetryAfter(CloudError):
 
 
 class RateLimited(CloudError):
-    """The cloud refused the call because there were too many (HTTP 429)."""
+    """The cloud refused the call because there were too many (HTTP 429).
+
+    `scope`: what has to pause, all calls to this cloud or those of the same group of operations alone ("instances",
+    "load_balancers", ...): a throttled load balancer service says nothing about reads of instances.
+    """
+
+    scope: Literal["all", "group"] = "all"
+
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, scope: Literal["all", "group"] = "all"
+    ) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.scope = scope
 
 
 class Unauthorized(CloudError):

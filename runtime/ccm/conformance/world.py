@@ -55,6 +55,10 @@ class World:
         """Shut down an instance that `create_instance` made."""
         raise NotRun("needs an instance to be stopped")
 
+    async def untag_instance(self, provider_id: str) -> None:
+        """Take all tags, labels and the like from an instance that `create_instance` made."""
+        raise NotRun("needs an instance to lose its tags")
+
     async def break_load_balancer(self, name: str) -> None:
         """Let the load balancer of this name fail in the cloud (its error state)."""
         raise NotRun("needs a load balancer to fail")

@@ -6,9 +6,9 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from prometheus_client import Gauge
 
@@ -20,10 +20,6 @@ from ccm.engine.objects import Node, Service
 from ccm.gateway.gateway import Gateway
 
 from .rule_error import RuleError
-from .watched_kinds import T, Watched
-
-if TYPE_CHECKING:
-    from .vouching import Vouching
 
 RUNNING = Gauge(
     "running_managed_controllers",
@@ -52,11 +48,7 @@ class NoNotes:
 
 @dataclass(frozen=True)
 class Context:
-    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds, `now` aware.
-
-    `vouching`: what the cloud says about the machines of Nodes; None where the provider has no instances. `caches`: of
-    the kinds that controllers watch.
-    """
+    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds, `now` aware."""
 
     client: KubeClient
     gateway: Gateway
@@ -67,18 +59,6 @@ class Context:
     notes: Notes = field(default_factory=NoNotes)
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
-    vouching: Vouching | None = None
-    caches: Mapping[Watched[Any], Informer[Any]] = field(default_factory=dict)
-
-    def cache(self, kind: Watched[T]) -> Informer[T]:
-        """The cache of a kind that the controller's `ControllerSpec` watches."""
-        return self.caches[kind]
-
-    def vouched(self) -> Vouching:
-        """`vouching`, for controllers that need a provider with instances. Raises ValueError without one."""
-        if self.vouching is None:
-            raise ValueError("nobody vouches for Nodes: the provider has no instances")
-        return self.vouching
 
 
 def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:

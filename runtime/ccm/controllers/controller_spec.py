@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from ccm.cloud import Cloud
 
-from .context import Context, Controller
+from .context import Controller
+from .controller_context import ControllerContext
 from .watched_kinds import Watched
 
 S = TypeVar("S")
@@ -54,7 +55,7 @@ class ControllerSpec(Generic[S]):
     """
 
     name: str
-    make: Callable[[Context, S], Controller]
+    make: Callable[[ControllerContext, S], Controller]
     #: What it does, in one sentence, for people who read a list of controllers.
     summary: str = ""
     #: A short name: `--controllers` understands it, and it is the controller's label in the metrics.

@@ -31,6 +31,7 @@ from ccm.gateway.instance_snapshot import Snapshot
 from . import node_rules as rules
 from .context import Context, log_failure
 from .event_budget import EventBudget
+from .instance_warnings import InstanceWarnings
 from .stretches import STRETCH
 from .vouching import Vouching
 from .vouching_rules import Refused, judge
@@ -131,6 +132,7 @@ class NodeController:
         self._options = options
         events = context.recorder("cloud-node-controller")
         self._warnings = EventBudget(events, context.monotonic)
+        self._instance_warnings = InstanceWarnings(self._warnings)
         #: A budget of their own, so that they take no turn of a warning.
         self._successes = EventBudget(events, context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
@@ -168,6 +170,7 @@ class NodeController:
     def _forget(self, name: str) -> None:
         for known in (self._seen, self._found, self._repairs):
             known.pop(name, None)
+        self._instance_warnings.forget(name)
 
     def _ask_anew(self, name: str) -> None:
         """What is known is too old for the next attempt: a missing instance may appear, a wrong one be corrected."""
@@ -211,6 +214,7 @@ class NodeController:
                 instance = await self._directory.lookup(rules.instance_ref(node), not_before=not_before)
                 if wrong := await self._vouching.problem(node, instance, not_before=not_before):
                     raise rules.NodeRuleError(f"not initialised: {wrong.message}", reason=wrong.reason)
+                self._instance_warnings.tell(node, instance)
                 self._found[name] = (node.metadata.uid, instance)
             written = await self._write(node, "initialisation", self._initialisation(instance))
         except CloudError as error:
@@ -361,6 +365,7 @@ class NodeController:
             NOT_UPDATED.labels(verdict.reason).inc()
             self._warnings.event(node, "Warning", verdict.reason, message, topic=message)
             return True
+        self._instance_warnings.tell(node, instance)
         plan = self._plan_repair(node, instance)
         if plan.problem:
             NOT_UPDATED.labels("AddressesNotUpdated").inc()

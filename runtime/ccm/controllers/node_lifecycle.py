@@ -154,7 +154,7 @@ class NodeLifecycleController:
                 else:
                     self._missing.pop(node.metadata.name, None)
                     self._be_patient(node)
-                    self._witnesses.saw(node, answer.name, now)
+                    self._witnesses.saw(node, node_rules.known_as(node, answer), now)
                     if answer.state is InstanceState.SHUTDOWN:
                         there.append(node)
             await self._in_parallel(there, lambda node: self._set_shutdown_taint(node, True))

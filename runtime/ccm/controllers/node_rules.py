@@ -75,6 +75,11 @@ def instance_ref(node: Node) -> InstanceRef:
     return InstanceRef(node.metadata.name, node.spec.provider_id or None)
 
 
+def known_as(node: Node, instance: Instance) -> str:
+    """The name by which the cloud knows the Node's machine: the Node's own where it is one of the instance's names."""
+    return node.metadata.name if instance.is_named(node.metadata.name) else instance.name
+
+
 def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
     """The addresses the Node shall have, in order; [] means: leave those it has (the cloud named none).
 
@@ -111,7 +116,7 @@ def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance])
     A name alone proves nothing: a Node that was given its providerID may be called otherwise than its instance. But
     when another instance has the Node's name (`namesakes`), the providerID was copied or its machine replaced.
     """
-    if not node.spec.provider_id or instance.name == node.metadata.name or not namesakes:
+    if not node.spec.provider_id or instance.is_named(node.metadata.name) or not namesakes:
         return ""
     return (
         f"its providerID {node.spec.provider_id} is that of the instance {instance.name!r}, and "

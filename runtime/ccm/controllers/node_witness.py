@@ -66,7 +66,7 @@ def _identified(nodes: Iterable[Node]) -> set[str]:
 def _claim(node: Node, listing: Snapshot) -> Claim | None:
     """None when the listing says nothing about it, for example because the providerID has another spelling."""
     try:
-        return _claim_as(node, listing.find(node_rules.instance_ref(node)).name)
+        return _claim_as(node, node_rules.known_as(node, listing.find(node_rules.instance_ref(node))))
     except NotFound:
         return _claim_as(node, None, replaced=node.metadata.name in listing.by_name)
     except CloudError:

@@ -105,7 +105,7 @@ class RouteRemoval:
         return rules.Fate.TURN if live is None else rules.Fate.GO
 
     async def _ask_cloud(self, route: Route) -> rules.Fate:
-        """What becomes of a route whose Node this process never knew. Nodes have the names of their instances."""
+        """What becomes of a route whose Node this process never knew. Nodes have names of their instances."""
         directory = self._context.gateway.instances
         assert directory is not None
         snapshot = await directory.list(not_before=self._context.monotonic() - FRESH)
@@ -115,7 +115,10 @@ class RouteRemoval:
             return rules.Fate.UNLISTED
         except CloudError:  # the listing does not say
             return rules.Fate.STAY
-        return rules.Fate.STAY if rules.wants(await self._read(instance.name), route) else rules.Fate.UNKNOWN
+        for name in instance.names:
+            if rules.wants(await self._read(name), route):
+                return rules.Fate.STAY
+        return rules.Fate.UNKNOWN
 
     async def _read_instance(self, route: Route) -> rules.Fate:
         """What becomes of a route whose instance is not listed: a listing may be short. Raises CloudError."""

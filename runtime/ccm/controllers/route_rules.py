@@ -16,6 +16,7 @@ from ccm.cloud import Route
 from ccm.engine.objects import Node
 
 from .pod_network_rules import Network, PodNetwork, lies_in, parse
+from .route_target_rules import find_targets, spelt
 from .stretches import Steps, at_once, in_order
 from .vouching_rules import Judge, Reason, Refused, Verdict, Vouched
 
@@ -146,7 +147,7 @@ def planning(
     keeps it, else the older one gets it.
 
     A route is created only for a Node that the cloud vouches for, and a pod CIDR that may be a Node's. A route that is
-    there is not cut for that reason: the Node keeps it.
+    there is not cut for that reason: the Node keeps it. A route that names addresses alone is first matched to a Node.
     """
     result = RoutePlan()
     listed = yield from _listed(routes, owner)
@@ -157,6 +158,13 @@ def planning(
             ours.append((node, verdict))
         yield
     wishes = yield from _claims_of(ours, network, result)
+    claimants: dict[Network, list[Node]] = {}
+    for where, wish in wishes:
+        claimants.setdefault(where, []).append(wish.node)
+        yield
+    barred = {wish.node.metadata.name for _, wish in wishes if wish.barrier}
+    targets = yield from find_targets(listed, ours, claimants, barred)
+    listed = targets.routes
     granted = yield from _grant(wishes, listed, result)
     present: set[Network] = set()
     taken: dict[Network, Route] = {}
@@ -181,6 +189,11 @@ def planning(
     for where, claim in granted.items():
         yield
         if where in present or claim.barrier:
+            continue
+        if where in targets.pending:
+            led = ", ".join(targets.pending[where].target_addresses or ())
+            text = f"pod CIDR {claim.text} is routed to {led}, and the cloud has not said yet whose address that is"
+            result.problems.append((claim.node, text))
             continue
         if where in taken:
             text = f"pod CIDR {claim.text} is routed elsewhere by cluster {taken[where].owner!r} of the same network"
@@ -345,7 +358,8 @@ def _leads_to(route: Route, claim: _Claim) -> bool:
         return False
     if route.target_addresses is None or claim.barrier:
         return True
-    return bool(route.target_addresses) and set(route.target_addresses) <= set(_ips(claim.verdict) or ())
+    present = set(map(spelt, _ips(claim.verdict) or ()))
+    return bool(route.target_addresses) and present.issuperset(map(spelt, route.target_addresses))
 
 
 def _ips(verdict: Verdict) -> tuple[str, ...] | None:

@@ -149,7 +149,7 @@ class Vouching:
         if not node.spec.provider_id:
             return None  # it was found by its name
         namesakes: Sequence[Instance] = ()
-        if instance.name != node.metadata.name:
+        if not instance.is_named(node.metadata.name):
             namesakes = await self._ask_for_namesakes(node.metadata.name, not_before)
         verdict = rules.judge(node, instance, self.claimants(node.spec.provider_id), namesakes)
         return verdict if isinstance(verdict, Refused) else None
@@ -225,8 +225,9 @@ class Vouching:
             self._wake.set()
             return
         about = list(self.claimants(instance.provider_id))
-        if (named := self._context.nodes.get(instance.name)) is not None and self._is_current(named):
-            about.append(named)
+        for name in instance.names:
+            if (named := self._context.nodes.get(name)) is not None and self._is_current(named):
+                about.append(named)
         for node in about:
             self._judged.pop(node.metadata.name, None)
         if self._running and any([self._review(node) for node in about]):
@@ -350,7 +351,7 @@ class Vouching:
             unknown = isinstance(verdict, Refused) and verdict.reason is Reason.CLOUD_UNKNOWN
             not_before = look.seen_at if first and unknown else now
             instance = await self._directory.lookup(node_rules.instance_ref(node), not_before=not_before)
-            if instance.name != name:
+            if not instance.is_named(name):
                 await self._ask_for_namesakes(name, not_before)
                 look.named = True
         except CloudError as error:

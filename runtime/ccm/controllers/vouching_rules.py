@@ -92,13 +92,13 @@ def judge(
 
     `instance`: what the cloud has for its providerID, None when that is not known, and then `doubt` says why.
     `claimants`: the other Nodes with this providerID, in whatever spelling. `namesakes`: the instances with the Node's
-    name, None when that is not known; it matters only where the instance has another name.
+    name, None when that is not known; it matters only where the instance has another name and no such alias.
     """
     if instance is None:
         return _unknown(node, doubt)
     if problem := other_holder(node, instance, claimants):
         return Refused(Reason.SAME_PROVIDER_ID, problem)
-    if instance.name != node.metadata.name:
+    if not instance.is_named(node.metadata.name):
         if namesakes is None:
             return _unknown(node, doubt)
         if problem := node_rules.other_machine(node, instance, namesakes):
@@ -121,19 +121,19 @@ def _unknown(node: Node, doubt: CloudError | None) -> Refused:
 def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> str:
     """Rule 1: why another Node holds this providerID; "" when this one does.
 
-    The Node with the instance's name holds it, otherwise the oldest: a kubelet that deletes its Node and creates it
-    again with a providerID that it copied comes too late (CVE-2025-5187).
+    The Node with the instance's name holds it, then one with an alias of it, otherwise the oldest: a kubelet that
+    deletes its Node and creates it again with a providerID that it copied comes too late (CVE-2025-5187).
     """
 
-    def precedence(each: Node) -> tuple[bool, str, str]:
+    def precedence(each: Node) -> tuple[bool, bool, str, str]:
         meta = each.metadata
-        return meta.name != instance.name, meta.creation_timestamp or "", meta.name
+        return meta.name != instance.name, not instance.is_named(meta.name), meta.creation_timestamp or "", meta.name
 
     first = min((*(each for each in claimants if each.metadata.name != node.metadata.name), node), key=precedence)
     if first is node:
         return ""
     holder = first.metadata.name
-    why = "has the instance's name" if holder == instance.name else "is older"
+    why = "has the instance's name" if instance.is_named(holder) else "is older"
     return (
         f"its providerID {node.spec.provider_id} is also that of node {holder}, which {why} and keeps it. "
         f"If this Node is the machine, delete node {holder}; otherwise {_AGAIN}"
@@ -152,7 +152,7 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
         return tuple(claimed), ()
     ips = {parsed: each.address for each in instance.addresses if each.type in _IPS and (parsed := _ip(each.address))}
     names = {each.address.casefold() for each in instance.addresses if each.type not in _IPS}
-    hostnames = names | {node.metadata.name.casefold(), instance.name.casefold()}
+    hostnames = names | {each.casefold() for each in (node.metadata.name, *instance.names)}
     kept: list[Address] = []
     ignored: list[str] = []
     for each in claimed:

@@ -28,6 +28,7 @@ from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.token_bucket import TokenBucket
 
 from . import metrics, nesting
+from .api_credentials import Access
 from .api_errors import (
     ApiError,
     ConflictError,
@@ -41,7 +42,6 @@ from .api_errors import (
     UnavailableError,
     from_response,
 )
-from .credentials import Access
 from .kubeconfig import load as load_access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
 

@@ -16,8 +16,8 @@ from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.yaml_reader import Document
 from ccm.base.yaml_reader import Path as Place
 
+from .api_credentials import Access, ExecPlugin, FileText, Pem, is_header
 from .api_errors import KubeConfigError
-from .credentials import Access, ExecPlugin, FileText, Pem, is_header
 from .endpoints import environment_proxy, proxy_of, server_url
 
 SERVICE_ACCOUNT_DIR = Path("/var/run/secrets/kubernetes.io/serviceaccount")

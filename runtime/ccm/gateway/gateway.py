@@ -13,20 +13,22 @@ capabilities: they are read from `Gateway.cloud` whenever one is used.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from ccm.base.token_bucket import TokenBucket
 from ccm.cloud.contract import Cloud, LoadBalancer, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
 from .instance_directory import InstanceDirectory
+from .turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +117,7 @@ class _Connection:
     """One cloud, and what was learnt about it alone."""
 
     cloud: Cloud
-    bucket: TokenBucket
+    turns: Turns
     slots: asyncio.Semaphore
     breakers: dict[str, Breaker] = field(default_factory=dict)
     under_way: int = 0
@@ -123,9 +125,23 @@ class _Connection:
 
     @classmethod
     def to(cls, cloud: Cloud, clock: Callable[[], float]) -> _Connection:
-        limits = cloud.limits
-        bucket = TokenBucket(limits.calls_per_second, limits.burst, clock)
-        return cls(cloud, bucket, asyncio.Semaphore(limits.concurrency))
+        return cls(cloud, Turns(cloud.limits, clock), asyncio.Semaphore(cloud.limits.concurrency))
+
+    @contextlib.asynccontextmanager
+    async def free_slot(self, group: str) -> AsyncIterator[None]:
+        """One of the slots, held while inside; calls of this group are not paused then. Who waits for the end of a
+        pause holds none, so that a group that is paused alone leaves all of them to the others."""
+        while True:
+            while (wait := self.turns.paused_for(group)) > 0:
+                await asyncio.sleep(wait)
+            await self.slots.acquire()
+            if self.turns.paused_for(group) <= 0:
+                break
+            self.slots.release()  # a 429 came in while we waited
+        try:
+            yield
+        finally:
+            self.slots.release()
 
     def breaker(self, group: str) -> Breaker:
         return self.breakers.setdefault(group, Breaker(group))
@@ -167,12 +183,11 @@ class Gateway:
             breaker = connection.breaker(group)
             probe = breaker.check(self._clock())
             try:
-                if (wait := connection.bucket.reserve()) > 0:
-                    await asyncio.sleep(wait)
-                async with connection.slots:
-                    # While we waited, a 429 may have come in, or the cloud have been found to be down, or replaced.
-                    while (wait := connection.bucket.paused_for) > 0:
+                for reserve in (partial(connection.turns.reserve_in_group, group), connection.turns.reserve):
+                    if (wait := reserve()) > 0:
                         await asyncio.sleep(wait)
+                async with connection.free_slot(group):
+                    # While we waited, the cloud may have been found to be down, or replaced.
                     if connection is not self._current:
                         continue
                     WAITING.observe(self._clock() - asked)
@@ -253,7 +268,8 @@ class Gateway:
 
     def _conclude(self, error: CloudError, connection: _Connection, breaker: Breaker, probe: bool) -> None:
         if isinstance(error, RateLimited):
-            connection.bucket.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE))
+            alone = breaker.group if error.scope == "group" else None
+            connection.turns.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE), alone)
             self.last_error = str(error)
             breaker.succeeded()  # it is up, but this was no answer
         elif isinstance(error, (Transient, Unauthorized)):

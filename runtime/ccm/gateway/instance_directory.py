@@ -6,7 +6,8 @@ A newer snapshot answers at once. Otherwise the question joins the batch that is
 one listing, or by single reads where these cost fewer calls.
 
 Truth: "gone" (`NotFound`) is only ever the cloud's own answer in a complete read. A listing that fails, ends early or
-is suspiciously empty is `Transient`: unknown, never gone.
+is suspiciously empty is `Transient`: unknown, never gone. One that lacks a part of the cloud (`Page.unreachable`) says
+what exists, and of all else that it is unknown.
 
 What was learnt last is remembered (`known`, `named`), for decisions that cannot wait for a read.
 """
@@ -22,8 +23,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 
+from ccm.base.text import printable
 from ccm.cloud.contract import CanonicalIds, Instance, InstanceRef, Instances, Page
 from ccm.cloud.errors import CloudError, Transient
 
@@ -32,6 +34,11 @@ from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_probl
 log = logging.getLogger(__name__)
 
 ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
+PARTIAL = Gauge(
+    "ccm_instances_listing_partial",
+    "1 while the last listing of instances lacks a part of the cloud that could not be asked: what that part has is "
+    "unknown, and no Node in it is deleted.",
+)
 
 #: A batch is read when no further question came for IDLE seconds, at the latest MAX seconds after its first.
 IDLE, MAX = 0.1, 1.0
@@ -75,6 +82,8 @@ class InstanceDirectory:
         #: What single reads found after the last listing began: canonical providerID -> when the read began, instance.
         self._singles: dict[str, tuple[float, Instance]] = {}
         self._canonical_ids: dict[str, str | None] = {}
+        #: `Page.unreachable` of the last listing.
+        self._unreachable = ""
         self._news: list[Callable[[Instance | None], None]] = []
 
     def owns(self, provider_id: str) -> bool:
@@ -104,7 +113,7 @@ class InstanceDirectory:
     def listed_at(self) -> float:
         """When the last listing that can prove absence began (monotonic seconds), -inf without one."""
         found = self._snapshot
-        return found.began if found is not None and found.by_id and not found.unusable else -math.inf
+        return found.began if found is not None and found.proves_absence else -math.inf
 
     def known(self, provider_id: str) -> Instance | None:
         """The instance as of the newest read that found it: the last listing, or a single read after it. No I/O.
@@ -119,10 +128,10 @@ class InstanceDirectory:
         return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
 
     def named(self, name: str) -> list[Instance]:
-        """The instances that are known to have this name. No I/O."""
+        """The instances that are known to have this name or alias. No I/O."""
         found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
         for provider_id, (_, instance) in self._singles.items():
-            if instance.name == name:
+            if instance.is_named(name):
                 found[provider_id] = instance
             else:
                 found.pop(provider_id, None)
@@ -290,7 +299,7 @@ class InstanceDirectory:
         found: list[Instance] = []
         unusable: list[str] = []
         asked: list[str | None] = []
-        token, total = None, None
+        token, total, unreachable = None, None, ""
         while not asked or token is not None:
             asked.append(token)
             page: Page = await self._call("instances.list", lambda token=token: self._read_page(token))  # type: ignore[misc]
@@ -300,22 +309,33 @@ class InstanceDirectory:
             if token is not None and token in asked:
                 raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")
             total = page.total if page.total is not None else total
+            unreachable = unreachable or page.unreachable
             for each in page.instances:
                 if problem := instance_problem(each):
                     unusable.append(problem)
                 else:
                     found.append(each)
-        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical)
+        snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
         came = len(snapshot.by_id) + len(unusable)
-        if total is not None and came < total:
+        if total is not None and came < total and not unreachable:
             raise Transient(f"instances.list: {came} of {total} instances came: the listing is incomplete")
         if unusable:
             log.error("the provider made %d unusable instances, the first: %s", len(unusable), unusable[0])
         if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
             self._snapshot = snapshot
             self._singles = {key: single for key, single in self._singles.items() if single[0] > began}
+            self._report(unreachable)
             self._tell_news()
         return snapshot
+
+    def _report(self, unreachable: str) -> None:
+        """A part of the cloud that cannot be asked keeps Nodes waiting: logged once for each cause, and a metric."""
+        PARTIAL.set(1 if unreachable else 0)
+        if unreachable and unreachable != self._unreachable:
+            log.warning("a part of the cloud cannot be asked, so what it has is unknown: %s", printable(unreachable))
+        elif self._unreachable and not unreachable:
+            log.info("all parts of the cloud can be asked again")
+        self._unreachable = unreachable
 
     async def _read(self, ref: InstanceRef) -> Instance:
         asked = canonical_ref(ref, self._canonical)
@@ -334,6 +354,8 @@ class InstanceDirectory:
             raise TypeError(f"expected Page, got {type(page).__name__}")
         if not isinstance(page.next, str | None) or not isinstance(page.total, int | None):
             raise TypeError(f"Page.next is {page.next!r} and Page.total {page.total!r}")
+        if not isinstance(page.unreachable, str):
+            raise TypeError(f"Page.unreachable is {page.unreachable!r}")
         return dataclasses.replace(page, instances=list(page.instances))
 
 

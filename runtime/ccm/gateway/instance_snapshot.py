@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One complete listing of a cloud's instances, and what it proves about a Node. No I/O.
 
-A listing that is empty, or has entries that cannot be used, proves that instances exist, and never that one is gone.
+A listing that is empty, has entries that cannot be used, or lacks a part of the cloud that could not be asked, proves
+that instances exist, and never that one is gone.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ class Snapshot:
     """One complete listing. `began` is monotonic seconds.
 
     `unusable`: what is wrong with the first entry that the provider made no proper Instance of, "" when all are. Such a
-    listing still tells what exists, but no longer what does not. `canonical`: a Node's providerID as the listing would
-    spell it, None when that cannot be told.
+    listing still tells what exists, but no longer what does not. Nor does one of a cloud of which a part could not be
+    asked: `unreachable` says which (`Page.unreachable`), "" for none. `by_name`: by names and aliases. `canonical`: a
+    Node's providerID as the listing would spell it, None when that cannot be told.
     """
 
     began: float
@@ -31,6 +33,7 @@ class Snapshot:
     pages: int
     unusable: str = ""
     canonical: Callable[[str], str | None] = field(default=str, compare=False, repr=False)
+    unreachable: str = ""
 
     @classmethod
     def of(
@@ -40,15 +43,23 @@ class Snapshot:
         pages: int,
         unusable: str = "",
         canonical: Callable[[str], str | None] = str,
+        unreachable: str = "",
     ) -> Snapshot:
         """An instance may come twice, when pages shift while they are read; the later one counts."""
         by_id: dict[str, Instance] = {}
         by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
             by_id[instance.provider_id] = instance
-            by_name.setdefault(instance.name, {})[instance.provider_id] = instance
+        for instance in by_id.values():
+            for name in instance.names:
+                by_name.setdefault(name, {})[instance.provider_id] = instance
         unambiguous = {name: list(found.values()) for name, found in by_name.items()}
-        return cls(began, by_id, unambiguous, pages, unusable, canonical)
+        return cls(began, by_id, unambiguous, pages, unusable, canonical, unreachable)
+
+    @property
+    def proves_absence(self) -> bool:
+        """Whether what it lacks does not exist."""
+        return bool(self.by_id) and not self.unusable and not self.unreachable
 
     @functools.cached_property
     def _by_folded_id(self) -> dict[str, str]:
@@ -58,14 +69,16 @@ class Snapshot:
         """The instance, with the providerID as `ref` spells it.
 
         Raises NotFound, Conflict (several of that name, or a providerID in another spelling), or Transient (an empty
-        listing proves nothing, nor does one with unusable entries).
+        listing proves nothing, nor does one with unusable entries or without a part of the cloud).
         """
         try:
             return self._find(ref)
         except NotFound as error:
-            if not self.unusable:
-                raise
-            raise Transient(f"{error}, but it has entries that cannot be used: {self.unusable}") from None
+            if self.unusable:
+                raise Transient(f"{error}, but it has entries that cannot be used: {self.unusable}") from None
+            if self.unreachable:
+                raise Transient(f"{error}, but a part of the cloud could not be asked: {self.unreachable}") from None
+            raise
 
     def _find(self, ref: InstanceRef) -> Instance:
         if not self.by_id:
@@ -119,6 +132,10 @@ def instance_problem(found: Any) -> str:
         isinstance(key, str) and isinstance(value, str) for key, value in found.labels.items()
     ):
         wrong.append(f"labels={found.labels!r}")
+    for name in ("aliases", "warnings"):
+        texts_of = getattr(found, name)
+        if not isinstance(texts_of, tuple) or not all(isinstance(text, str) and text for text in texts_of):
+            wrong.append(f"{name}={texts_of!r}")
     if not isinstance(found.state, InstanceState):
         wrong.append(f"state={found.state!r}")
     if not wrong:

@@ -21,7 +21,7 @@ from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.base.start_error import StartError
-from ccm.controllers.context import Context
+from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.vouching import Vouching
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.election import LeadershipLost
@@ -112,7 +112,7 @@ async def _live(options: Options) -> None:
         )
         await servers.start(readiness.checks(options, leadership, informers, keeper))
         await keeper.start()
-        context = Context(
+        context = ControllerContext(
             client,
             gateway,
             caches[NODES],

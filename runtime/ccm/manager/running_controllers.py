@@ -10,7 +10,8 @@ from typing import Any
 
 from ccm.base.start_error import StartError
 from ccm.cloud import Cloud
-from ccm.controllers.context import RUNNING, Context
+from ccm.controllers.context import RUNNING
+from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.controller_registry import Unusable, look_up, refused
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.options.command_line import Options
@@ -71,7 +72,7 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 class RunningControllers:
     """Constructed when the process becomes the leader."""
 
-    def __init__(self, specs: Iterable[ControllerSpec[Any]], context: Context, options: Options) -> None:
+    def __init__(self, specs: Iterable[ControllerSpec[Any]], context: ControllerContext, options: Options) -> None:
         self._made = [(spec, spec.make(context, _options_of(spec, options))) for spec in specs]
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 

@@ -2,32 +2,23 @@
 """The provider of the simulated cloud (docs/providers/sim.md), and the example to copy for a provider of one's own.
 
 It shows all there is to do: read the configuration with all its problems (`Settings`), speak HTTP and turn every way
-of failing into the contract's errors (`Api`), and one small class for each capability. What it leaves out is the
-framework's job: batching, caching, retries, rate limits.
+of failing into the contract's errors (`Api`; both are in `sim_api`), and one small class for each capability. What it
+leaves out is the framework's job: batching, caching, retries, rate limits.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
-import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from typing import Any, ClassVar
 
-import aiohttp
 import msgspec
-import yaml
-from msgspec import Struct
 
 from ccm import cloud
 from ccm.cloud import (
     Backend,
     Backends,
-    CloudError,
-    ConfigError,
     Conflict,
     Ingress,
     InstanceRef,
@@ -38,25 +29,16 @@ from ccm.cloud import (
     NotImplementedByCloud,
     Page,
     ProviderConfig,
-    QuotaExceeded,
-    RateLimited,
     RetryAfter,
-    Transient,
-    Unauthorized,
     VolumeRef,
 )
 
-T = TypeVar("T")
-Query = Sequence[tuple[str, str]]
+from .sim_api import POLL, Api, Instance, LoadBalancer, Route, Settings, Volume
 
 PROVIDER_ID = re.compile(r"sim://(?P<region>[a-z0-9][a-z0-9-]*)/(?P<id>i-[0-9a-f]{12})")
 VOLUME_ID = re.compile(r"v-[0-9a-f]{12}")
 CSI_DRIVER = "sim.ccm.outoftree.dev"
 GONE = "load_balancer_not_found"
-#: When to ask again about a load balancer that the cloud works on, in seconds.
-POLL = 1.0
-#: What a project bears when cloud.conf does not say.
-BEARS = Limits()
 
 
 class SimCloud(cloud.Cloud):
@@ -83,193 +65,6 @@ class SimCloud(cloud.Cloud):
 
     async def close(self) -> None:
         await self._api.close()
-
-
-class Settings(Struct, frozen=True):
-    """cloud.conf. `token`: the project's own, inline or in a file that is read again whenever it is needed.
-
-    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: what the project bears (`cloud.Limits`).
-    """
-
-    source: str
-    endpoint: str
-    project: str
-    token: str = ""
-    token_file: str = ""
-    page_size: int = 1000
-    timeout: float = 10.0
-    ca_file: str = ""
-    calls_per_second: float = BEARS.calls_per_second
-    burst: int = BEARS.burst
-    concurrency: int = BEARS.concurrency
-    listing_lag: float = BEARS.listing_lag
-
-    def __repr__(self) -> str:
-        return f"Settings({self.source}: {self.endpoint}, project {self.project!r})"  # the token stays out of logs
-
-    @classmethod
-    def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with every problem, each naming the file and the key, never a value that may be secret."""
-        try:
-            given = yaml.safe_load(config.text) or {}
-        except (yaml.YAMLError, RecursionError) as error:
-            mark = getattr(error, "problem_mark", None)
-            raise ConfigError([f"{config.source}: not YAML{f', line {mark.line + 1}' if mark else ''}"]) from None
-        if not isinstance(given, dict):
-            raise ConfigError([f"{config.source}: expected keys and values (endpoint, project, token)"])
-        fields = {field.name: field for field in msgspec.structs.fields(cls) if field.name != "source"}
-        problems = [f"{key}: unknown key; known are {', '.join(fields)}" for key in given if key not in fields]
-        for name, field in fields.items():
-            if name not in given:
-                problems += [f"{name}: is missing"] if field.required else []
-            elif not isinstance(given[name], float | int if field.type is float else field.type) or given[name] is True:
-                problems.append(f"{name}: expected {'text' if field.type is str else 'a number'}")
-            elif field.type is str and not given[name]:
-                problems.append(f"{name}: is empty")
-            elif field.type is not str and given[name] <= 0:
-                problems.append(f"{name}: must be greater than 0")
-        endpoint = given.get("endpoint")
-        if isinstance(endpoint, str) and endpoint and not _is_http_url(endpoint):
-            problems.append("endpoint: expected http://HOST:PORT or https://HOST:PORT, without credentials")
-        if ("token" in given) == ("token_file" in given):
-            problems.append("token, token_file: exactly one of them is needed")
-        if problems:
-            raise ConfigError([f"{config.source}: {problem}" for problem in problems])
-        return cls(config.source, **given)
-
-
-class Api:
-    """The cloud's HTTP API: one `call` is one request, and whatever goes wrong is a CloudError."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.region = ""
-        self._session: aiohttp.ClientSession | None = None
-        self._access_token = ""
-        self._renewing = asyncio.Lock()
-
-    async def open(self) -> None:
-        """Prove the credentials with the cheapest call, and learn which region this is."""
-        tls: ssl.SSLContext | bool = True
-        if self.settings.ca_file:
-            try:
-                tls = ssl.create_default_context(cafile=self.settings.ca_file)
-            except OSError as error:
-                raise ConfigError([f"{self.settings.source}: ca_file: {self.settings.ca_file}: {error}"]) from None
-        timeout = aiohttp.ClientTimeout(total=self.settings.timeout)
-        await self.close()  # of an earlier attempt
-        self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
-        self.region = (await self.call("GET", "", Project)).region
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-
-    async def call(
-        self, method: str, path: str, answer: type[T], *, query: Query = (), body: Any = None, missing: str = ""
-    ) -> T:
-        """One call in the project. Only the error code `missing` means NotFound: a 404 of a proxy proves nothing.
-
-        An access token that the cloud no longer takes is renewed, once.
-        """
-        path = f"/v1/projects/{quote(self.settings.project, safe='')}{path}"
-        token = self._access_token or await self._renew("")
-        reply = await self._send(method, path, token, query, body)
-        if reply.status == 401:
-            token = await self._renew(token)
-            reply = await self._send(method, path, token, query, body)
-        return self._read(reply, answer, missing)
-
-    async def list(self, path: str, item: type[T], query: Query = ()) -> list[T]:
-        """All pages. Raises Transient when they do not add up to the total that the cloud names."""
-        found: dict[str, T] = {}
-        listing, asked = await self.page(path, item, query, None), None
-        while True:
-            found.update((row.id, row) for row in listing.items)  # type: ignore[attr-defined]
-            if listing.next_page_token in (None, asked):
-                break
-            asked = listing.next_page_token
-            listing = await self.page(path, item, query, asked)
-        if len(found) < listing.total:
-            raise Transient(f"{path}: {len(found)} of {listing.total} came: the listing is incomplete")
-        return list(found.values())
-
-    async def page(self, path: str, item: type[T], query: Query, token: str | None) -> Listing[T]:
-        paging = [("page_size", str(self.settings.page_size)), *([("page_token", token)] if token else [])]
-        return await self.call("GET", path, Listing[item], query=[*query, *paging])  # type: ignore[valid-type]
-
-    async def _renew(self, refused: str) -> str:
-        """A new access token for the project's token, unless another call got one since `refused` was in use."""
-        async with self._renewing:
-            if self._access_token == refused:
-                self._access_token = ""
-                body = {"project": self.settings.project, "token": self._project_token()}
-                reply = await self._send("POST", "/v1/tokens", "", (), body)
-                self._access_token = self._read(reply, Access).access_token
-            return self._access_token
-
-    def _project_token(self) -> str:
-        path = self.settings.token_file
-        if not path:
-            return self.settings.token
-        try:
-            return Path(path).read_text().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise Unauthorized(f"{self.settings.source}: token_file {path}: {reason}") from None
-
-    async def _send(self, method: str, path: str, token: str, query: Query, body: Any) -> Reply:
-        """Raises Transient when there is no answer at all."""
-        if self._session is None:
-            raise Transient("the provider was not started")
-        endpoint, what = self.settings.endpoint.rstrip("/"), f"{method} {path}"
-        options: dict[str, Any] = {"params": query, "allow_redirects": False}
-        if token:
-            options["headers"] = {"Authorization": f"Bearer {token}"}
-        if body is not None:
-            options["data"] = msgspec.json.encode(body)
-        try:
-            async with self._session.request(method, endpoint + path, **options) as response:
-                return Reply(what, response.status, response.headers, await response.read())
-        except TimeoutError:
-            raise Transient(f"{what}: no answer from {endpoint} within {self.settings.timeout:g} s") from None
-        except aiohttp.ClientError as error:
-            raise Transient(f"{what}: {endpoint}: {type(error).__name__}: {error}") from None
-
-    def _read(self, reply: Reply, answer: type[T], missing: str = "") -> T:
-        if not 200 <= reply.status < 300:
-            raise self._error(reply, missing)
-        try:
-            return msgspec.json.decode(reply.body or b"null", type=answer)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            size = len(reply.body)
-            raise Transient(f"{reply.what}: the answer ({size} bytes) cannot be read: {error}") from None
-
-    def _error(self, reply: Reply, missing: str) -> CloudError:
-        """The contract's error for an answer that is none."""
-        try:
-            error = msgspec.json.decode(reply.body, type=Failure).error
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            error = FailureDetail("no error of this cloud", "is a proxy in between?")
-        text = f"{reply.what}: {reply.status} {error.code}: {error.message}"
-        match reply.status, error.code:
-            case 404, code if missing and code == missing:
-                return NotFound(text)
-            case 403, "quota_exceeded":
-                return QuotaExceeded(text)
-            case 401 | 403, _:
-                key = "token_file" if self.settings.token_file else "token"
-                return Unauthorized(f"{text}. Check project and {key} in {self.settings.source}, and what they may do")
-            case 409, "busy" | "already_exists":  # the second: ours, but not in the listing yet
-                return RetryAfter(text, POLL)
-            case 409, _:
-                return Conflict(text)
-            case 400 | 422, "invalid":
-                return Invalid(text)
-            case 429, _:
-                wait = reply.headers.get("Retry-After", "")
-                return RateLimited(text, retry_after=float(wait) if re.fullmatch(r"\d+(\.\d+)?", wait) else None)
-        return Transient(text)
 
 
 class SimInstances:
@@ -416,81 +211,6 @@ class SimVolumes:
         return {"topology.kubernetes.io/zone": row.zone, "topology.kubernetes.io/region": row.region}
 
 
-# What the cloud sends; fields that nobody needs are left out.
-
-
-class Reply(NamedTuple):
-    """An answer as it came; `what` was asked, for messages."""
-
-    what: str
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class Access(Struct, frozen=True):
-    access_token: str
-
-
-class FailureDetail(Struct, frozen=True):
-    code: str
-    message: str
-
-
-class Failure(Struct, frozen=True):
-    error: FailureDetail
-
-
-class Project(Struct, frozen=True):
-    region: str
-
-
-class Listing(Struct, Generic[T], frozen=True):
-    items: list[T]
-    total: int
-    next_page_token: str | None
-
-
-class Address(Struct, frozen=True):
-    type: cloud.AddressType
-    address: str
-
-
-class Instance(Struct, frozen=True):
-    id: str
-    name: str
-    type: str
-    region: str
-    zone: str
-    addresses: tuple[Address, ...]
-    labels: dict[str, str]
-    state: str
-
-
-class LoadBalancer(Struct, frozen=True):
-    id: str
-    name: str
-    ip: str
-    state: str
-    tags: dict[str, str]
-    reason: str = ""
-
-
-class Route(Struct, frozen=True):
-    id: str
-    region: str
-    destination: str
-    instance_id: str
-    state: str
-    owner: str = ""
-
-
-class Volume(Struct, frozen=True):
-    id: str
-    region: str
-    zone: str
-
-
 # From the cloud's things to the contract's and back. Pure.
 
 
@@ -565,11 +285,3 @@ def _targets(backends: Sequence[Backend]) -> list[dict[str, str]]:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
-
-
-def _is_http_url(text: str) -> bool:
-    try:
-        url = urlsplit(text)
-        return url.scheme in ("http", "https") and bool(url.hostname) and "@" not in url.netloc and url.port != 0
-    except ValueError:
-        return False

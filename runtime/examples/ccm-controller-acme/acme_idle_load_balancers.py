@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 from prometheus_client import Gauge
 
-from ccm.controllers import Context, ControllerSpec, Watched, log_failure
+from ccm.controllers import ControllerContext, ControllerSpec, Watched, log_failure
 from ccm.engine.objects import ObjectMeta, Service, object_key
 from ccm.engine.queue import Requeue, WorkQueue
 
@@ -53,7 +53,7 @@ SLICES: Watched[EndpointSlice] = Watched("endpointslices", EndpointSlice, group=
 class IdleLoadBalancerController:
     name: ClassVar[str] = "idle-load-balancer-controller"
 
-    def __init__(self, context: Context, options: Options) -> None:
+    def __init__(self, context: ControllerContext, options: Options) -> None:
         self._context, self._options = context, options
         self._slices = context.cache(SLICES)
         self._events = context.recorder(self.name)

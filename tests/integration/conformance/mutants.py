@@ -10,6 +10,7 @@ import abc
 import asyncio
 import contextlib
 import itertools
+import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,9 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
-from ccm.providers import sim
-from ccm.providers.sim import Api, SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers import sim, sim_api
+from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers.sim_api import Api
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,28 @@ class TellsItsToken(Api):
 class ShowsItsSettings(SimCloud):
     def __repr__(self) -> str:
         return f"SimCloud({self.config.text})"
+
+
+@mutant("configuration.limits_are_usable")
+class LimitsAGroupThatThereIsNot(SimCloud):
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        self.limits = replace(self.limits, groups={"elb": cloud.Rate(1.0, 1)})
+
+
+@mutant("configuration.the_environment_is_the_one_that_is_given")
+class ReadsTheProcesssEnvironment(SimCloud):
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        if "PATH" not in os.environ:
+            raise cloud.ConfigError(["$PATH is not set"])
+
+
+@mutant("configuration.watched_files_can_be_read")
+class WatchesWhatIsNotThere(SimCloud):
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return ("/nowhere/token",)
 
 
 # --- instances -------------------------------------------------------------------------------------------------------
@@ -317,6 +341,49 @@ class GetsFromItsFirstListing(SimInstances):
         return await super().get(ref)
 
 
+@mutant("instances.an_alias_finds_its_instance")
+class AliasesThatNothingFinds(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        return replace(page, instances=[self._told(each) for each in page.instances])
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return self._told(await super().get(ref))
+
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, aliases=(f"{instance.provider_id.rpartition('/')[2]}.internal",))
+
+
+@mutant("instances.warnings_are_sentences")
+class WarnsInAWholePage(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        return replace(page, instances=[self._told(each) for each in page.instances])
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return self._told(await super().get(ref))
+
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, warnings=("Traceback:\n  the guest tools do not answer",))
+
+
+@mutant("instances.a_lost_tag_changes_no_instance")
+class ListsByTag(SimInstances):
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        tagged = [each for each in page.instances if each.labels]
+        return Page(tagged, page.next, page.total and page.total - len(page.instances) + len(tagged))
+
+
+@mutant("instances.a_lost_tag_changes_no_instance")
+class GetsByTag(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        found = await super().get(ref)
+        if not found.labels:
+            raise NotFound(f"no instance of this cluster: {found.provider_id}")
+        return found
+
+
 @mutant("instances.a_stopped_instance_is_shut_down_and_not_gone")
 class ListsOnlyWhatRuns(SimInstances):
     async def list_page(self, token: str | None) -> Page:
@@ -344,7 +411,7 @@ class TakesTheFirstOfThatName(SimInstances):
     "volumes.a_server_error_is_transient",
 )
 class ServerErrorsMeanGone(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return NotFound("gone?") if reply.status >= 500 else super()._error(reply, missing)
 
 
@@ -355,7 +422,7 @@ class ServerErrorsMeanGone(Api):
     "volumes.a_proxys_404_is_not_not_found",
 )
 class Every404MeansGone(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return NotFound("404") if reply.status == 404 else super()._error(reply, missing)
 
 
@@ -372,7 +439,7 @@ class ReadsWhatItCan(SimInstances):
 
 @mutant("failures.refused_credentials_are_unauthorized")
 class RefusedMeansTryAgain(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         return Transient("401") if reply.status == 401 else super()._error(reply, missing)
 
 
@@ -389,7 +456,7 @@ class TellsNoTotal(SimInstances):
     "volumes.a_rate_limit_says_when_to_come_back",
 )
 class ForgetsWhenToComeBack(Api):
-    def _error(self, reply: sim.Reply, missing: str) -> CloudError:
+    def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
         error = super()._error(reply, missing)
         return RateLimited(str(error)) if isinstance(error, RateLimited) else error
 
@@ -423,6 +490,41 @@ class DoesNotHeedCancellation(SimInstances):
         except asyncio.CancelledError:
             await asyncio.sleep(2)
             raise
+
+
+@mutant("failures.what_a_short_listing_lacks_is_not_gone")
+class GetsFromAShortListing(SimInstances):
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        if not ref.provider_id:
+            return await super().get(ref)
+        token: str | None = None
+        while True:
+            page = await self.list_page(token)
+            for instance in page.instances:
+                if instance.provider_id == ref.provider_id:
+                    return instance
+            if (token := page.next) is None:
+                raise NotFound(f"no {ref.provider_id}")
+
+
+@mutant("failures.what_a_short_listing_lacks_is_not_gone")
+class KnowsNothingOfThePartThatIsUnreachable(SimInstances):
+    """It says so in a listing, and not when it is asked for a name."""
+
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        if page.total and len(page.instances) < page.total and page.next is None and token is None:
+            return replace(page, unreachable="the second half")
+        return page
+
+
+@mutant("failures.a_rate_limit_says_what_pauses")
+class PausesWhoKnowsWhat(Api):
+    async def call(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return await super().call(*args, **kwargs)
+        except RateLimited as error:
+            raise RateLimited(str(error), retry_after=error.retry_after, scope="load balancers") from None
 
 
 @mutant("failures.it_recovers")
@@ -539,6 +641,13 @@ class FingerprintsOfTheMoment(SimLoadBalancers):
 class FingerprintsWithoutPorts(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         return super().fingerprint(replace(spec, ports=()), backends)
+
+
+@mutant("load_balancers.what_is_kept_with_backends_is_no_single_services")
+class KeepsAFingerprintByPortsAlone(SimLoadBalancers):
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        whole = super().fingerprint
+        return cloud.Backends.of(backends).once(("fingerprint", spec.ports), lambda each: whole(spec, each))
 
 
 @mutant("load_balancers.it_lives_from_ensure_to_delete")
@@ -815,6 +924,18 @@ class BlackholesLookAlive(SimRoutes):
     async def list(self, cluster: str) -> Sequence[cloud.Route]:
         rows = await self._api.list("/routes", sim.Route)
         return [cloud.Route(row.destination, f"sim://{row.region}/{row.instance_id}", row.id) for row in rows]
+
+
+@mutant(
+    "routes.a_route_can_be_matched_to_its_instance",
+    "routes.a_route_leads_to_its_own_instance",
+    "routes.a_route_lives_from_create_to_delete",
+)
+class RoutesByAnAddressOfNobody(SimRoutes):
+    """A router's own, for example: the framework would find no Node by it."""
+
+    async def list(self, cluster: str) -> Sequence[cloud.Route]:
+        return [replace(each, provider_id="", target_addresses=("192.0.2.1",)) for each in await super().list(cluster)]
 
 
 @mutant("routes.a_route_is_there_once")

@@ -77,7 +77,11 @@ class SimWorld(World):
 
     async def create_instance(self, name: str) -> None:
         self._cloud.add_instance(
-            name, type="sim.small", zone="north-a", addresses=[{"type": "InternalIP", "address": "10.0.0.9"}]
+            name,
+            type="sim.small",
+            zone="north-a",
+            labels={"cluster": "demo"},
+            addresses=[{"type": "InternalIP", "address": "10.0.0.9"}],
         )
 
     async def delete_instance(self, provider_id: str) -> None:
@@ -86,6 +90,9 @@ class SimWorld(World):
 
     async def stop_instance(self, provider_id: str) -> None:
         self._project.change_instance(provider_id.rpartition("/")[2], InstancePatch(state="stopped"))
+
+    async def untag_instance(self, provider_id: str) -> None:
+        self._project.change_instance(provider_id.rpartition("/")[2], InstancePatch(labels={}))
 
     async def break_load_balancer(self, name: str) -> None:
         found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
@@ -123,6 +130,7 @@ async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> Asy
                 f"worker-{number}",
                 type="sim.small",
                 zone=f"north-{'ab'[number % 2]}",
+                labels={"cluster": "demo"},
                 addresses=[
                     {"type": "InternalIP", "address": f"10.0.0.{number + 1}"},
                     {"type": "ExternalIP", "address": f"198.51.100.{number + 1}"},

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access
 from tests.ports import free_port
 
 from ..cluster import ApiServer

@@ -10,6 +10,7 @@ import uuid
 import pytest
 from aiohttp import web
 
+from ccm.engine.api_credentials import Access, Pem
 from ccm.engine.api_errors import (
     ConflictError,
     ForbiddenError,
@@ -20,7 +21,6 @@ from ccm.engine.api_errors import (
     UnavailableError,
 )
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access, Pem
 from ccm.engine.objects import Node, PartialObject, Service
 
 from ..cluster import ApiServer

@@ -27,15 +27,15 @@ from ccm.cloud.contract import Address as CloudAddress
 from ccm.cloud.contract import AddressType, Instance
 from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
 from ccm.controllers.rule_error import RuleError
+from ccm.engine.api_credentials import Access, ExecPlugin
 from ccm.engine.api_errors import ApiError, KubeConfigError, UnavailableError, from_response
 from ccm.engine.client import split_lines
-from ccm.engine.credentials import Access, ExecPlugin
 from ccm.engine.informer import Informer
 from ccm.engine.kubeconfig import from_kubeconfig
 from ccm.engine.objects import UNREADABLE, Lease, Node, Service, WatchEvent, decoder, identity
 from ccm.options import leader_migration
 from ccm.options.command_line import Options, OptionsError, parse
-from ccm.providers.sim import Settings
+from ccm.providers.sim_api import Settings
 from ccm_simcloud import config as sim_config
 from ccm_simcloud import model, strict
 from ccm_simcloud.faults import Rule

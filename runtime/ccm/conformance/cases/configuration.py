@@ -3,8 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from ccm.cloud import CloudError, ConfigError, ProviderConfig
@@ -17,6 +21,9 @@ COLLECTION = Collection("configuration")
 case = COLLECTION.case
 
 UNUSABLE = ("[[[ no configuration at all", "\x00\x01\x02", "no_such_key_of_any_provider: 1\n")
+
+#: What `Limits.groups` may name.
+GROUPS = ("instances", "load_balancers", "routes", "volumes")
 
 
 @case()
@@ -33,6 +40,31 @@ async def limits_are_usable(trial: Trial) -> None:
     for name in ("calls_per_second", "burst", "concurrency", "deadline"):
         if not getattr(limits, name) > 0:
             raise Failed(f"Limits.{name} is {getattr(limits, name)!r}")
+    for group, rate in limits.groups.items():
+        if group not in GROUPS or not rate.calls_per_second > 0 or not rate.burst > 0:
+            raise Failed(f"Limits.groups has {group!r}: {rate}; groups are {', '.join(GROUPS)}, rates greater than 0")
+
+
+@case()
+async def the_environment_is_the_one_that_is_given(trial: Trial) -> None:
+    """Settings come from `ProviderConfig.environment`: the provider is made without any variable of the process."""
+    with _without_variables():
+        try:
+            made = trial.subject.create(trial.subject.config)
+        except Exception as error:
+            what = "without the process's variables, which the configuration has, the provider cannot be made"
+            raise Failed(f"{what}: {described(error)}") from error
+    await made.close()
+
+
+@case()
+async def watched_files_can_be_read(trial: Trial) -> None:
+    """Each file that it wants to have watched is a path that can be read: a change of another one goes unnoticed."""
+    for path in trial.cloud.watched_files:
+        try:
+            await asyncio.to_thread(Path(path).read_bytes)
+        except (OSError, TypeError, ValueError) as error:
+            raise Failed(f"Cloud.watched_files has {path!r}, which cannot be read: {described(error)}") from error
 
 
 @case()
@@ -89,6 +121,17 @@ async def no_secret_is_told(trial: Trial) -> None:
     for where, text in told:
         if any(secret in text for secret in texts):
             raise Failed(f"{where} holds a secret of the configuration")
+
+
+@contextlib.contextmanager
+def _without_variables() -> Iterator[None]:
+    """Nothing else may run inside: the variables are the whole process's."""
+    kept = dict(os.environ)
+    os.environ.clear()
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import time
 
-from ccm.cloud import CloudError, InstanceRef, RateLimited, Transient, Unauthorized
+from ccm.cloud import CloudError, InstanceRef, NotFound, RateLimited, Transient, Unauthorized
 
 from ..trial import Failed, Trial
 from ..world import Trouble
@@ -24,6 +24,8 @@ case = COLLECTION.case
 
 #: How long a refusal may take, in seconds; less than what the cloud asks to wait.
 AT_ONCE = 3.0
+#: How many instances are asked for one by one.
+SAMPLE = 5
 
 
 @case()
@@ -52,7 +54,8 @@ async def refused_credentials_are_unauthorized(trial: Trial) -> None:
 
 @case()
 async def a_listing_cut_short_shows(trial: Trial) -> None:
-    """A listing that lacks instances raises, or tells a `total` that it does not reach. It never looks complete."""
+    """A listing that lacks instances raises, tells a `total` that it does not reach, or says what is `unreachable`. It
+    never looks complete."""
     await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):
         token, total, ids = None, None, set()
@@ -61,6 +64,8 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
                 page = await trial.ask_once(trial.instances.list_page, token)
                 ids |= {instance.provider_id for instance in page.instances}
                 token, total = page.next, page.total if page.total is not None else total
+                if page.unreachable:
+                    return
                 if token is None:
                     break
         except CloudError:
@@ -70,9 +75,38 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 
 
 @case()
+async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
+    """While listings lack instances, none of those that exist is NotFound by its ID; and once the listing says what is
+    `unreachable`, a name that it does not have is not NotFound either."""
+    found = await trial.some_instances(2)
+    async with trial.world.trouble(Trouble.SHORT_LISTING):
+        for instance in found[:SAMPLE]:
+            ref = InstanceRef(instance.name, instance.provider_id)
+            try:
+                await trial.ask_once(trial.instances.get, ref)
+            except NotFound as error:
+                raise Failed(f"{instance.provider_id} exists, and while a part is unreachable: {error}") from error
+            except CloudError:
+                continue
+        with contextlib.suppress(CloudError):
+            page = await trial.ask_once(trial.instances.list_page, None)
+            if page.unreachable:
+                what = f"get by an unknown name while {page.unreachable}"
+                await trial.expect((Transient,), what, trial.instances.get, InstanceRef(trial.new_name()))
+
+
+@case()
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and its like are RateLimited, with the seconds that the cloud names; the framework then pauses all calls."""
+    """429 and its like are RateLimited, with the seconds that the cloud names; the framework then pauses."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
+
+
+@case()
+async def a_rate_limit_says_what_pauses(trial: Trial) -> None:
+    """`RateLimited.scope` is "all", or "group" where the cloud counts calls of one kind of thing by themselves."""
+    for error in await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited):
+        if (scope := getattr(error, "scope", None)) not in ("all", "group"):
+            raise Failed(f"RateLimited.scope is {scope!r}")
 
 
 @case()

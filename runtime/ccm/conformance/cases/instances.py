@@ -21,6 +21,8 @@ case = COLLECTION.case
 SAMPLE = 5
 #: How many instances are made, where the world can, so that some are at the end of a page.
 SEVERAL = 7
+#: Characters of `Instance.warnings` that an Event of the framework has room for.
+LONGEST_WARNING = 500
 
 PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://\S*[^\s/]")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -84,6 +86,17 @@ async def instances_are_well_formed(trial: Trial) -> None:
 
 
 @case()
+async def warnings_are_sentences(trial: Trial) -> None:
+    """What the provider warns of is text for a person, on one line of 500 characters at most, and said once."""
+    for instance in await trial.some_instances():
+        for text in instance.warnings:
+            if not text.strip() or not text.isprintable() or len(text) > LONGEST_WARNING:
+                raise Failed(f"{instance.name}: warns {text[:LONGEST_WARNING]!r}, which fits into no Event")
+        if len(set(instance.warnings)) < len(instance.warnings):
+            raise Failed(f"{instance.name}: says one thing twice: {instance.warnings}")
+
+
+@case()
 async def a_listing_repeats_itself(trial: Trial) -> None:
     """While nothing changes, two listings tell the same, down to the order of addresses: else Nodes would flap."""
     before, after = await _by_id(trial), await _by_id(trial)
@@ -125,6 +138,21 @@ async def getting_by_name_agrees_with_listing(trial: Trial) -> None:
         got = await trial.ask(trial.instances.get, InstanceRef(listed.name))
         if got != listed:
             raise Failed(f"listed as {listed}, but get by its name answers {got}")
+
+
+@case()
+async def an_alias_finds_its_instance(trial: Trial) -> None:
+    """`get` by an alias that one instance has gives that instance, where the cloud has aliases; none is the name."""
+    found = await trial.some_instances()
+    names = [name for instance in found for name in instance.names]
+    for listed in found:
+        if listed.name in listed.aliases or len(set(listed.aliases)) < len(listed.aliases):
+            raise Failed(f"{listed.name}: its aliases {listed.aliases} repeat its name or one another")
+    aliases = [(alias, each) for each in found for alias in each.aliases if names.count(alias) == 1]
+    for alias, listed in aliases[:SAMPLE]:
+        got = await trial.ask(trial.instances.get, InstanceRef(alias))
+        if got != listed:
+            raise Failed(f"listed as {listed}, but get by its alias {alias!r} answers {got}")
 
 
 @case()
@@ -215,6 +243,22 @@ async def an_instance_created_again_is_another_one(trial: Trial) -> None:
         raise Failed(f"{former.name} was deleted and created again, with the same providerID {again.provider_id}")
     ref = InstanceRef(former.name, former.provider_id)
     await trial.expect((NotFound,), "get of the former instance by its ID", trial.instances.get, ref)
+
+
+@case()
+async def a_lost_tag_changes_no_instance(trial: Trial) -> None:
+    """An instance that lost all its tags and labels is listed and got as before: leaving it out looks like deletion."""
+    instance = await trial.new_instance()
+    await trial.world.untag_instance(instance.provider_id)
+    if instance.provider_id not in {each.provider_id for each in await trial.listing()}:
+        raise Failed("an instance that lost its tags is not listed any more")
+    for ref in (InstanceRef(instance.name, instance.provider_id), InstanceRef(instance.name)):
+        try:
+            got = await trial.ask(trial.instances.get, ref)
+        except NotFound as error:
+            raise Failed(f"an instance that lost its tags is not found by {ref}: {error}") from error
+        if got.provider_id != instance.provider_id:
+            raise Failed(f"asked by {ref} for {instance.provider_id}, got {got.provider_id}")
 
 
 @case()

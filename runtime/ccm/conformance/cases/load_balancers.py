@@ -7,10 +7,11 @@ import contextlib
 import dataclasses
 import ipaddress
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ccm.cloud import (
     Backend,
+    Backends,
     CloudError,
     Conflict,
     Invalid,
@@ -78,6 +79,30 @@ async def the_fingerprint_tells_wishes_apart(trial: Trial) -> None:
         raise Failed("another node port does not change the fingerprint: the change would never be written")
     if backends and fingerprint(spec, backends[1:]) == same:
         raise Failed("another backend does not change the fingerprint: the change would never be written")
+
+
+@case()
+async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None:
+    """All Services share one `Backends`: what `fingerprint` keeps there by `once` for one of them is right for all."""
+    shared, first = await trial.backends(), trial.spec()
+    fingerprint = trial.load_balancers.fingerprint
+    fingerprint(first, shared)
+    for other in (
+        trial.spec(port=81),
+        dataclasses.replace(trial.spec(), session_affinity="ClientIP", session_affinity_timeout=10800),
+        dataclasses.replace(trial.spec(), external_traffic_policy="Local", health_check_node_port=32000),
+        dataclasses.replace(trial.spec(), source_ranges=("198.51.100.0/24",)),
+    ):
+        if _said(fingerprint, other, shared) != _said(fingerprint, other, Backends(shared)):
+            raise Failed("the fingerprint of a Service depends on which Service asked before, for the same backends")
+
+
+def _said(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:
+    """The fingerprint, or which error of the contract says that the cloud has no such load balancer."""
+    try:
+        return fingerprint(spec, backends)
+    except CloudError as error:
+        return type(error)
 
 
 @case(writes=True)

@@ -35,7 +35,7 @@ async def a_route_lives_from_create_to_delete(trial: Trial) -> None:
     """Made, listed with its instance and a handle, deleted, gone; deleting it once more succeeds."""
     target = (await trial.some_instances())[0]
     route = await _create(trial, target)
-    if route.provider_id != target.provider_id or route.blackhole:
+    if not _leads_to(route, target):
         raise Failed(f"made to {target.provider_id}, listed as {route}")
     if route.owner not in ("", trial.cluster):
         raise Failed(f"made for cluster {trial.cluster}, listed as {route.owner!r}'s: it would never be touched again")
@@ -52,7 +52,7 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
     """Target addresses that are another instance's are refused with Conflict or Invalid, or are not used: they would
     lead the Pods of one machine's Node to another machine, and switch off that one's check of source addresses."""
     target, other = (await trial.some_instances())[:2]
-    theirs = tuple(each.address for each in other.addresses if each.type.endswith("IP"))
+    theirs = _ips(other)
     if not theirs or {each.address for each in target.addresses} & set(theirs):
         raise NotRun("needs two instances with addresses of their own")
     if found := await _listed(trial):
@@ -62,8 +62,20 @@ async def a_route_leads_to_its_own_instance(trial: Trial) -> None:
         wanted = dataclasses.replace(_wanted(trial, target), target_addresses=theirs)
         await trial.patiently(trial.routes.create, trial.cluster, wanted)
     for route in await _listed(trial):
-        if route.provider_id != target.provider_id or set(route.target_addresses or ()) & set(theirs):
+        if not _leads_to(route, target) or set(route.target_addresses or ()) & set(theirs):
             raise Failed(f"made to {target.provider_id} with addresses of {other.provider_id}, listed as {route}")
+
+
+@case(writes=True)
+async def a_route_can_be_matched_to_its_instance(trial: Trial) -> None:
+    """Made with the addresses of its Node, as the framework does, it is listed with the instance's providerID, or with
+    no providerID and addresses of this instance alone, by which the framework finds the Node."""
+    target = (await trial.some_instances())[0]
+    if not _ips(target):
+        raise NotRun("needs an instance with an IP address")
+    route = await _create(trial, target, dataclasses.replace(_wanted(trial, target), target_addresses=_ips(target)))
+    if not _leads_to(route, target) or not set(route.target_addresses or ()) <= set(_ips(target)):
+        raise Failed(f"made to {target.provider_id} at {', '.join(_ips(target))}, listed as {route}")
 
 
 @case(writes=True)
@@ -138,12 +150,23 @@ def _wanted(trial: Trial, target: Instance) -> Route:
     return Route(trial.subject.route_cidr, target.provider_id)
 
 
-async def _create(trial: Trial, target: Instance) -> Route:
+def _ips(instance: Instance) -> tuple[str, ...]:
+    return tuple(each.address for each in instance.addresses if each.type.endswith("IP"))
+
+
+def _leads_to(route: Route, target: Instance) -> bool:
+    """Whether it names the instance, or addresses of it alone."""
+    if route.provider_id or not route.target_addresses:
+        return route.provider_id == target.provider_id and not route.blackhole
+    return not route.blackhole and set(route.target_addresses) <= set(_ips(target))
+
+
+async def _create(trial: Trial, target: Instance, wanted: Route | None = None) -> Route:
     """The route as it is listed afterwards. Removed at the end."""
     if found := await _listed(trial):
         raise NotRun(f"the range of the kit's routes is in use ({found[0]}): choose another one with --route-cidr")
     _remove_at_end(trial)
-    await trial.patiently(trial.routes.create, trial.cluster, _wanted(trial, target))
+    await trial.patiently(trial.routes.create, trial.cluster, wanted or _wanted(trial, target))
     if not (found := await _listed(trial)):
         raise Failed(f"a route to {target.provider_id} was made and is not listed")
     return found[0]

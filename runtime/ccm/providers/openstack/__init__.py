@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of OpenStack (docs/providers/openstack.md): what cloud-provider-openstack is in Go.
 
-`config` reads its cloud.conf, `session` makes a call, and each capability is a file of its own. openstacksdk is
+`config` reads its cloud.conf, `credentials` says who we are, `session` makes a call, and each capability is a file of
+its own. openstacksdk is
 imported by a start only, so that who does not choose this provider needs it not.
 """
 
 from __future__ import annotations
 
 import logging
-import os
+from collections.abc import Sequence
 from typing import ClassVar
 
 from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
+from .cinder_volumes import OpenStackVolumes
 from .config import Settings
-from .load_balancers import OctaviaLoadBalancers
+from .credentials import named_files, sdk_problem
 from .nodes import OpenStackInstances
-from .routes import OpenStackRoutes
-from .session import Api, sdk_problem
-from .volumes import OpenStackVolumes
+from .octavia_load_balancers import OctaviaLoadBalancers
+from .router_routes import OpenStackRoutes
+from .session import Api
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ class OpenStackCloud(cloud.Cloud):
         super().__init__(config)
         if problem := sdk_problem():
             raise ConfigError([problem])
-        settings = Settings.parse(config, os.environ)
+        settings = Settings.parse(config, config.environment)
         runtime = settings.runtime
         self._api = Api(settings)
         self.limits = Limits(
@@ -42,6 +44,10 @@ class OpenStackCloud(cloud.Cloud):
         self.load_balancers = OctaviaLoadBalancers(self._api) if settings.load_balancer.enabled else None
         self.routes = OpenStackRoutes(self._api) if settings.route.router_id else None
         self.volumes = OpenStackVolumes(self._api)
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return named_files(self._api.settings)
 
     async def start(self) -> None:
         for sentence in self._api.settings.ignored:

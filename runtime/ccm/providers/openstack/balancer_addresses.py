@@ -34,7 +34,7 @@ class Addresses:
         elif not permissions.may_have(want.vip_address, self._section):
             raise permissions.refused_address(want.vip_address)
         if want.port_id:
-            rows = await self._balancers.all()
+            rows = await self._balancers.look()
             await check_port(self._api, self._floating, want.port_id, want.floating_description, rows.values())
         return used_again
 

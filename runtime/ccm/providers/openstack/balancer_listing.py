@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import NotFound
+from ccm.cloud.toolkit.shared_balancers import SharedBalancers
 
 from .session import of_project
-from .shared import GATHER, ObjectLocks
 
 if TYPE_CHECKING:
     from .session import Api
@@ -17,34 +16,16 @@ if TYPE_CHECKING:
 LOAD_BALANCER = "load-balancer"
 
 
-class Balancers:
-    """All load balancers of the project by ID, in one listing for all who ask at the same time."""
+class Balancers(SharedBalancers[dict[str, Any]]):
+    """All load balancers of the project by ID, in one listing for all who ask at the same time.
+
+    Writers in other processes are kept out by Octavia itself: what one of them has written is PENDING, and our write is
+    refused, until Octavia has carried it out.
+    """
 
     def __init__(self, api: Api) -> None:
+        super().__init__(self._of_project, self._if_of_project)
         self._api = api
-        self._asked: list[str] = []
-        self._coming: asyncio.Task[dict[str, dict[str, Any]]] | None = None
-        self._locks = ObjectLocks()
-
-    async def look(self, balancer_id: str = "") -> dict[str, dict[str, Any]]:
-        """From a read that began after the call. Where nobody else asks, the one of `balancer_id` alone, if it is."""
-        self._asked.append(balancer_id)
-        if self._coming is None:
-            self._coming = asyncio.create_task(self._gather(), name="load balancers")
-            self._coming.add_done_callback(_seen)
-        return await asyncio.shield(self._coming)
-
-    async def all(self) -> dict[str, dict[str, Any]]:
-        return await self.look()
-
-    def writing(self, balancer_id: str) -> asyncio.Lock:
-        """Held by the one Service of this process that writes a load balancer's tags or deletes it.
-
-        A PUT replaces the whole list of tags, and Octavia checks no revision. So whoever writes tags, or deletes, does
-        it right after a `read`. Writers in other processes are kept out by Octavia itself: what one of them has written
-        is PENDING, and our write is refused, until Octavia has carried it out.
-        """
-        return self._locks.of(balancer_id)
 
     async def read(self, balancer_id: str) -> dict[str, Any]:
         """One load balancer as it is now. Raises NotFound."""
@@ -52,20 +33,14 @@ class Balancers:
         answer = await self._api.call("GET", LOAD_BALANCER, path, missing=balancer_id)
         return dict(answer["loadbalancer"])
 
-    async def _gather(self) -> dict[str, dict[str, Any]]:
-        await asyncio.sleep(GATHER)
-        asked, self._asked, self._coming = self._asked, [], None
-        if len(asked) == 1 and asked[0]:
-            try:
-                row = await self.read(asked[0])
-            except NotFound:
-                return {}
-            theirs = self._api.project_id and row.get("project_id") not in (None, "", self._api.project_id)
-            return {} if theirs else {asked[0]: row}
+    async def _if_of_project(self, balancer_id: str) -> dict[str, Any] | None:
+        try:
+            row = await self.read(balancer_id)
+        except NotFound:
+            return None
+        theirs = self._api.project_id and row.get("project_id") not in (None, "", self._api.project_id)
+        return None if theirs else row
+
+    async def _of_project(self) -> dict[str, dict[str, Any]]:
         rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers", of_project(self._api))
         return {str(row["id"]): row for row in rows}
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """All who asked may have gone: then nobody looks at a failure."""
-    _ = task.cancelled() or task.exception()

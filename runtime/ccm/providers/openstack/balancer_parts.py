@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccm.cloud import Conflict, NotFound, RetryAfter
+from ccm.cloud.toolkit.steps import Step
 
 from . import load_balancer_diff as diff
 from .balancer_listing import LOAD_BALANCER
 
 if TYPE_CHECKING:
-    from .load_balancer_rules import Listener
+    from .listener_rules import Listener
     from .session import Api
 
 Row = Mapping[str, Any]
@@ -79,7 +80,7 @@ class Parts:
             raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
         return known
 
-    async def do(self, step: diff.Step) -> None:
+    async def do(self, step: Step) -> None:
         """One step. What is gone meanwhile is looked at again (RetryAfter)."""
         found = step.path.split("/")[2:3]
         try:

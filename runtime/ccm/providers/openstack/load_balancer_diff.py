@@ -14,33 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ccm.cloud import Conflict
+from ccm.cloud.toolkit.steps import Step
 
-from .load_balancer_rules import XFF, Listener, Member, Monitor, Pool
+from .listener_rules import XFF, Listener, Member, Monitor, Pool
 
 Row = Mapping[str, Any]
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Protocols of listeners -> what they use of the network: two listeners of one port must differ in it.
 TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
-
-
-@dataclass(frozen=True)
-class Step:
-    """One request below `/lbaas`. `repairs`: the part in ERROR that it only writes again; "" where something differs.
-
-    Octavia takes writes to a part in ERROR while its load balancer is ACTIVE, and a write that succeeds ends the state.
-    """
-
-    method: str
-    path: str
-    body: Any = None
-    repairs: str = ""
-
-    def __str__(self) -> str:
-        return self.repairs or f"{_VERBS[self.method]} {self.path.strip('/')}"
-
-
-_VERBS = {"POST": "missing in", "PUT": "other values in", "DELETE": "superfluous:"}
 
 
 @dataclass(frozen=True)

@@ -13,28 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud import AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.annotation_reader import quoted, selector
+from ccm.cloud.toolkit.ownership_marks import digest
 
-from . import permissions, server_rules
-from .annotations import INTERNAL, PREFIX, Annotations, quoted, selector
-from .config import LoadBalancerClass, LoadBalancerSection
+from . import permissions
+from .annotations import INTERNAL, PREFIX, Annotations
+from .config_sections import LoadBalancerClass, LoadBalancerSection
 from .floating_ips import FloatingWish
-from .marks import LONGEST, Mark, digest, load_balancer_name
+from .marks import LONGEST, load_balancer_name
 
 Row = Mapping[str, Any]
 
-XFF = "X-Forwarded-For"
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
 #: Names of one and the same provider of Octavia's.
 AMPHORA = ("amphora", "amphorav2", "octavia")
-
-
-# Names
-
-
-def part_name(kind: str, index: int, balancer: str) -> str:
-    """Of the listener, pool or monitor of a Service's port, counted from 0."""
-    return f"{kind}_{index}_{balancer}"[:LONGEST]
 
 
 def description(cluster: str, namespace: str, name: str) -> str:
@@ -42,70 +35,6 @@ def description(cluster: str, namespace: str, name: str) -> str:
 
 
 # What is wanted
-
-
-@dataclass(frozen=True)
-class Member:
-    """A node behind a port. `monitor_port`: where it is probed, if not at `port`."""
-
-    name: str = field(compare=False)
-    address: str
-    port: int
-    subnet_id: str = field(default="", compare=False)
-    monitor_port: int | None = None
-
-    def body(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "address": self.address, "protocol_port": self.port}
-        if self.subnet_id:
-            found["subnet_id"] = self.subnet_id
-        if self.monitor_port is not None:
-            found["monitor_port"] = self.monitor_port
-        return found
-
-
-@dataclass(frozen=True)
-class Monitor:
-    """`settings`: attributes as the API spells them, which can be changed; the type cannot."""
-
-    name: str
-    type: str
-    settings: Mapping[str, Any]
-
-    def body(self) -> dict[str, Any]:
-        return {"name": self.name, "type": self.type, **self.settings}
-
-
-@dataclass(frozen=True)
-class Pool:
-    name: str
-    protocol: str
-    settings: Mapping[str, Any]
-    members: tuple[Member, ...]
-    monitor: Monitor | None
-
-    def body(self) -> dict[str, Any]:
-        """Without what belongs to it."""
-        return {"name": self.name, "protocol": self.protocol, **self.settings}
-
-
-@dataclass(frozen=True)
-class Listener:
-    name: str
-    protocol: str
-    port: int
-    settings: Mapping[str, Any]
-    pool: Pool
-
-    def body(self) -> dict[str, Any]:
-        """Without its pool."""
-        return {"name": self.name, "protocol": self.protocol, "protocol_port": self.port, **self.settings}
-
-    def whole(self) -> dict[str, Any]:
-        """With all that belongs to it, as a load balancer is created in one call."""
-        pool = self.pool.body() | {"members": [member.body() for member in self.pool.members]}
-        if self.pool.monitor is not None:
-            pool["healthmonitor"] = self.pool.monitor.body()
-        return self.body() | {"default_pool": pool}
 
 
 @dataclass(frozen=True)
@@ -414,136 +343,6 @@ def _cannot(want: Wish) -> str:
     return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, cannot do that"
 
 
-# Its parts
-
-
-def listeners(
-    want: Wish, backends: Sequence[Backend], member_subnet_id: str, features: Features
-) -> tuple[Listener, ...]:
-    """One for each port, in their order."""
-    chosen = members_of(want, backends)
-    return tuple(
-        _listener(want, index, port, chosen, member_subnet_id, features) for index, port in enumerate(want.ports)
-    )
-
-
-def _listener(
-    want: Wish,
-    index: int,
-    port: Port,
-    chosen: Sequence[tuple[str, str]],
-    subnet_id: str,
-    features: Features,
-) -> Listener:
-    tcp = port.protocol == "TCP"
-    protocol = port.protocol
-    settings: dict[str, Any] = {"connection_limit": want.connection_limit, "insert_headers": {}}
-    if tcp and want.tls:
-        protocol, settings["default_tls_container_ref"] = "TERMINATED_HTTPS", want.tls
-    elif tcp and want.x_forwarded_for:
-        protocol = "HTTP"
-    if tcp and want.x_forwarded_for:
-        settings["insert_headers"] = {XFF: "true"}
-    if features.timeouts:
-        settings |= want.timeouts
-    if features.acl:
-        settings["allowed_cidrs"] = list(want.allowed)
-    settings["tags"] = [want.name]
-    inner = (want.proxy or ("HTTP" if want.tls or want.x_forwarded_for else "TCP")) if tcp else protocol
-    probe = want.health_check_node_port if want.monitor and _probes_http(port, features) else 0
-    pool = Pool(
-        part_name("pool", index, want.name),
-        inner,
-        {
-            "lb_algorithm": want.method,
-            "session_persistence": {"type": "SOURCE_IP"} if want.affinity else None,
-        },
-        tuple(
-            Member(name, address, port.node_port, subnet_id, probe or None)
-            for name, address in chosen
-            if port.node_port  # 0 where the Service was told to have none
-        ),
-        _monitor(want, index, port, bool(probe)),
-    )
-    return Listener(part_name("listener", index, want.name), protocol, port.port, settings, pool)
-
-
-def _probes_http(port: Port, features: Features) -> bool:
-    return features.http_monitor and (port.protocol != "UDP" or features.udp_http_monitor)
-
-
-def _monitor(want: Wish, index: int, port: Port, http: bool) -> Monitor | None:
-    if want.monitor is None:
-        return None
-    settings: dict[str, Any] = dict(want.monitor)
-    kind = "UDP-CONNECT" if port.protocol == "UDP" else port.protocol
-    if http:
-        kind = "HTTP"
-        settings |= {"url_path": "/healthz", "http_method": "GET", "expected_codes": "200"}
-    return Monitor(part_name("monitor", index, want.name), kind, settings)
-
-
-def members_of(want: Wish, backends: Sequence[Backend]) -> list[tuple[str, str]]:
-    """Names and addresses of the nodes that serve, by name: those that the selector chooses, at an address of the
-    family, an InternalIP before an ExternalIP. Nodes without such an address cannot serve."""
-    return [(backend.node_name, address) for address, backend in _serving(want, backends).items()]
-
-
-def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
-    """Servers and the addresses at which they are members. A Node that is no server of this region has no port."""
-    found = (
-        (server_rules.server_id(backend.provider_id, region), address)
-        for address, backend in _serving(want, backends).items()
-    )
-    return frozenset((server, address) for server, address in found if server is not None)
-
-
-def _serving(want: Wish, backends: Sequence[Backend]) -> dict[str, Backend]:
-    """Address -> the node that is a member at it; of several that report one address the first by name."""
-    found: dict[str, Backend] = {}
-    for backend in sorted(backends, key=lambda each: each.node_name):
-        labels = backend.labels
-        if not all(key in labels and value in (None, labels[key]) for key, value in want.selector.items()):
-            continue
-        if address := node_address(backend, want.family):
-            found.setdefault(address, backend)
-    return found
-
-
-def node_address(backend: Backend, family: str) -> str:
-    """The one that load balancers send to, "" without one."""
-    for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
-        for each in backend.addresses:
-            if each.type is kind and (":" in each.address) == (family == "IPv6"):
-                return each.address
-    return ""
-
-
-def create_body(
-    want: Wish, wanted: Sequence[Listener], mark: Mark, subnet_id: str, vip_address: str, features: Features
-) -> dict[str, Any]:
-    """The whole load balancer. `subnet_id`: the VIP's, if it had to be found; `wanted`: empty, if its parts follow."""
-    body: dict[str, Any] = {"name": want.name, "description": want.description, "tags": [want.name, str(mark)]}
-    if want.provider:
-        body["provider"] = want.provider
-    if features.flavors and want.flavor_id:
-        body["flavor_id"] = want.flavor_id
-    if features.zones and want.availability_zone:
-        body["availability_zone"] = want.availability_zone
-    if want.port_id:
-        body["vip_port_id"] = want.port_id
-    else:
-        if subnet_id:
-            body["vip_subnet_id"] = subnet_id
-        if want.network_id:
-            body["vip_network_id"] = want.network_id
-        if vip_address:
-            body["vip_address"] = vip_address
-    if wanted:
-        body["listeners"] = [each.whole() for each in wanted]
-    return body
-
-
 # What is told
 
 
@@ -570,5 +369,5 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
         return f"!{digest(str(error), 11)}"
 
 
-def backends_fingerprint(chosen: Sequence[tuple[str, str]]) -> str:
+def members_fingerprint(chosen: Sequence[tuple[str, str]]) -> str:
     return digest(json.dumps(list(chosen)), 12)

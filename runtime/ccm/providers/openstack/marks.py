@@ -8,27 +8,22 @@ whose it is and what was written last. Only members of the project write tags, s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from ccm.cloud import LoadBalancerSpec
+from ccm.cloud.toolkit import ownership_marks
 
 Row = Mapping[str, Any]
 
 #: cloud-provider-openstack counts the Services that share a load balancer by this prefix of its tags.
 SERVICE_PREFIX = "kube_service_"
-MARK = "ccm:v1"
 #: Tag of a load balancer whose floating IP is not to be deleted with it: it was there before the load balancer, or the
 #: Service that the load balancer was made for left it to others and keeps the floating IP.
 KEEP_FLOATING = "ccm:keep-floatingip"
 #: The longest name, description or tag.
 LONGEST = 255
-#: Hexadecimal digits of the digest of a name in a Mark. Who creates Services chooses names: of a short digest they find
-#: another name that has it.
-DIGITS = 16
 
 
 def load_balancer_name(cluster: str, namespace: str, name: str) -> str:
@@ -45,60 +40,18 @@ def names_of(spec: LoadBalancerSpec) -> set[str]:
     return {load_balancer_name(spec.cluster, spec.namespace, spec.name), spec.default_name} if spec.name else set()
 
 
-def cluster_tag(cluster: str) -> str:
-    """A cluster's name as it stands in a Mark: without separators, and short enough."""
-    return _tag_text(cluster, 80)
-
-
-def namespace_tag(namespace: str) -> str:
-    """A namespace as it stands in a Mark: as it is, because Kubernetes allows 63 letters, digits and dashes."""
-    return _tag_text(namespace, 63)
-
-
-def _tag_text(text: str, longest: int) -> str:
-    quoted = quote(text, safe="", errors="replace")
-    return quoted if len(quoted) <= longest else f"sha256-{digest(text, 24)}"
-
-
 @dataclass(frozen=True)
-class Mark:
-    """The tag that a Service has on its load balancer: `ccm:v1:CLUSTER:UID:NAME:FINGERPRINT:FLAGS:NAMESPACE`.
+class Mark(ownership_marks.Mark):
+    """The tag that a Service has on its load balancer.
 
     `name`: a digest of the tag of cloud-provider-openstack's that belongs with it, so that both go when only the UID is
     known. `flags`: f, it has a floating IP; k, which is kept in the end; p, its address is a proxy's; h, the Service's
-    status shows a host name. `namespace`: "" in Marks of before there was one.
+    status shows a host name.
     """
-
-    cluster: str
-    uid: str
-    name: str
-    fingerprint: str = ""
-    flags: str = ""
-    namespace: str = ""
 
     @classmethod
     def of(cls, spec: LoadBalancerSpec, fingerprint: str, flags: str = "") -> Mark:
-        name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
-        return cls(
-            cluster_tag(spec.cluster), spec.uid, digest(name, DIGITS), fingerprint, flags, namespace_tag(spec.namespace)
-        )
-
-    @classmethod
-    def parse(cls, tag: str) -> Mark | None:
-        prefix, _, rest = tag.partition(f"{MARK}:")
-        parts = rest.split(":")
-        return cls(*parts) if not prefix and len(parts) in (5, 6) else None
-
-    def __str__(self) -> str:
-        parts = (MARK, self.cluster, self.uid, self.name, self.fingerprint, self.flags)
-        return ":".join((*parts, self.namespace) if self.namespace else parts)
-
-    def is_of(self, cluster: str, uid: str) -> bool:
-        return (self.cluster, self.uid) == (cluster_tag(cluster), uid)
-
-    def names(self, text: str) -> bool:
-        """Whether a name, or a tag of cloud-provider-openstack's, is the one that belongs with it."""
-        return len(self.name) in (8, DIGITS) and self.name == digest(text, len(self.name))
+        return cls.made_for(spec, load_balancer_name(spec.cluster, spec.namespace, spec.name), fingerprint, flags)
 
 
 def marks(row: Row) -> list[Mark]:
@@ -148,7 +101,3 @@ def is_owner(row: Row, mark: Mark) -> bool:
     """Whether it was made for the Service with this Mark, of which we may know no more than the UID."""
     name = str(row.get("name") or "")
     return mark.names(name) or name == default_name(mark.uid)
-
-
-def digest(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:length]

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.cloud import Invalid
+from ccm.cloud.toolkit.annotation_reader import NAMED, Annotation
 
-from .annotations import BY_KEY, BY_NAME, NAMED, PREFIX, TABLE, UUID, Annotation
-from .config import DEFAULT, EVERY, EVERYWHERE, LoadBalancerSection
+from .annotations import BY_KEY, BY_NAME, PREFIX, TABLE, UUID
+from .config_sections import DEFAULT, EVERY, EVERYWHERE, LoadBalancerSection
 
 Row = Mapping[str, Any]
 

@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec, NotFound, Port, RetryAfter
+from ccm.cloud.toolkit.rule_changes import rule_changes as changes
+from ccm.cloud.toolkit.shared_reads import ObjectLocks, Shared
 
 from .server_rules import trunk_subports
 from .session import NETWORK, Api, of_project, unless_changed
-from .shared import ObjectLocks, Shared
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
@@ -78,9 +79,9 @@ def wanted_rules(
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
     """Rules to make, IDs of those to delete. Egress rules, which neutron gives to every group, stay."""
-    there = [(_key(row), str(row["id"])) for row in present if row.get("direction") == "ingress"]
-    known, keys = {key for key, _ in there}, {_key(rule) for rule in wanted}
-    return [rule for rule in wanted if _key(rule) not in known], [id for key, id in there if key not in keys]
+    ingress = [row for row in present if row.get("direction") == "ingress"]
+    missing, superfluous = changes(wanted, ingress, _key)
+    return missing, [str(row["id"]) for row in superfluous]
 
 
 def _key(rule: Rule) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState
 
-from .config import Networking
+from .config_sections import Networking
 
 Row = Mapping[str, Any]
 

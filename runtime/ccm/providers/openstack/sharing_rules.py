@@ -11,19 +11,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ccm.cloud import Conflict, Invalid, LoadBalancerSpec
+from ccm.cloud.toolkit.ownership_marks import choose as choose_marked
+from ccm.cloud.toolkit.ownership_marks import cluster_tag, is_known, namespace_tag
 
 from .annotations import PREFIX
 from .marks import (
     SERVICE_PREFIX,
     Mark,
     Row,
-    cluster_tag,
     foreign_marks,
     is_owner,
     load_balancer_name,
     marks,
     names_of,
-    namespace_tag,
     own_mark,
     service_tags,
     tags_without,
@@ -63,25 +63,26 @@ def choose(
     """
     names = names_of(spec)
     every = list(rows)
-    marked = sorted(
-        (row for row in every if own_mark(row, spec.cluster, spec.uid)),
-        key=lambda row: (str(row.get("created_at") or ""), row["id"]),
+    first, superfluous = choose_marked(
+        every,
+        lambda row: own_mark(row, spec.cluster, spec.uid) is not None,
+        age=lambda row: (str(row.get("created_at") or ""), row["id"]),
     )
-    if named and not (marked and to_delete):
+    if named and not (first is not None and to_delete):
         row = next((row for row in every if row["id"] == named), None)
-        if row is not None and marked and marked[0] is not row:
+        if row is not None and first is not None and first is not row:
             raise Conflict(
-                f"annotation {PREFIX}load-balancer-id: the Service is served by load balancer {marked[0]['id']} and "
+                f"annotation {PREFIX}load-balancer-id: the Service is served by load balancer {first['id']} and "
                 f"cannot move to {named}: delete it and create it again"
             )
-        if row is not None and not marked:
+        if row is not None and first is None:
             return _of_another(row, spec, sharing, names, to_delete)
-        if not marked and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
+        if first is None and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
             raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {named} in this project")
-    if marked:
-        mark = own_mark(marked[0], spec.cluster, spec.uid)
-        owner = marked[0].get("name") in names if names else mark is not None and is_owner(marked[0], mark)
-        return Choice(marked[0], owner, tuple(marked[1:]))
+    if first is not None:
+        mark = own_mark(first, spec.cluster, spec.uid)
+        owner = first.get("name") in names if names else mark is not None and is_owner(first, mark)
+        return Choice(first, owner, superfluous)
     return Choice(
         candidates=tuple(
             row
@@ -243,10 +244,8 @@ def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bo
     the Service must have the address in its status. `addresses`: those at which the load balancer is reached. With
     `sharing = project` Services are believed, and cloud-provider-openstack's annotation counts, too.
     """
-    known = {each.ip for each in spec.ingress}
-    if sharing == "project":
-        known.add(spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip())
-    return bool((known - {""}) & set(addresses))
+    said = spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip()
+    return is_known(spec, addresses, [said] if sharing == "project" else [])
 
 
 def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
@@ -264,3 +263,16 @@ def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
                 "annotation off, or choose another --cluster-name; if that Service is no more, take its tag off the "
                 f"load balancer: {mark}"
             )
+
+
+def check_may_join(row: Row, name: str, internal: bool, most: int) -> None:
+    """Raises Invalid or Conflict when the Service whose load balancer would be called `name` cannot share this one with
+    others: `internal`, it must not be public; `most`, so many Services may share one."""
+    others = [tag for tag in service_tags(row) if tag != name]
+    if internal:
+        raise Invalid(f"an internal Service cannot share load balancer {row['id']}: its owner may be public")
+    if name not in service_tags(row) and len(others) >= most:
+        raise Conflict(
+            f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
+            f"[LoadBalancer] of cloud.conf is {most}"
+        )

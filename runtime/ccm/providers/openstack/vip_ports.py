@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ccm.cloud import Backend, Conflict, Invalid, NotFound
+from ccm.cloud.toolkit.backend_addresses import node_address
 
 from . import server_rules
 from .annotations import PREFIX
 from .floating_ips import NETWORK, FloatingIps, made_for
-from .load_balancer_rules import node_address
 from .permissions import Row, port_problem
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Backends, LoadBalancerSpec, Port
-from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 from ccm.providers.sim import SimLoadBalancers
 from ccm.providers.static import StaticLoadBalancers
 

@@ -3,6 +3,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
@@ -226,3 +227,23 @@ async def test_a_node_that_was_created_again_keeps_its_route():
         c.api.objects["nodes"]["n0"] = {**again, "metadata": {**again["metadata"], "uid": "another"}}
         await asyncio.sleep(GRACE)
         assert c.routes.count("delete") == 0
+
+
+@in_virtual_time
+async def test_a_node_with_an_alias_of_the_instance_keeps_a_route_that_nobody_knows():
+    """A new leader whose cache lacks the Node: it is read by every name of the instance."""
+    async with Cluster() as c:
+        await routed(c, 1)
+        c.machines.put("i-0abc", aliases=("n9",))
+        c.routes.add(cidr(9), "i-0abc")
+        node = {"metadata": {"name": "n9", "uid": "u9"}, "spec": {"providerID": "fake://i-0abc", "podCIDRs": [cidr(9)]}}
+        asked, read = [], c.api.get
+
+        async def get(path, type, **more):
+            asked.append(path)
+            return msgspec.convert(node, type) if path.endswith("/n9") else await read(path, type, **more)
+
+        c.api.get = get
+        await asyncio.sleep(GRACE + 600)
+        assert "/api/v1/nodes/n9" in asked
+        assert cidr(9) in {route.destination for route in c.routes.routes.values()}

@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from ccm.engine import client as module
+from ccm.engine.api_credentials import Access, FileText
 from ccm.engine.api_errors import (
     ConflictError,
     NotFoundError,
@@ -18,7 +19,6 @@ from ccm.engine.api_errors import (
     UnavailableError,
 )
 from ccm.engine.client import KubeClient, split_lines
-from ccm.engine.credentials import Access, FileText
 from ccm.engine.objects import Node, PartialObject
 
 

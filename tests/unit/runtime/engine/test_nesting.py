@@ -12,8 +12,8 @@ from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access
 from ccm.engine.informer import Informer
 from ccm.engine.nesting import DEEPEST, decode, shallow
 from ccm.engine.objects import Service, decoder

@@ -12,10 +12,10 @@ import traceback
 import pytest
 import yaml
 
-from ccm.engine import credentials, endpoints, kubeconfig
+from ccm.engine import api_credentials, endpoints, kubeconfig
+from ccm.engine.api_credentials import Access, ExecPlugin, FileText, Pem
 from ccm.engine.api_errors import ApiError, KubeConfigError
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access, ExecPlugin, FileText, Pem
 from ccm.engine.endpoints import Proxy, proxy_of, server_url, without_credentials
 from ccm.engine.objects import PartialObject
 
@@ -53,7 +53,7 @@ def test_every_field_that_is_shown_was_looked_at():
     """A new field is hidden, or listed above as one that holds no secret."""
     found = [
         each
-        for module in (credentials, endpoints, kubeconfig)
+        for module in (api_credentials, endpoints, kubeconfig)
         for _, each in inspect.getmembers(module, dataclasses.is_dataclass)
         if each.__module__ == module.__name__
     ]

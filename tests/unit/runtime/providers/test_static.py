@@ -32,7 +32,8 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.providers.static import StaticCloud, StaticLoadBalancers
-from ccm.providers.static_config import KEYS, MACHINE_KEYS, Settings, expanded
+from ccm.providers.static_config import KEYS, MACHINE_KEYS, Settings
+from ccm.providers.static_inventory import expanded
 
 CONF = """\
 cluster: cellar

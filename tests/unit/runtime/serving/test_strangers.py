@@ -14,8 +14,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from ccm.base.clock import FakeClock
 from ccm.base.token_bucket import TokenBucket
+from ccm.engine.api_credentials import Access
 from ccm.engine.client import KubeClient
-from ccm.engine.credentials import Access
 from ccm.manager.connect import create_client
 from ccm.options.command_line import parse
 from ccm.serving import ports

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded, RetryAfter, Transient
-from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
 
 BALANCER, NETWORK = "load-balancer", "network"
 

@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import ConfigError, ProviderConfig
-from ccm.providers.openstack import config, gcfg
-from ccm.providers.openstack.config import IGNORED, REFUSED, SECTIONS, Settings
-from ccm.providers.openstack.session import cloud_region, sdk_options
+from ccm.cloud.toolkit import gcfg
+from ccm.providers.openstack import config_sections as config
+from ccm.providers.openstack.config import Settings
+from ccm.providers.openstack.config_sections import IGNORED, REFUSED, SECTIONS
+from ccm.providers.openstack.credentials import cloud_region, sdk_options
 
 GLOBAL = """[Global]
 auth-url = https://keystone.example.com:5000/v3

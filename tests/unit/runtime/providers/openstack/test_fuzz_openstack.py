@@ -21,22 +21,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, CloudError, Ingress, LoadBalancerSpec, Port, Route
+from ccm.cloud.toolkit import annotation_reader
 from ccm.controllers import service_rules
 from ccm.engine.objects import Service
 from ccm.providers.openstack import (
     annotations,
     floating_ips,
+    listener_rules,
     marks,
     permissions,
-    routes,
+    router_routes,
     security_groups,
     server_rules,
     sharing_rules,
 )
 from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import PREFIX, TABLE
-from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 
 from ... import loop_watch
 from ...fuzzing import bounded
@@ -151,7 +153,7 @@ def quick(decide: Callable[[], Any]) -> Any:
 def test_annotations(said: dict[str, str], section: LoadBalancerSection) -> None:
     read = quick(lambda: annotations.Annotations(said))
     assert all(len(problem) < 1000 for problem in read.problems)
-    assert len(quick(lambda: annotations.unknown(said))) <= annotations.NAMED
+    assert len(quick(lambda: annotations.unknown(said))) <= annotation_reader.NAMED
     effective = quick(lambda: permissions.effective(said, section))
     assert quick(lambda: permissions.denied(effective, section)) is not None
     assert len(quick(lambda: permissions.warning(said, section, "x"))) < 2000
@@ -170,13 +172,13 @@ def test_wishes_and_what_is_made_of_them(spec: LoadBalancerSpec, section: LoadBa
     for features in (rules.Features(), rules.Features.of((2, 5), "ovn")):
         quick(lambda features=features: rules.refused(want, features))
         quick(lambda features=features: rules.left_out(spec, want, features, section, CLASSES))
-        made = quick(lambda features=features: rules.listeners(want, backends, "", features))
+        made = quick(lambda features=features: listener_rules.listeners(want, backends, "", features))
         mark = marks.Mark.of(spec, "f")
-        body = rules.create_body(want, made, mark, "", want.vip_address, features)
+        body = listener_rules.create_body(want, made, mark, "", want.vip_address, features)
         assert json.dumps(body)
         assert marks.Mark.parse(str(mark)) == mark and len(str(mark)) <= marks.LONGEST
         assert body["vip_address"] == str(ipaddress.ip_address(want.vip_address)) if "vip_address" in body else True
-    quick(lambda: rules.served_at(want, backends, ""))
+    quick(lambda: listener_rules.served_at(want, backends, ""))
     quick(lambda: rules.kept(want, {"id": "x"}, rules.Features()))
     quick(lambda: rules.ingress(want, "10.0.0.1"))
 
@@ -228,7 +230,7 @@ def test_source_ranges(ranges: list[str], text: str) -> None:
 def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], group: bool) -> None:
     spec = LoadBalancerSpec("prod", "u", "shop", "web", (Port("", "TCP", 80, 30080),))
     want = rules.wish(spec, LoadBalancerSection(), {})
-    members = rules.served_at(want, backends, "")
+    members = listener_rules.served_at(want, backends, "")
     devices = (the("server-1"), the("database"), "", "None", "trunk")
     ports = [
         {
@@ -254,8 +256,8 @@ def test_destinations_of_routes(destination: str) -> None:
     port = {"id": "p", "network_id": "n", "fixed_ips": [{"ip_address": "10.0.0.1", "subnet_id": "s"}]}
 
     def decide() -> bool:
-        routes.next_hop(Route(destination, "x"), [port], {"n"})
-        routes.check_destination(destination, [router, port], ["10.0.0.0/24"])
+        router_routes.next_hop(Route(destination, "x"), [port], {"n"})
+        router_routes.check_destination(destination, [router, port], ["10.0.0.0/24"])
         return True
 
     if quick(decide):

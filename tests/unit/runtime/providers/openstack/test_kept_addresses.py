@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import LoadBalancerSpec
-from ccm.providers.openstack import balancer_listing, shared
-from ccm.providers.openstack.config import EVERYWHERE, LoadBalancerSection
+from ccm.cloud.toolkit import shared_reads
+from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, deleted, ensured, only, provider, service
@@ -17,8 +17,7 @@ from .test_shared_balancers import TLS, deleted, ensured, only, provider, servic
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

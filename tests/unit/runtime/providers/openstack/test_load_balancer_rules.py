@@ -11,12 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccm.cloud import Address, AddressType, Backend, Ingress, Invalid, LoadBalancerSpec, Port
-from ccm.providers.openstack import floating_ips, marks, security_groups
+from ccm.cloud.toolkit.backend_addresses import node_address
+from ccm.providers.openstack import floating_ips, listener_rules, marks, security_groups
 from ccm.providers.openstack import load_balancer_diff as diff
 from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX, TABLE, unknown
-from ccm.providers.openstack.config import LoadBalancerSection
-from ccm.providers.openstack.load_balancer_rules import Features, Listener, Member, Monitor, Pool
+from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.listener_rules import Listener, Member, Monitor, Pool
+from ccm.providers.openstack.load_balancer_rules import Features
 from ccm.providers.openstack.marks import Mark
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
@@ -56,7 +58,7 @@ def listeners(draw: Any, name: str = "mine") -> Listener:
     )
     found = {
         "connection_limit": draw(st.integers(-1, 2)),
-        "insert_headers": draw(st.sampled_from([{}, {rules.XFF: "true"}])),
+        "insert_headers": draw(st.sampled_from([{}, {listener_rules.XFF: "true"}])),
         "allowed_cidrs": draw(st.sampled_from([["0.0.0.0/0"], ["10.0.0.0/8"]])),
         "tags": [name],
     }
@@ -151,9 +153,9 @@ def test_headers_of_others_stay():
         "insert_headers": {"X-Other": "1"},
     }  # fmt: skip
     pool = Pool("p", "HTTP", {}, (), None)
-    want = Listener("l", "HTTP", 80, {"insert_headers": {rules.XFF: "true"}}, pool)
+    want = Listener("l", "HTTP", 80, {"insert_headers": {listener_rules.XFF: "true"}}, pool)
     (change, _) = diff.steps("lb", "mine", (want,), diff.Observed([row], [], {}, {}), owner=True)
-    assert change.body == {"listener": {"insert_headers": {"X-Other": "1", rules.XFF: "true"}}}
+    assert change.body == {"listener": {"insert_headers": {"X-Other": "1", listener_rules.XFF: "true"}}}
 
 
 # --- names and tags ---------------------------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def spec(**more: Any) -> LoadBalancerSpec:
 def test_names_are_cut_as_upstream_cuts_them():
     name = marks.load_balancer_name("c" * 300, "shop", "web")
     assert name == "kube_service_" + "c" * 242 and len(name) == 255
-    assert rules.part_name("listener", 2, name) == ("listener_2_" + name)[:255]
+    assert listener_rules.part_name("listener", 2, name) == ("listener_2_" + name)[:255]
     wish = rules.wish(spec(cluster="c" * 300), LoadBalancerSection(), {})
     assert wish.floating is not None and len(wish.floating.description) == 255
     assert wish.floating.description.endswith("(u-1)")
@@ -236,9 +238,9 @@ def test_a_node_is_reached_at_an_address_of_the_family():
         Address(AddressType.INTERNAL_IP, "10.0.0.1"),
     )
     node = Backend("n", "openstack:///x", both)
-    assert (rules.node_address(node, "IPv4"), rules.node_address(node, "IPv6")) == ("10.0.0.1", "fd00::1")
+    assert (node_address(node, "IPv4"), node_address(node, "IPv6")) == ("10.0.0.1", "fd00::1")
     external = Backend("n", "openstack:///x", both[:1])
-    assert (rules.node_address(external, "IPv4"), rules.node_address(external, "IPv6")) == ("192.0.2.1", "")
+    assert (node_address(external, "IPv4"), node_address(external, "IPv6")) == ("192.0.2.1", "")
 
 
 # --- subnets of floating IPs ------------------------------------------------------------------------------------------

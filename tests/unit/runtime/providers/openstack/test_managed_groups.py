@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud import NotFound, RetryAfter
-from ccm.providers.openstack import balancer_listing, security_groups, shared
-from ccm.providers.openstack.config import LoadBalancerSection
+from ccm.cloud.toolkit import shared_reads
+from ccm.providers.openstack import security_groups
+from ccm.providers.openstack.config_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import ensured, nodes, only, patiently, provider, service
@@ -21,8 +22,7 @@ MANY = range(1, 251)
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 class Slow(FakeOpenStack):

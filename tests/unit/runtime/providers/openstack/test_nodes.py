@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from ccm.cloud import Conflict, Instance, InstanceRef, InstanceState, NotFound, Page, Transient
 from ccm.gateway.gateway import Gateway
 from ccm.providers.openstack import OpenStackCloud, server_rules
-from ccm.providers.openstack.config import Networking
+from ccm.providers.openstack.config_sections import Networking
 
 from .fake_cloud import FakeCloud, running
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.controllers import service_rules
 from ccm.engine.objects import Service, decoder
+from ccm.providers.openstack import listener_rules, security_groups
 from ccm.providers.openstack import load_balancer_diff as diff
 from ccm.providers.openstack import load_balancer_rules as rules
-from ccm.providers.openstack import security_groups
-from ccm.providers.openstack.config import LoadBalancerSection
+from ccm.providers.openstack.config_sections import LoadBalancerSection
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
 
@@ -69,7 +69,7 @@ def wanted(ranges: list[str], family: str) -> Any:
         source_ranges=service_rules.source_ranges(service(ranges, family)),
     )  # fmt: skip
     want = rules.wish(spec, LoadBalancerSection(internal_lb=True), {})
-    return rules.listeners(want, (), "", rules.Features())
+    return listener_rules.listeners(want, (), "", rules.Features())
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import ComparesLoadBalancers, Conflict, Ingress, RetryAfter
-from ccm.providers.openstack import balancer_listing, shared
-from ccm.providers.openstack.config import LoadBalancerSection
+from ccm.cloud.toolkit import shared_reads
+from ccm.providers.openstack.config_sections import LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, WEB, ensured, nodes, only, patiently, provider, service
@@ -18,8 +18,7 @@ from .test_shared_balancers import TLS, WEB, ensured, nodes, only, patiently, pr
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

@@ -29,9 +29,11 @@ from ccm.cloud import (
     Unauthorized,
     VolumeRef,
 )
+from ccm.cloud.toolkit.retry_after import retry_after
 from ccm.gateway.gateway import BREAKER_THRESHOLD, Gateway
-from ccm.providers.openstack import OpenStackCloud, session
-from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK, error_of, retry_after
+from ccm.providers.openstack import OpenStackCloud, credentials, service_errors
+from ccm.providers.openstack.service_errors import error_of
+from ccm.providers.openstack.session import COMPUTE, LOAD_BALANCER, NETWORK
 
 from .fake_cloud import CONFIG, PROJECT, FakeCloud, running, serving
 
@@ -136,7 +138,7 @@ def test_when_to_come_back(header: str, body: bytes, expected: float | None) -> 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"\xff", b'{"a": 1}', b'{"error": "x"}', b'{"x": {"y": 1}}'])
 def test_what_is_no_error_of_a_service(body: bytes) -> None:
-    assert session.service_error(body) is None
+    assert service_errors.service_error(body) is None
 
 
 async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() -> None:
@@ -395,6 +397,6 @@ def test_the_sdk_is_asked_for_only_when_it_is_missing(monkeypatch: pytest.Monkey
     def nothing(name: str) -> Any:
         return None
 
-    monkeypatch.setattr(session.importlib.util, "find_spec", nothing)
+    monkeypatch.setattr(credentials.importlib.util, "find_spec", nothing)
     with pytest.raises(ConfigError, match=r"pip install 'outoftree-ccm\[openstack\]'"):
         OpenStackCloud(ProviderConfig(CONFIG, "cloud.conf"))

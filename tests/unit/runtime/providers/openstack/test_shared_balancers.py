@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Conflict, Ingress, LoadBalancerSpec, NotFound, Port, RetryAfter
-from ccm.providers.openstack import balancer_listing, shared
+from ccm.cloud.toolkit import shared_reads
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.config import LoadBalancerSection
-from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.config_sections import LoadBalancerSection
 from ccm.providers.openstack.marks import Mark, marks, service_tags
+from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 
 from .octavia_in_memory import FakeOpenStack, the
 
@@ -27,8 +27,7 @@ SEEDS = range(8)
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

@@ -13,15 +13,16 @@ from typing import Any, ClassVar
 import pytest
 
 from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
+from ccm.cloud.toolkit import shared_reads
 from ccm.conformance import Outcome, Subject, World, check
 from ccm.conformance import trial as trial_module
 from ccm.conformance.cases import side_by_side
-from ccm.providers.openstack import balancer_listing, balancer_parts, balancer_removal, load_balancers, marks, shared
+from ccm.providers.openstack import balancer_parts, balancer_removal, marks, octavia_load_balancers
 from ccm.providers.openstack.annotations import PREFIX
-from ccm.providers.openstack.config import LoadBalancerSection
+from ccm.providers.openstack.config_sections import LoadBalancerSection
 from ccm.providers.openstack.job import Job
-from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
 from ccm.providers.openstack.marks import Mark
+from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import nodes
@@ -73,9 +74,8 @@ async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Containe
     section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
     fake = Stumbling(section, stumbles, whose)
     fake.interleaving, fake.busy = random.Random(seed), 0.001
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
-    for module in (balancer_parts, balancer_removal, load_balancers):
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
+    for module in (balancer_parts, balancer_removal, octavia_load_balancers):
         monkeypatch.setattr(module, "SOON", 0.001)
     monkeypatch.setattr(side_by_side, "PAUSE", 0.002)
     monkeypatch.setattr(trial_module, "PAUSE", 0.001)

@@ -27,8 +27,8 @@ from ccm.cloud import (
 )
 from ccm.providers.openstack import floating_ips, security_groups
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
-from ccm.providers.openstack.config import LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.load_balancers import OctaviaLoadBalancers
+from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 
 from .octavia_in_memory import FakeOpenStack, the
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Conflict, Ingress, Invalid
-from ccm.providers.openstack import balancer_listing, shared
-from ccm.providers.openstack.config import EVERYWHERE, LoadBalancerSection
+from ccm.cloud.toolkit import shared_reads
+from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, WEB, deleted, ensured, nodes, only, patiently, provider, service
@@ -20,8 +20,7 @@ OURS, THEIRS = "5b3c0f2a9d7e4c1b8a6f0e1d2c3b4a59", "0123456789abcdef0123456789ab
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (balancer_listing, shared):
-        monkeypatch.setattr(module, "GATHER", 0.0)
+    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from ccm.base.clock import FakeClock
-from ccm.engine import credentials
+from ccm.engine import api_credentials
 from ccm.engine.api_errors import UnavailableError
 from ccm.engine.kubeconfig import from_kubeconfig
 
@@ -81,7 +81,7 @@ def test_a_file_whose_stat_hides_the_change_is_read_after_a_minute_or_a_401(tmp_
         os.utime(file, ns=(5, 5))
 
     put("one")
-    reader = credentials.FileText(file, clock)
+    reader = api_credentials.FileText(file, clock)
     assert reader.get() == "one"
     put("two")
     assert reader.get() == "one"
@@ -93,7 +93,7 @@ def test_a_file_whose_stat_hides_the_change_is_read_after_a_minute_or_a_401(tmp_
 
 
 async def test_a_token_file_that_never_was_is_unavailable(tmp_path):
-    access = credentials.Access("http://x", token_file=credentials.FileText(tmp_path / "none"))
+    access = api_credentials.Access("http://x", token_file=api_credentials.FileText(tmp_path / "none"))
     with pytest.raises(UnavailableError, match=r"token file .*none: No such file"):
         await access.headers()
 
@@ -181,7 +181,7 @@ async def test_exec_plugin_may_give_a_client_certificate(write, plugin):
     ],
 )
 async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint, monkeypatch):
-    monkeypatch.setattr(credentials, "EXEC_TIMEOUT", 0.5)
+    monkeypatch.setattr(api_credentials, "EXEC_TIMEOUT", 0.5)
     plugin.does(behaviour)
     access = from_kubeconfig(write(user=exec_user()))
     with pytest.raises(UnavailableError, match=complaint):

@@ -24,7 +24,7 @@ class Shared(Generic[T]):
     async def get(self) -> T:
         if self._coming is None:
             self._coming = asyncio.create_task(self._gather(), name="a read that is shared")
-            self._coming.add_done_callback(_seen)
+            self._coming.add_done_callback(seen)
         return await asyncio.shield(self._coming)
 
     async def _gather(self) -> T:
@@ -43,6 +43,6 @@ class ObjectLocks:
         return self._locks.setdefault(object_id, asyncio.Lock())
 
 
-def _seen(task: asyncio.Task[T]) -> None:
+def seen(task: asyncio.Task[T]) -> None:
     """All askers may have gone: then nobody looks at a failure."""
     _ = task.cancelled() or task.exception()

@@ -17,7 +17,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ccm import cloud
@@ -32,22 +31,25 @@ from ccm.cloud import (
     NotImplementedByCloud,
     RetryAfter,
 )
+from ccm.cloud.toolkit.ownership_marks import cluster_tag
+from ccm.cloud.toolkit.steps import do_next
 
+from . import listener_rules, marks, permissions, sharing_rules
 from . import load_balancer_diff as diff
 from . import load_balancer_rules as rules
-from . import marks, permissions, sharing_rules
 from .annotations import Annotations
 from .balancer_addresses import Addresses
 from .balancer_listing import LOAD_BALANCER, Balancers
+from .balancer_memory import Memory
 from .balancer_ownership import Ownership
-from .balancer_parts import SOON, Parts, Pools
+from .balancer_parts import SOON, Parts
 from .balancer_removal import DELETABLE, Removal, failed
 from .balancer_repair import Repair
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
+from .listener_rules import members_of
 from .load_balancer_rules import Features, Row, Wish
 from .marks import Mark
-from .remedies import Remedies
 from .security_groups import SecurityGroups, wanted_rules
 from .sharing_rules import GOING
 from .vip_ports import nodes_subnet
@@ -59,35 +61,6 @@ log = logging.getLogger(__name__)
 
 #: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
 OLDEST = (2, 5)
-#: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
-PATIENCE = 12.0
-
-
-@dataclass
-class _Memory:
-    """What this process knows about a Service's load balancer beyond what the cloud tells.
-
-    `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
-    made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
-    `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
-    `replaced`: there was one that failed, whose floating IP may be free now. `doubted`: its parts are not as its tag
-    says. `tried`: what was done about failures. `warnings`: what there is to tell of it.
-    """
-
-    balancer_id: str = ""
-    row: Row | None = None
-    owner: bool = True
-    born: float = 0.0
-    look_at: float = 0.0
-    address: str = ""
-    want: Wish | None = None
-    keep: bool = False
-    replaced: bool = False
-    doubted: bool = False
-    tried: Remedies = field(default_factory=Remedies)
-    warnings: tuple[str, ...] = ()
-    pools: Pools = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)
 
 
 class OctaviaLoadBalancers:
@@ -104,7 +77,7 @@ class OctaviaLoadBalancers:
         self._addresses = Addresses(api, self._balancers, self._floating)
         self._repair = Repair(api, self._parts, self._removal, self._soon)
         self._groups = SecurityGroups(api)
-        self._memory: dict[tuple[str, str], _Memory] = {}
+        self._memory: dict[tuple[str, str], Memory] = {}
         self._version: tuple[int, int] | None = None
 
     # --- the contract -------------------------------------------------------------------------------------------
@@ -113,9 +86,9 @@ class OctaviaLoadBalancers:
         """Two listings: load balancers and, if any of ours has one, floating IPs."""
         rows = [
             (row, mark)
-            for row in (await self._balancers.all()).values()
+            for row in (await self._balancers.look()).values()
             for mark in marks.marks(row)
-            if mark.cluster == marks.cluster_tag(cluster) and row["provisioning_status"] not in GOING
+            if mark.cluster == cluster_tag(cluster) and row["provisioning_status"] not in GOING
         ]
         floating: dict[str, str] = {}
         if any("f" in mark.flags for _, mark in rows):
@@ -140,7 +113,7 @@ class OctaviaLoadBalancers:
         if row["provisioning_status"] == "ERROR":
             raise Conflict(failed(row))
         if row["provisioning_status"] != "ACTIVE":
-            self._look_later(memory)
+            memory.look_later(self._clock())
             return cloud.LoadBalancer(spec.uid, row["name"], ready=False)
         want, features = await self._wanted(spec, row)
         if not memory.address:
@@ -170,12 +143,13 @@ class OctaviaLoadBalancers:
         memory.balancer_id = job.id
         if job.status == "ERROR":
             await self._repair.mend(job, memory.tried)
-            self._memory[(spec.cluster, spec.uid)] = _Memory(replaced=True, tried=memory.tried)
+            self._memory[(spec.cluster, spec.uid)] = Memory(replaced=True, tried=memory.tried)
             raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
         if job.status != "ACTIVE" and not (written and job.status not in GOING):
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
-            self._check_sharing(job)
+            if not owner:
+                sharing_rules.check_may_join(row, want.name, want.internal, self._section.max_shared_lb)
             await self._converge(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
             return self._answer(job, memory)
@@ -242,7 +216,7 @@ class OctaviaLoadBalancers:
     async def _different(self, job: Job) -> Sequence[str]:
         """What of an ACTIVE load balancer is not as it should be."""
         seen = await self._parts.observe(job.row)
-        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
         serial = self._section.provider_requires_serial_api_calls
         todo = diff.steps(job.id, job.want.name, wanted, seen, owner=job.owner, serial=serial)
         found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
@@ -253,7 +227,7 @@ class OctaviaLoadBalancers:
             found.append("its floating IP is gone")
         if job.want.security_groups:
             subnet = job.member_subnet or str(job.row["vip_subnet_id"])
-            members = rules.served_at(job.want, job.backends, self._api.region)
+            members = listener_rules.served_at(job.want, job.backends, self._api.region)
             found += await self._groups.deviations(job.spec, await self._group_rules(job, subnet), members, subnet)
         return found
 
@@ -278,7 +252,7 @@ class OctaviaLoadBalancers:
             return
         raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
 
-    async def _gone(self, spec: LoadBalancerSpec, memory: _Memory) -> None:
+    async def _gone(self, spec: LoadBalancerSpec, memory: Memory) -> None:
         """What is left when the Service has no load balancer any more."""
         if not memory.keep:
             await self._floating.delete_left(spec.uid)
@@ -287,8 +261,8 @@ class OctaviaLoadBalancers:
 
     # --- finding ------------------------------------------------------------------------------------------------
 
-    def _remembered(self, spec: LoadBalancerSpec) -> _Memory:
-        return self._memory.setdefault((spec.cluster, spec.uid), _Memory())
+    def _remembered(self, spec: LoadBalancerSpec) -> Memory:
+        return self._memory.setdefault((spec.cluster, spec.uid), Memory())
 
     def _soon(self) -> float:
         """Seconds until the next beat that is at least half of SOON away.
@@ -298,11 +272,6 @@ class OctaviaLoadBalancers:
         """
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
-
-    def _look_later(self, memory: _Memory) -> None:
-        if memory.born:
-            now = self._clock()
-            memory.look_at = now + min(PATIENCE, max(1.0, now - memory.born + 1.0))
 
     async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[Wish, Features]:
         """What a Service wants, and what Octavia can do. A load balancer that is there keeps the provider that it was
@@ -327,7 +296,7 @@ class OctaviaLoadBalancers:
         backends: Sequence[Backend],
         mark: Mark,
         features: Features,
-        memory: _Memory,
+        memory: Memory,
     ) -> cloud.LoadBalancer:
         """All of it in one request, then its floating IP, which needs its port alone."""
         used_again = await self._addresses.check(want)
@@ -336,10 +305,10 @@ class OctaviaLoadBalancers:
             subnet = await nodes_subnet(self._api, backends, want.family)
         member_subnet = want.member_subnet_id or subnet
         serial = self._section.provider_requires_serial_api_calls
-        wanted = () if serial else rules.listeners(want, backends, member_subnet, features)
+        wanted = () if serial else listener_rules.listeners(want, backends, member_subnet, features)
         if serial:
             mark = Mark.of(spec, "", mark.flags)
-        body = rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
+        body = listener_rules.create_body(want, wanted, mark, subnet, want.vip_address, features)
         if used_again:
             body["tags"].append(marks.KEEP_FLOATING)
         row = (await self._octavia("POST", "/loadbalancers", {"loadbalancer": body}))["loadbalancer"]
@@ -354,7 +323,7 @@ class OctaviaLoadBalancers:
         memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)
 
-    async def _converge(self, job: Job, memory: _Memory) -> None:
+    async def _converge(self, job: Job, memory: Memory) -> None:
         """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
         want, seen = job.want, await self._parts.observe(job.row)
         permissions.check_kept(
@@ -363,7 +332,7 @@ class OctaviaLoadBalancers:
             diff.certificates(seen.listeners, want.name, owner=job.owner),
             want.tls,
         )
-        wanted = rules.listeners(want, job.backends, job.member_subnet, job.features)
+        wanted = listener_rules.listeners(want, job.backends, job.member_subnet, job.features)
         serial = self._section.provider_requires_serial_api_calls
         todo = diff.steps(job.id, want.name, wanted, seen, owner=job.owner, serial=serial)
         if todo:
@@ -378,12 +347,11 @@ class OctaviaLoadBalancers:
                     f"of load balancer {job.id} these parts are in state ERROR in Octavia, and writing them again did "
                     f"not help: {', '.join(each.repairs for each in todo)}; ask who runs Octavia what its log says"
                 )
-            await self._parts.do(step)
-            raise RetryAfter(f"load balancer {job.id} is being changed: {len(todo)} steps to go", self._soon())
+            await do_next([step], self._parts.do, f"load balancer {job.id}", self._soon, left=len(todo))
 
-    async def _write_members(self, job: Job, memory: _Memory, digest: str) -> None:
+    async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
         """Returns when every pool was given its members; otherwise one is, and RetryAfter raised."""
-        wanted = rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
         for each in wanted:
             pool = pools[(each.protocol, each.port)]
@@ -426,29 +394,16 @@ class OctaviaLoadBalancers:
         group = "" if rules_too else await self._groups.known(spec)
         if not group:
             group = await self._groups.ensure(spec, await self._group_rules(job, subnet))
-        await self._groups.spread(group, rules.served_at(want, job.backends, self._api.region), subnet)
+        await self._groups.spread(group, listener_rules.served_at(want, job.backends, self._api.region), subnet)
 
     async def _group_rules(self, job: Job, subnet: str) -> Sequence[Mapping[str, Any]]:
         cidr = await self._groups.cidr(subnet)
         sources = [cidr] if job.features.acl or job.want.runs_on != "ovn" else list(job.want.allowed)
         return wanted_rules(job.want.ports, job.spec.health_check_node_port, cidr, sources)
 
-    def _check_sharing(self, job: Job) -> None:
-        want, row = job.want, job.row
-        if job.owner:
-            return
-        others = [tag for tag in marks.service_tags(row) if tag != want.name]
-        if want.internal:
-            raise Invalid(f"an internal Service cannot share load balancer {row['id']}: its owner may be public")
-        if want.name not in marks.service_tags(row) and len(others) >= self._section.max_shared_lb:
-            raise Conflict(
-                f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
-                f"[LoadBalancer] of cloud.conf is {self._section.max_shared_lb}"
-            )
-
     # --- answers ------------------------------------------------------------------------------------------------
 
-    def _answer(self, job: Job, memory: _Memory) -> cloud.LoadBalancer:
+    def _answer(self, job: Job, memory: Memory) -> cloud.LoadBalancer:
         memory.balancer_id, memory.want = job.id, job.want
         ready = job.status == "ACTIVE"
         if ready:
@@ -466,7 +421,7 @@ class OctaviaLoadBalancers:
         """The fingerprint is left out where something is not as it says, so that the Service is ensured."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
-        memory = self._memory.setdefault((cluster, mark.uid), _Memory())
+        memory = self._memory.setdefault((cluster, mark.uid), Memory())
         if memory.want is not None:
             ingress = rules.ingress(memory.want, address or memory.address)
         else:
@@ -483,7 +438,7 @@ class OctaviaLoadBalancers:
         except Invalid:
             return "0" * 12
         key = ("openstack members", want.family, tuple(sorted(want.selector.items(), key=str)))
-        return Backends.of(backends).once(key, lambda each: rules.backends_fingerprint(rules.members_of(want, each)))
+        return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
 
 
 def _lacks(mark: Mark | None, digest: str) -> bool:

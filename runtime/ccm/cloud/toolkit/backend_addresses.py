@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which nodes serve behind a load balancer, and at which of their addresses. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ccm.cloud import AddressType, Backend
+
+Selector = Mapping[str, str | None]
+
+
+def node_address(backend: Backend, family: str) -> str:
+    """The address of the family ("IPv4", "IPv6") that load balancers send to, "" without one: an InternalIP before an
+    ExternalIP, the first of each."""
+    for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
+        for each in backend.addresses:
+            if each.type is kind and (":" in each.address) == (family == "IPv6"):
+                return each.address
+    return ""
+
+
+def serving(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> dict[str, Backend]:
+    """Address -> the node that is a member at it, by the nodes' names; of several that report one address the first.
+
+    `selector`: labels that a node must have and their values, None for any (`annotation_reader.selector`). Nodes
+    without an address of the family cannot serve.
+    """
+    wanted = (selector or {}).items()
+    found: dict[str, Backend] = {}
+    for backend in sorted(backends, key=lambda each: each.node_name):
+        labels = backend.labels
+        if not all(key in labels and value in (None, labels[key]) for key, value in wanted):
+            continue
+        if address := node_address(backend, family):
+            found.setdefault(address, backend)
+    return found
+
+
+def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
+    """Names and addresses of the nodes that serve, by name."""
+    return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

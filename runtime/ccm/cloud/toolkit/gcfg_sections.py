@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A configuration in gcfg, read into dataclasses whose fields are `setting_kinds.key`. Pure.
+
+All problems are found at once, each with its line, and none quotes a value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+from . import gcfg
+from .setting_kinds import boolean, names, text
+
+
+class GcfgSections:
+    """Makes sections of entries, and gathers what is wrong. Line 0: nowhere in particular.
+
+    `sections`: name, as documents spell it -> its dataclass. `named`: those of which there is one for each name, as in
+    `[Section "name"]`. `ignored` and `refused`: section and key -> why, and what to do. `may_be_empty`: further kinds
+    that make a value of an empty text; with all others an empty value stands for the default.
+    """
+
+    def __init__(
+        self,
+        config: str,
+        sections: Mapping[str, type],
+        *,
+        named: Collection[str] = (),
+        ignored: Mapping[tuple[str, str], str] | None = None,
+        refused: Mapping[tuple[str, str], str] | None = None,
+        may_be_empty: Collection[Callable[[str], Any]] = (),
+    ) -> None:
+        self.document = gcfg.read(config)
+        self.problems: list[tuple[int, str]] = list(self.document.problems)
+        #: Sentences about keys that have no effect.
+        self.ignored: list[str] = []
+        self._sections, self._named = sections, named
+        self._ignored, self._refused = ignored or {}, refused or {}
+        self._may_be_empty = (text, names, *may_be_empty)
+        self._lines: dict[tuple[str, str, str], int] = {}
+        known = {name.lower(): name for name in sections}
+        for section, sub, line in self.document.sections:
+            if section not in known:
+                self.problems.append((line, f"[{section}]: unknown section; known are {', '.join(sections)}"))
+            elif (known[section] in named) != bool(sub):
+                shape = f'[{known[section]} "name"]' if known[section] in named else f"[{known[section]}]"
+                self.problems.append((line, f"[{known[section]}]: is written {shape}"))
+
+    def told(self) -> Iterator[str]:
+        """The problems, each as one sentence, in the order of their lines."""
+        for line, problem in sorted(set(self.problems)):
+            yield f"line {line}: {problem}" if line else problem
+
+    def lines(self, section: str) -> dict[str, int]:
+        """Key -> its line."""
+        return {spelt: line for (name, _, spelt), line in self._lines.items() if name == section}
+
+    def names_of(self, section: str) -> list[str]:
+        """The names in `[section "name"]`, in their order."""
+        return list(dict.fromkeys(sub for name, sub, _ in self.document.sections if name == section.lower()))
+
+    def problem(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
+        """What a provider finds itself: at the key `at`, or at `or_at` where only that is given."""
+        line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
+        self.problems.append((line, f"{_header(section, sub)} {problem}"))
+
+    def section(self, name: str, sub: str = "") -> Any:
+        """The section's dataclass, with defaults where a value is wrong."""
+        cls = self._sections[name]
+        fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
+        values: dict[str, Any] = {}
+        for entry in self.document.entries:
+            if (entry.section, entry.subsection) != (name.lower(), sub):
+                continue
+            where = f"{_header(name, sub)} {entry.name}"
+            if (name, entry.name) in self._ignored:
+                self.ignored.append(f"line {entry.line}: {where} has no effect: {self._ignored[name, entry.name]}")
+            elif (name, entry.name) in self._refused:
+                self.problems.append((entry.line, f"{where}: {self._refused[name, entry.name]}"))
+            elif entry.name not in fields:
+                similar = difflib.get_close_matches(entry.name, fields, 1)
+                hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(fields)}"
+                self.problems.append((entry.line, f"{where}: unknown key; {hint}"))
+            else:
+                self._take(where, fields[entry.name], entry, values)
+                self._lines[name, sub, entry.name] = entry.line
+        return cls(**values)
+
+    def _take(self, where: str, field: dataclasses.Field[Any], entry: gcfg.Entry, values: dict[str, Any]) -> None:
+        kind = field.metadata["kind"]
+        raw = "true" if entry.value is None and kind is boolean else entry.value
+        if raw is None:
+            self.problems.append((entry.line, f"{where}: has no value"))
+            return
+        try:
+            value = kind(raw) if raw or kind in self._may_be_empty else field.default
+        except ValueError as error:
+            self.problems.append((entry.line, f"{where}: {error}"))
+            return
+        repeatable = isinstance(field.default, tuple)
+        if field.name in values and repeatable:
+            value = values[field.name] + value if raw else ()  # empty: as in git, what stood before is forgotten
+        elif field.name in values and values[field.name] != value:
+            self.problems.append((entry.line, f"{where}: stands here twice, with different values"))
+        values[field.name] = value
+
+
+def _header(section: str, sub: str) -> str:
+    return f'[{section} "{sub}"]' if sub else f"[{section}]"

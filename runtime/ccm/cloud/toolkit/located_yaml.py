@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""YAML whose values know their lines, for configurations that report all their problems at once. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from ccm.cloud import ConfigError
+
+
+@dataclass(frozen=True)
+class Located:
+    """A value and where it stands. Mappings are dict[str, Located], sequences list[Located]."""
+
+    value: Any
+    line: int
+
+
+@dataclass
+class Problems:
+    """What is wrong, with its line. `source`: the file, for messages."""
+
+    source: str
+    found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, where: Located, text: str) -> None:
+        self.found.append((where.line, text))
+
+    def raise_any(self) -> None:
+        """Raises ConfigError with all problems, by line, if there are any."""
+        if self.found:
+            raise ConfigError([f"{self.source}: line {line}: {text}" for line, text in sorted(set(self.found))])
+
+
+def read(text: str, problems: Problems) -> Located:
+    """The document, None when there is nothing in it."""
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        return Located(None, 1) if node is None else _Reader(loader, problems).located(node)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or "characters that may not be in it"
+        problems.add(Located(None, mark.line + 1 if mark else 1), f"not YAML: {problem}")
+        return Located(None, 1)
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+class _Reader:
+    """Makes values of nodes. One that aliases point to is made once: they can stand for billions."""
+
+    def __init__(self, loader: yaml.SafeLoader, problems: Problems) -> None:
+        self._loader, self._problems = loader, problems
+        self._made: dict[int, Located | None] = {}
+
+    def located(self, node: yaml.Node) -> Located:
+        line = node.start_mark.line + 1
+        if id(node) in self._made:
+            if (made := self._made[id(node)]) is None:
+                self._problems.add(Located(None, line), "an anchor holds itself")
+            return made or Located(None, line)
+        self._made[id(node)] = None
+        found = self._made[id(node)] = Located(self._value(node, line), line)
+        return found
+
+    def _value(self, node: yaml.Node, line: int) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            self._loader.flatten_mapping(node)
+            values: dict[str, Located] = {}
+            for key_node, value_node in node.value:
+                key, at = str(key_node.value), key_node.start_mark.line + 1
+                if key in values:
+                    self._problems.add(Located(None, at), f"{key}: stands here twice")
+                values[key] = Located(self.located(value_node).value, at)
+            return values
+        if isinstance(node, yaml.SequenceNode):
+            return [self.located(each) for each in node.value]
+        if not node.tag.startswith("tag:yaml.org,2002:"):
+            return Unreadable(node.tag)
+        try:
+            return self._loader.construct_object(node)
+        except ValueError as error:  # a date that does not exist, for example
+            self._problems.add(Located(None, line), f"{node.value!r}: {error}")
+            return None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A value with a tag of its own, such as `!vault`."""
+
+    tag: str
+
+    def __repr__(self) -> str:
+        return f"a value tagged {self.tag}"
+
+
+def shown(found: Located) -> str:
+    """A value in a message: what it is, or the value itself."""
+    if isinstance(found.value, dict | list):
+        return f"{'a' if found.value else 'an empty'} {'mapping' if isinstance(found.value, dict) else 'list'}"
+    if found.value is None:
+        return "nothing"
+    return repr(found.value)

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the process gives a controller when it makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.engine.informer import Informer
+
+from .context import Context
+from .vouching import Vouching
+from .watched_kinds import T, Watched
+
+
+@dataclass(frozen=True)
+class ControllerContext(Context):
+    """`vouching`: what the cloud says about the machines of Nodes; None where the provider has no instances. `caches`:
+    of the kinds that controllers watch."""
+
+    vouching: Vouching | None = None
+    caches: Mapping[Watched[Any], Informer[Any]] = field(default_factory=dict)
+
+    def cache(self, kind: Watched[T]) -> Informer[T]:
+        """The cache of a kind that the controller's `ControllerSpec` watches."""
+        return self.caches[kind]
+
+    def vouched(self) -> Vouching:
+        """`vouching`, for controllers that need a provider with instances. Raises ValueError without one."""
+        if self.vouching is None:
+            raise ValueError("nobody vouches for Nodes: the provider has no instances")
+        return self.vouching

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whose a route is that the cloud lists with addresses and without a providerID: pure decisions, no I/O.
+
+Some clouds' routes lead to an address. Only the framework knows every Node's instance and its addresses from the
+listing that it has anyway, so such a provider need not list all instances each time it lists routes.
+
+What cannot be told is pending: such a route is neither deleted nor replaced. Only an address that is none of any Node's
+instance's, while all of these are known, makes it a route to nowhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import ipaddress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ccm.cloud import Route
+from ccm.engine.objects import Node
+
+from .pod_network_rules import Network
+from .stretches import Steps
+from .vouching_rules import Reason, Refused, Verdict, Vouched
+
+
+@dataclass
+class Targets:
+    """`routes`: with the providerID of their Node, where it was found. `pending`: those whose Node cannot be told yet,
+    by destination."""
+
+    routes: list[tuple[Route, Network]] = field(default_factory=list)
+    pending: dict[Network, Route] = field(default_factory=dict)
+
+
+def find_targets(
+    listed: Sequence[tuple[Route, Network]],
+    nodes: Iterable[tuple[Node, Verdict]],
+    claimants: Mapping[Network, Collection[Node]],
+    barred: Collection[str],
+) -> Steps[Targets]:
+    """Match routes to Nodes.
+
+    `claimants`: the Nodes with this very pod CIDR. `barred`: names of those that get no new route at present: the one
+    that claims the CIDR of a route to an unknown address keeps it, as it keeps one that names its instance.
+    """
+    found = Targets()
+    if not any(_names_addresses_alone(route) for route, _ in listed):
+        found.routes = list(listed)
+        return found
+    holders: dict[str, set[str]] = {}
+    all_known = True
+    for node, verdict in nodes:
+        yield
+        own = verdict.own if isinstance(verdict, Vouched) else ()
+        all_known &= bool(own) or (isinstance(verdict, Refused) and verdict.reason is not Reason.CLOUD_UNKNOWN)
+        for address in own:
+            holders.setdefault(spelt(address), set()).add(node.spec.provider_id)
+    for route, where in listed:
+        yield
+        if not _names_addresses_alone(route):
+            found.routes.append((route, where))
+            continue
+        wanted = [holders.get(spelt(address), set()) for address in route.target_addresses or ()]
+        possible = set.intersection(*wanted)
+        claiming = claimants.get(where, ())
+        if len(possible) > 1:
+            possible &= {node.spec.provider_id for node in claiming}
+            if len(possible) != 1:
+                found.pending[where] = route
+                continue
+        if not possible and not any(wanted):
+            possible = {node.spec.provider_id for node in claiming if node.metadata.name in barred}
+        if len(possible) == 1:
+            found.routes.append((dataclasses.replace(route, provider_id=possible.pop()), where))
+        elif possible or not all_known:
+            found.pending[where] = route
+        else:
+            found.routes.append((route, where))
+    return found
+
+
+def _names_addresses_alone(route: Route) -> bool:
+    return not route.provider_id and not route.blackhole and bool(route.target_addresses)
+
+
+@functools.lru_cache(maxsize=65536)
+def spelt(address: str) -> str:
+    """One spelling for each address."""
+    try:
+        return str(ipaddress.ip_address(address))
+    except ValueError:
+        return address

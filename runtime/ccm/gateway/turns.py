@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a call to the cloud may go: token buckets, and the pauses that the cloud asked for.
+
+A group of operations ("instances", "load_balancers", ...) may have a lower rate than the whole cloud
+(`Limits.groups`), and a pause of its own (`RateLimited.scope`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ccm.base.token_bucket import TokenBucket
+from ccm.cloud.contract import Limits
+
+
+class Turns:
+    """The turns of all calls to one cloud."""
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._all = TokenBucket(limits.calls_per_second, limits.burst, clock)
+        self._groups = {
+            group: TokenBucket(rate.calls_per_second, rate.burst, clock) for group, rate in limits.groups.items()
+        }
+        #: Group -> when its own pause ends, in seconds of the clock.
+        self._paused_until: dict[str, float] = {}
+
+    def reserve_in_group(self, group: str) -> float:
+        """Take a token of the group; seconds until the holder may ask for one of all. A group that waits for its own
+        rate takes nothing from the others meanwhile."""
+        bucket = self._groups.get(group)
+        return bucket.reserve() if bucket is not None else 0.0
+
+    def reserve(self) -> float:
+        """Take a token of all calls; seconds until the holder may go."""
+        return self._all.reserve()
+
+    def pause(self, seconds: float, group: str | None = None) -> None:
+        """Let no call go for so long, or none of one group."""
+        if group is None:
+            self._all.pause(seconds)
+        else:
+            self._paused_until[group] = max(self._paused_until.get(group, 0.0), self._clock() + seconds)
+
+    def paused_for(self, group: str) -> float:
+        """Seconds for which calls of this group must wait yet."""
+        return max(self._all.paused_for, self._paused_until.get(group, 0.0) - self._clock())

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who we are to the cloud: [Global] of cloud.conf, and a clouds.yaml, as the SDK takes them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+from ccm.cloud import CloudError, ConfigError
+
+from .config import Settings
+from .config_sections import Global
+from .name_patterns import engine_problem
+from .service_errors import plain
+
+if TYPE_CHECKING:
+    from openstack.config.cloud_region import CloudRegion
+
+#: Keys of [Global] that name a file.
+FILES = ("clouds-file", "ca-file", "cert-file", "key-file")
+
+
+def sdk_problem() -> str:
+    """What to report where a package is not installed, "" when all are."""
+    if importlib.util.find_spec("openstack") is not None:
+        return engine_problem()
+    return "the provider openstack needs the package openstacksdk: pip install 'outoftree-ccm[openstack]'"
+
+
+def cloud_region(settings: Settings) -> CloudRegion:
+    """The SDK's configuration. Nothing is taken from the environment. Raises ConfigError."""
+    from openstack.config import OpenStackConfig
+    from openstack.exceptions import ConfigException
+
+    auth = settings.auth
+    if problems := missing_files(settings):
+        raise ConfigError(problems)
+    given = {**sdk_options(auth), "api_timeout": settings.metadata.request_timeout}
+    try:
+        if not auth.use_clouds:
+            return OpenStackConfig(load_yaml_config=False, load_envvars=False).get_one(**given)
+        files = [os.path.expanduser(auth.clouds_file)] if auth.clouds_file else None
+        return OpenStackConfig(config_files=files, load_envvars=False).get_one(cloud=auth.cloud, **given)
+    except ConfigException as error:
+        where = auth.clouds_file or "clouds.yaml"
+        raise ConfigError([f"{settings.source}: [Global] cloud {auth.cloud!r} of {where}: {plain(error)}"]) from None
+    except CloudError:
+        raise
+    except Exception as error:  # of YAML, of file access, of keystoneauth's options: the text may quote the file
+        raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
+
+
+def named_files(settings: Settings) -> list[str]:
+    """The files that [Global] names."""
+    named = (getattr(settings.auth, spelt.replace("-", "_")) for spelt in FILES)
+    return [os.path.expanduser(path) for path in named if path]
+
+
+def missing_files(settings: Settings) -> list[str]:
+    """A problem for each file that [Global] names and that cannot be read: requests would not say whose it is."""
+    problems = []
+    for spelt in FILES:
+        path = os.path.expanduser(getattr(settings.auth, spelt.replace("-", "_")))
+        if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+            where = f"{settings.source}: line {settings.lines[spelt]}: [Global] {spelt}"
+            problems.append(f"{where}: there is no file {path} that may be read")
+    return problems
+
+
+def sdk_options(auth: Global) -> dict[str, Any]:
+    """[Global] as the SDK's options; what is not given is left out, so that clouds.yaml may say it. Pure."""
+    user_domain = {
+        "user_domain_id": auth.user_domain_id or ("" if auth.user_domain_name else auth.domain_id),
+        "user_domain_name": auth.user_domain_name or ("" if auth.user_domain_id else auth.domain_name),
+    }
+    if auth.user_id:
+        user_domain = {}
+    project = {"project_id": auth.tenant_id, "project_name": auth.tenant_name}
+    if auth.tenant_name:
+        project |= {
+            "project_domain_id": auth.tenant_domain_id or ("" if auth.tenant_domain_name else auth.domain_id),
+            "project_domain_name": auth.tenant_domain_name or ("" if auth.tenant_domain_id else auth.domain_name),
+        }
+    user = {"user_id": auth.user_id, "username": auth.username, **user_domain}
+    kind = ""
+    credentials: dict[str, str] = {}
+    if auth.application_credential_id or auth.application_credential_name:
+        kind = "v3applicationcredential"
+        credentials = {
+            "application_credential_id": auth.application_credential_id,
+            "application_credential_name": auth.application_credential_name,
+            "application_credential_secret": auth.application_credential_secret,
+            **(user if auth.application_credential_name else {}),
+        }
+    elif auth.trust_id:
+        kind = "v3password"
+        credentials = {"trust_id": auth.trust_id, "user_id": auth.trustee_id, "password": auth.trustee_password}
+    elif auth.token:
+        kind = "v3token"
+        credentials = {"token": auth.token, **project}
+    elif auth.password:
+        kind = "v3password"
+        credentials = {**user, "password": auth.password, **project}
+    elif auth.use_clouds:
+        credentials = {**user, **project}
+    options: dict[str, Any] = {
+        "auth": {name: value for name, value in {"auth_url": auth.auth_url, **credentials}.items() if value}
+    }
+    if kind:
+        options["auth_type"] = kind
+    if auth.region:
+        options["region_name"] = auth.region
+    if auth.os_endpoint_type or not auth.use_clouds:
+        options["interface"] = auth.os_endpoint_type or "public"
+    if auth.ca_file:
+        options["cacert"] = auth.ca_file
+    if auth.cert_file:
+        options |= {"cert": auth.cert_file, "key": auth.key_file}
+    if auth.tls_insecure is not None or auth.ca_file:  # to name certificates is to want the cloud's checked
+        options |= {"verify": not auth.tls_insecure, "insecure": bool(auth.tls_insecure)}
+    return options

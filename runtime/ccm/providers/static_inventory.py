@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An Ansible inventory in YAML as a list of machines, for the provider `static`. Pure."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ccm.cloud.toolkit.located_yaml import Located, Problems, shown
+
+
+@dataclass
+class _Group:
+    """One group, gathered from everywhere that it stands. `depth` as Ansible counts it: below `all`, 0."""
+
+    variables: dict[str, Located] = field(default_factory=dict)
+    hosts: set[str] = field(default_factory=set)
+    children: set[str] = field(default_factory=set)
+    depth: int = 0
+
+
+@dataclass
+class _Inventory:
+    problems: Problems
+    groups: dict[str, _Group] = field(default_factory=lambda: {"all": _Group()})
+    #: Host -> its own variables, with the line where it stands first.
+    hosts: dict[str, Located] = field(default_factory=dict)
+
+    def gather(self, name: str, node: Located) -> None:
+        group = self.groups.setdefault(name, _Group())
+        body = {} if node.value is None else node.value
+        if not isinstance(body, dict) or body.keys() - {"hosts", "children", "vars"}:
+            self.problems.add(node, f"group {name!r}: expected hosts, children and vars")
+            return
+        group.variables |= self._part(name, body, "vars")
+        for pattern, given in self._part(name, body, "hosts").items():
+            for host in expanded(pattern):
+                known = self.hosts.setdefault(host, Located({}, given.line))
+                known.value.update(given.value if isinstance(given.value, dict) else {})
+                group.hosts.add(host)
+        for child, given in self._part(name, body, "children").items():
+            group.children.add(child)
+            self.gather(child, given)
+
+    def _part(self, name: str, body: dict[str, Located], part: str) -> dict[str, Located]:
+        found = body.get(part, Located(None, 0))
+        if isinstance(found.value, dict):
+            return found.value
+        if found.value is not None:
+            self.problems.add(found, f"group {name!r}: {part}: expected keys and values, not {shown(found)}")
+        return {}
+
+    def members(self, name: str) -> set[str]:
+        """Hosts of a group and of all groups below it."""
+        if name == "all":
+            return set(self.hosts)
+        seen, todo = set[str](), [name]
+        while todo:
+            if (each := todo.pop()) not in seen:
+                seen.add(each)
+                todo += self.groups[each].children
+        return {host for each in seen for host in self.groups[each].hosts}
+
+    def rank(self) -> list[str]:
+        """All groups, outer ones first and those of equal depth by name: the later one's variables win."""
+        for _ in self.groups:  # as often as groups can stand in one another
+            for name, group in self.groups.items():
+                for child in group.children if name != "all" else ():
+                    self.groups[child].depth = max(self.groups[child].depth, group.depth + 1)
+        return sorted(self.groups, key=lambda name: (name != "all", self.groups[name].depth, name))
+
+
+def inventory(top: Located, group: str, problems: Problems, variables: Mapping[str, str]) -> list[Located]:
+    """The hosts of a group of a YAML inventory as machines, from `ansible_host` and further variables.
+
+    `variables`: name of a variable -> the key of a machine that it is the value of.
+    """
+    if not isinstance(top.value, dict):
+        problems.add(top, "expected an Ansible inventory in YAML: groups with hosts, children and vars")
+        return []
+    found = _Inventory(problems)
+    for name, node in top.value.items():
+        found.gather(name, node)
+    if group not in found.groups:
+        problems.add(top, f"inventory_group: there is no group {group!r}; there are {', '.join(sorted(found.groups))}")
+        return []
+    rank = [(found.groups[name].variables, found.members(name)) for name in found.rank()]
+    machines = []
+    for host in sorted(found.members(group)):
+        said: dict[str, Located] = {}
+        for given, members in rank:
+            said |= given if host in members else {}
+        machines.append(_as_machine(host, said | found.hosts[host].value, found.hosts[host].line, variables))
+    return machines
+
+
+def _as_machine(name: str, said: dict[str, Located], line: int, variables: Mapping[str, str]) -> Located:
+    machine = {"name": Located(name, line)}
+    if (address := said.get("ansible_host")) is not None:
+        machine["addresses"] = Located([address], address.line)
+    machine |= {key: said[variable] for variable, key in variables.items() if variable in said}
+    return Located(machine, line)
+
+
+def expanded(pattern: str) -> list[str]:
+    """`node[01:03].example.org` and `rack-[a:c]`, as Ansible expands them, with an optional step."""
+    match = re.search(r"\[(\w+):(\w+)(?::(\d+))?\]", pattern)
+    if match is None:
+        return [pattern]
+    first, last, step = match[1], match[2], int(match[3] or 1) or 1
+    if first.isdigit() and last.isdigit():
+        width = len(first) if first.startswith("0") else 0
+        values = [str(number).zfill(width) for number in range(int(first), int(last) + 1, step)]
+    elif len(first) == len(last) == 1 and first in string.ascii_letters and last in string.ascii_letters:
+        letters = string.ascii_letters
+        values = list(letters[letters.index(first) : letters.index(last) + 1 : step])
+    else:
+        return [pattern]
+    head, tail = pattern[: match.start()], pattern[match.end() :]
+    return [f"{head}{value}{rest}" for value in values for rest in expanded(tail)]

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A provider's own configuration in gcfg: dataclasses, kinds, and all problems with their lines."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from ccm.cloud.toolkit.annotation_reader import Annotation, AnnotationTable, ServiceAnnotations, number, short_text
+from ccm.cloud.toolkit.gcfg_sections import GcfgSections
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, names, one_of
+from ccm.cloud.toolkit.setting_kinds import number as above_zero
+
+
+@dataclass(frozen=True)
+class Main:
+    url: str = key("", "where the API is")
+    token: str = key("", "who we are", secret=True)
+    timeout: float = key(10.0, "for one request", duration)
+    pages: int = key(100, "rows of a page", count)
+    rate: float = key(2.5, "calls a second", above_zero)
+    zone: tuple[str, ...] = key((), "zones", names)
+    kind: str = key("a", "which", one_of("a", "b"))
+    fast: bool = key(False, "be fast", boolean)
+
+
+@dataclass(frozen=True)
+class Class:
+    size: int = key(1, "how large", count)
+
+
+def read(text, **more):
+    return GcfgSections(text, {"Main": Main, "Class": Class}, named=("Class",), **more)
+
+
+def test_values_become_what_their_kinds_say():
+    found = read('[main]\nURL = http://x\ntimeout = 1m30s\nzone = a\nzone = b\nfast\n[Class "big"]\nsize = 9\n')
+    assert found.section("Main") == Main(url="http://x", timeout=90.0, zone=("a", "b"), fast=True)
+    assert (found.names_of("Class"), found.section("Class", "big")) == (["big"], Class(9))
+    assert list(found.told()) == [] and found.lines("Main")["url"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[Main]\nurll = x\n", "line 2: [Main] urll: unknown key; did you mean url?"),
+        ("[Man]\n", "line 1: [man]: unknown section; known are Main, Class"),
+        ("[Class]\n", 'line 1: [Class]: is written [Class "name"]'),
+        ('[Main "x"]\n', "line 1: [Main]: is written [Main]"),
+        ("[Main]\ntimeout = 5\n", "line 2: [Main] timeout: expected a duration with its unit, such as 5s or 1m30s"),
+        ("[Main]\npages = 0\n", "line 2: [Main] pages: expected a whole number greater than 0"),
+        ("[Main]\nrate = inf\n", "line 2: [Main] rate: expected a number greater than 0"),
+        ("[Main]\nkind = c\n", "line 2: [Main] kind: expected one of a, b"),
+        ("[Main]\ntoken\n", "line 2: [Main] token: has no value"),
+        ("[Main]\nkind = a\nkind = b\n", "line 3: [Main] kind: stands here twice, with different values"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(text, problem):
+    found = read(text)
+    for name, sub in (("Main", ""), ("Class", "big")):
+        found.section(name, sub)
+    assert problem in list(found.told())
+
+
+def test_no_problem_quotes_a_value():
+    found = read("[Main]\ntimeout = s3cret\npages = s3cret\nrate = s3cret\nkind = s3cret\nfast = s3cret\n")
+    found.section("Main")
+    assert len(list(found.told())) == 5 and "s3cret" not in " ".join(found.told())
+    assert "s3cret" not in repr(Main(token="s3cret"))
+
+
+def test_keys_may_be_ignored_or_refused_with_a_reason():
+    found = read("[Main]\nold = 1\nbad = 2\n", ignored={("Main", "old"): "it is old"}, refused={("Main", "bad"): "no"})
+    found.section("Main")
+    assert found.ignored == ["line 2: [Main] old has no effect: it is old"]
+    assert list(found.told()) == ["line 3: [Main] bad: no"]
+
+
+def test_a_provider_adds_problems_of_its_own_at_a_key():
+    found = read("[Main]\nurl = x\n")
+    found.section("Main")
+    found.problem("Main", "token", "token: is missing", "url")
+    found.problem("Main", "pages", "pages: is missing")
+    assert list(found.told()) == ["[Main] pages: is missing", "line 2: [Main] token: is missing"]
+
+
+TABLE = AnnotationTable(
+    "lb.example.com/",
+    [
+        Annotation("lb.example.com/size", "number", "Size", number(1, 9)),
+        Annotation("lb.example.com/name", "text", "Name", short_text),
+        Annotation("other.example.com/name", "text", "Another's name", short_text),
+    ],
+)
+
+
+def test_annotations_are_read_by_the_table():
+    given = {"lb.example.com/size": "3", "other.example.com/name": " x ", "unrelated": "1"}
+    said = ServiceAnnotations(given, TABLE)
+    assert (said.get("size"), said.get("other.example.com/name"), said.get("name", "none")) == (3, "x", "none")
+    assert said.given("size") and not said.given("name") and said.problems == []
+
+
+def test_what_cannot_be_understood_is_told_and_cut():
+    said = ServiceAnnotations({"lb.example.com/size": "x" * 1000, "lb.example.com/name": "y" * 5000}, TABLE)
+    assert said.get("size") is None and len(said.problems) == 2
+    assert all(len(problem) < 200 for problem in said.problems)
+    assert "is not a whole number from 1 to 9" in said.problems[1]
+
+
+def test_misspelt_annotations_are_named():
+    given = {"lb.example.com/siz": "3", "lb.example.com/size": "3", "unrelated": ""}
+    assert TABLE.unknown(given) == ["lb.example.com/siz"]
+    assert len(TABLE.unknown({f"lb.example.com/x{number}": "" for number in range(99)})) == 10

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JsonApi against an HTTP server on loopback: what it sends, and what each answer means."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from ccm.cloud import (
+    CloudError,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.cloud.toolkit import json_api
+from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi
+
+DIALECT = Dialect(
+    failure=lambda answer: Failure(answer["error"]["code"], answer["error"]["message"]),
+    total=lambda answer: answer.get("total"),
+    codes={"limit_reached": QuotaExceeded, "locked": RetryAfter, "gone_for_good": NotFound},
+)
+SECRET = "s3cret-token"
+
+
+class Server:
+    """Answers what the test says; `asked` has method, path with query, token and body."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[web.Request], Any] = lambda request: web.json_response({"ok": True})
+        self.asked: list[tuple[str, str, str, Any]] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json() if request.can_read_body else None
+        self.asked.append((request.method, request.path_qs, request.headers.get("Authorization", ""), body))
+        found = self.answer(request)
+        return await found if asyncio.iscoroutine(found) else found
+
+
+@contextlib.asynccontextmanager
+async def serving(dialect: Dialect = DIALECT, **more: Any) -> AsyncIterator[tuple[Server, JsonApi]]:
+    server, renewals = Server(), []
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.handle)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+
+    async def authorise(renew: bool) -> dict[str, str]:
+        renewals.extend([1] if renew else [])
+        return {"Authorization": f"Bearer {SECRET}-{len(renewals)}"}
+
+    options = {"source": "cloud.conf", "timeout": 1.0, **more}
+    api = JsonApi(f"http://127.0.0.1:{runner.addresses[0][1]}/v1/", dialect, authorise, **options)
+    await api.open()
+    try:
+        yield server, api
+    finally:
+        await api.close()
+        await runner.cleanup()
+
+
+def refusal(status: int, code: str = "some_code", message: str = "why", **headers: str) -> web.Response:
+    return web.json_response({"error": {"code": code, "message": message}}, status=status, headers=headers)
+
+
+async def test_a_call_is_one_request_with_its_credentials() -> None:
+    async with serving() as (server, api):
+        assert await api.call("PUT", "/things/1", query=[("a", "b c")], body={"x": 1}) == {"ok": True}
+        assert server.asked == [("PUT", "/v1/things/1?a=b+c", f"Bearer {SECRET}-0", {"x": 1})]
+
+
+async def test_an_answer_without_a_body_is_none() -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: web.Response(status=204)
+        assert await api.call("DELETE", "/things/1") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "code", "missing", "kind"),
+    [
+        ("GET", 404, "not_found", "not_found", NotFound),
+        ("GET", 404, "not_found", "", Transient),
+        ("GET", 404, "no_such_project", "not_found", Transient),
+        ("GET", 403, "denied", "", Unauthorized),
+        ("POST", 403, "denied", "", Forbidden),
+        ("POST", 403, "quota_used_up", "", QuotaExceeded),
+        ("POST", 403, "limit_reached", "", QuotaExceeded),
+        ("POST", 409, "taken", "", Conflict),
+        ("POST", 409, "locked", "", RetryAfter),
+        ("POST", 423, "busy", "", RetryAfter),
+        ("POST", 400, "bad", "", Invalid),
+        ("POST", 422, "bad", "", Invalid),
+        ("GET", 429, "slow_down", "", RateLimited),
+        ("GET", 500, "oops", "", Transient),
+        ("GET", 503, "oops", "", Transient),
+        ("GET", 302, "elsewhere", "", Transient),
+        ("GET", 410, "gone_for_good", "", Transient),
+        ("GET", 410, "gone_for_good", "gone_for_good", NotFound),
+    ],
+)
+async def test_what_the_clouds_own_error_means(
+    method: str, status: int, code: str, missing: str, kind: type[CloudError]
+) -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: refusal(status, code)
+        with pytest.raises(CloudError) as caught:
+            await api.call(method, "/things/1", missing=missing)
+        assert type(caught.value) is kind
+        assert f"{status} {code}" in str(caught.value) and "why" in str(caught.value)
+        assert SECRET not in str(caught.value)
+        assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 502])
+@pytest.mark.parametrize("body", ["<html>404</html>", '{"message": "no error of this cloud"}', "[]", "", '"error"'])
+async def test_an_error_that_is_not_the_clouds_own_says_nothing(status: int, body: str) -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: web.Response(status=status, text=body)
+        with pytest.raises(Transient, match="proxy"):
+            await api.call("GET", "/things/1", missing="not_found")
+
+
+async def test_a_token_that_is_refused_is_renewed_once() -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: (
+            web.json_response(1) if request.headers["Authorization"].endswith("-1") else refusal(401)
+        )
+        assert await api.call("GET", "/things") == 1
+        server.answer = lambda request: refusal(401, "expired")
+        with pytest.raises(Unauthorized, match=r"cloud\.conf"):
+            await api.call("GET", "/things")
+        assert [token[-1] for _, _, token, _ in server.asked] == ["0", "1", "1", "2"]
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("", None), ("soon", None)])
+async def test_a_rate_limit_says_when_to_come_back(header: str, seconds: float | None) -> None:
+    for grouped, scope in ((False, "all"), (True, "group")):
+        dialect = Dialect(DIALECT.failure, rate_limit_group=grouped)
+        async with serving(dialect) as (server, api):
+            server.answer = lambda request: refusal(429, **({"Retry-After": header} if header else {}))
+            with pytest.raises(RateLimited) as caught:
+                await api.call("GET", "/things")
+            assert (caught.value.retry_after, caught.value.scope) == (seconds, scope)
+
+
+async def test_what_is_busy_is_asked_again_when_the_cloud_says() -> None:
+    async with serving() as (server, api):
+        for headers, seconds in (({"Retry-After": "9"}, 9.0), ({}, json_api.BUSY)):
+            server.answer = lambda request, headers=headers: refusal(409, "locked", **headers)
+            with pytest.raises(RetryAfter) as caught:
+                await api.call("POST", "/things")
+            assert caught.value.retry_after == seconds
+
+
+@pytest.mark.parametrize("body", ['{"ok": tr', "<html>", "[" * 100_000])
+async def test_an_answer_that_cannot_be_read_is_transient(body: str) -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: web.Response(text=body)
+        with pytest.raises(Transient, match="not JSON"):
+            await api.call("GET", "/things")
+
+
+async def test_an_answer_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_api, "LARGEST", 1000)
+    async with serving() as (server, api):
+        server.answer = lambda request: web.json_response("x" * 998)
+        assert len(await api.call("GET", "/things")) == 998
+        server.answer = lambda request: web.json_response("x" * 999)
+        with pytest.raises(Transient, match="more than 1000 bytes"):
+            await api.call("GET", "/things")
+
+
+async def test_nobody_who_answers_is_transient_and_a_redirect_is_not_followed() -> None:
+    async with serving(timeout=0.2) as (server, api):
+        server.answer = lambda request: asyncio.sleep(30)
+        with pytest.raises(Transient, match=r"no answer .* within 0\.2 s"):
+            await api.call("GET", "/things")
+        server.answer = lambda request: web.Response(status=307, headers={"Location": "http://127.0.0.1:1/"})
+        with pytest.raises(Transient, match="307"):
+            await api.call("GET", "/things")
+
+
+async def test_before_the_start_and_after_the_end_no_call_is_made() -> None:
+    async with serving() as (server, api):
+        await api.close()
+        await api.close()
+        with pytest.raises(Transient, match="not started"):
+            await api.call("GET", "/things")
+        assert server.asked == []
+        await api.open()
+        assert await api.call("GET", "/things") == {"ok": True}
+    with pytest.raises(Transient):
+        await api.call("GET", "/things")
+
+
+async def test_certificates_that_cannot_be_read_are_a_config_error() -> None:
+    async def authorise(renew: bool) -> dict[str, str]:
+        return {}
+
+    api = JsonApi("https://127.0.0.1", DIALECT, authorise, source="cloud.conf", ca_file="/nowhere/ca.pem")
+    with pytest.raises(ConfigError, match=r"cloud\.conf: certificates /nowhere/ca\.pem: No such file"):
+        await api.open()
+    assert repr(api) == "JsonApi(https://127.0.0.1)"
+
+
+def paged(pages: dict[str, Any]) -> Callable[[web.Request], web.Response]:
+    return lambda request: web.json_response(pages[request.query.get("page", "")])
+
+
+async def test_all_pages_come_in_order() -> None:
+    async with serving() as (server, api):
+        server.answer = paged({"": {"rows": [1], "next": "b", "total": 3}, "b": {"rows": [2, 3], "next": None}})
+        assert await api.rows("/things", "rows", query=[("q", "x")]) == [1, 2, 3]
+        assert [path for _, path, _, _ in server.asked] == ["/v1/things?q=x", "/v1/things?q=x&page=b"]
+        assert await api.page("/things", "rows", None) == ([1], "b", 3)
+
+
+@pytest.mark.parametrize(
+    ("pages", "why"),
+    [
+        ({"": {"rows": [1], "next": None, "total": 2}}, "1 of 2"),
+        ({"": {"rows": [1], "next": "b"}, "b": {"rows": [], "next": "b"}}, "where it began"),
+        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "second time"),
+        ({"": {"row": []}}, "no list of rows"),
+        ({"": {"rows": {"1": 1}}}, "no list of rows"),
+        ({"": []}, "no list of rows"),
+        ({"": None}, "no list of rows"),
+    ],
+)
+async def test_a_listing_that_is_cut_short_or_odd_is_transient(pages: dict[str, Any], why: str) -> None:
+    async with serving() as (server, api):
+        server.answer = paged(pages)
+        with pytest.raises(Transient, match=why):
+            await api.rows("/things", "rows")
+
+
+async def test_what_the_cloud_says_is_quoted_short_and_on_one_line() -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: refusal(409, "taken", "a\nb\x1b[31m" + "x" * 10_000)
+        with pytest.raises(Conflict) as caught:
+            await api.call("POST", "/things")
+        assert str(caught.value).isprintable() and len(str(caught.value)) < 500

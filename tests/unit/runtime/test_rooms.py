@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the runtime is laid out: what a newcomer may rely on when looking for a file."""
+
+from collections import Counter
+from pathlib import Path
+
+import grimp
+import pytest
+
+RUNTIME = Path(__file__).parents[3] / "runtime" / "ccm"
+LONGEST = 450
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph("ccm", include_external_packages=False, cache_dir=None)
+
+
+def test_no_two_files_have_one_name():
+    names = Counter(path.name for path in RUNTIME.rglob("*.py") if path.name != "__init__.py")
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("path", sorted((RUNTIME / "providers").rglob("*.py")), ids=lambda path: path.name)
+def test_a_file_of_a_provider_is_about_one_subject(path):
+    assert len(path.read_text().splitlines()) <= LONGEST
+
+
+def test_imports_go_in_no_circle(graph):
+    """Those for types alone count, too: where they go round, two files are one subject."""
+    left = {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+    packages = {module for module in left if (RUNTIME.parent / Path(*module.split(".")) / "__init__.py").exists()}
+    for module in left:  # a package imports what it shows of itself
+        left[module] -= {each for each in packages if module.startswith(f"{each}.")}
+    while ends := {module for module, imported in left.items() if not imported & left.keys()}:
+        for module in ends:
+            del left[module]
+    assert left == {}
+
+
+@pytest.mark.parametrize("provider", ["openstack", "sim", "static"])
+def test_a_provider_imports_the_contract_and_the_toolkit(graph, provider):
+    modules = [each for each in graph.modules if each.startswith(f"ccm.providers.{provider}")]
+    imported = {found for module in modules for found in graph.find_modules_directly_imported_by(module)}
+    others = {each for each in imported if not each.startswith(("ccm.providers.", "ccm.cloud"))}
+    assert others <= {"ccm"} and "ccm.cloud" in imported
