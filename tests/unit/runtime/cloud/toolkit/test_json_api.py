@@ -233,7 +233,7 @@ async def test_all_pages_come_in_order() -> None:
     [
         ({"": {"rows": [1], "next": None, "total": 2}}, "1 of 2"),
         ({"": {"rows": [1], "next": "b"}, "b": {"rows": [], "next": "b"}}, "where it began"),
-        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "second time"),
+        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "second"),
         ({"": {"row": []}}, "no list of rows"),
         ({"": {"rows": {"1": 1}}}, "no list of rows"),
         ({"": []}, "no list of rows"),

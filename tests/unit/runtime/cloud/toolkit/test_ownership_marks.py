@@ -54,7 +54,9 @@ def test_it_is_nobody_elses(other):
     assert not Mark.from_labels(mark().labels("p-"), "p-").is_of(*other)
 
 
-@pytest.mark.parametrize("tag", ["", "ccm:v1", "ccm:v1:a:b", "ccm:v2:a:b:c:d:e:f", "x-ccm:v1:a:b:c:d:e:f", "a:b:c:d:e:f"])
+@pytest.mark.parametrize(
+    "tag", ["", "ccm:v1", "ccm:v1:a:b", "ccm:v2:a:b:c:d:e:f", "x-ccm:v1:a:b:c:d:e:f", "a:b:c:d:e:f"]
+)
 def test_other_tags_are_no_marks(tag):
     assert Mark.parse(tag) is None
 
