@@ -28,11 +28,11 @@ from ccm.engine.objects import UNREADABLE, Node, decoder
 from ccm.gateway.instance_snapshot import Snapshot
 from ccm.manager.logs import MESSAGE_LIMIT
 
-from .gateway.virtual import VirtualLoop
 from .controllers import nodes_harness
 from .controllers.nodes_harness import machine
 from .controllers.services_harness import CLUSTER_CIDR, Cluster, until
 from .fuzzing import bounded
+from .gateway.virtual import VirtualLoop
 from .hostile import LARGEST_NODES, NODE
 from .loop_watch import LoopWatch, quick, watched_loop
 

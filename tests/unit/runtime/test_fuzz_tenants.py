@@ -30,9 +30,9 @@ from ccm.providers import sim, static
 from ccm.providers.static_config import Settings
 
 from . import loop_watch
-from .gateway.virtual import VirtualLoop
 from .controllers.services_harness import Balancers, Cluster, until
 from .fuzzing import bounded
+from .gateway.virtual import VirtualLoop
 from .hostile import LARGEST_SERVICES, SERVICE
 from .loop_watch import LoopWatch, watched_loop
 
