@@ -465,7 +465,7 @@ class Cloud:
     @property
     def watched_files(self) -> Sequence[str]:
         """Paths of files beside `--cloud-config` whose content is a part of its configuration, such as a mounted token
-        or certificate. No I/O."""
+        or certificate. When one changes, a new `Cloud` is made. No I/O."""
         return ()
 
     @property

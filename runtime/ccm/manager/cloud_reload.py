@@ -12,7 +12,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client import Counter
@@ -59,10 +59,10 @@ class Keeper:
             cloud = build(options, text)
         except ConfigError as error:
             raise StartError(_problems(options, error)) from None
-        #: Digests of the text that needs no more attempts, and of the one tried last; when to try that again.
-        self._done, self._tried, self._again_at, self._delay = _digest(text), "", 0.0, every
-        self._waiting = "the cloud has not answered yet"
         self.gateway = Gateway(cloud)
+        #: Digests of what needs no more attempts, and of what was tried last; when to try that again.
+        self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
+        self._waiting = "the cloud has not answered yet"
 
     def not_ready(self) -> str | None:
         """Why this process could not take over: the cloud accepted no credentials yet, or fails for a long time."""
@@ -100,8 +100,8 @@ class Keeper:
         log.info("the cloud accepts the credentials")
 
     async def watch(self) -> None:
-        """Follow the file until cancelled."""
-        while self._options.cloud_config:
+        """Follow the file, and those that the cloud names beside it (`Cloud.watched_files`), until cancelled."""
+        while self._options.cloud_config or self.gateway.cloud.watched_files:
             await asyncio.sleep(self._every)
             if (text := self._due()) is not None:
                 await self._reload(text)
@@ -124,19 +124,23 @@ class Keeper:
                 self._done = ""
                 self._refused("unreadable", error)
             return None
-        digest = _digest(text)
+        digest = self._digest(text)
         if digest == self._done or (digest == self._tried and time.monotonic() < self._again_at):
             return None
         return text
 
     async def _reload(self, text: str) -> bool:
         """Whether the new text is in force. What the cloud refused is tried again: it may learn of a key later."""
-        source, digest = self._options.cloud_config, _digest(text)
+        source = self._options.cloud_config or "a file that the provider watches"
+        digest = self._digest(text)
         first = digest != self._tried
         self._delay = self._every if first else min(PATIENCE, self._delay * 2)
         self._tried = digest
         try:
-            await self.gateway.replace(build(self._options, text))
+            cloud = build(self._options, text)
+            # Before it reads its files, which may be others than before: what changes later is noticed.
+            in_force = _digest(text, cloud.watched_files)
+            await self.gateway.replace(cloud)
         except ConfigError as error:
             self._done = digest
             self._refused("invalid", error)
@@ -151,15 +155,19 @@ class Keeper:
             log.warning("%s changed, but the cloud does not answer with it; trying again: %s", source, error)
             self._again_at = time.monotonic() + self._delay
             return False
-        self._done, self._tried = digest, ""
+        self._done, self._tried = in_force, ""
         RELOADS.labels("success").inc()
         log.info("%s changed: the cloud is used with the new one from now on", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")
         return True
 
+    def _digest(self, text: str) -> str:
+        return _digest(text, self.gateway.cloud.watched_files)
+
     def _refused(self, result: str, error: CloudError) -> None:
         RELOADS.labels(result).inc()
-        log.error("%s changed but cannot be used; the former one stays in force: %s", self._options.cloud_config, error)
+        source = self._options.cloud_config or "a file that the provider watches"
+        log.error("%s changed but cannot be used; the former one stays in force: %s", source, error)
         self.notice("Warning", "CloudConfigRefused", f"the former cloud configuration stays in force: {error}")
 
 
@@ -196,5 +204,13 @@ def _problems(options: Options, error: ConfigError) -> str:
     return "\n  - ".join([f"provider {options.cloud_provider!r} cannot be used:", *error.problems])
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _digest(text: str, files: Iterable[str]) -> str:
+    """Of the configuration and of all files beside it. One that cannot be read counts as empty, so that it is noticed
+    when it comes."""
+    parts = [text.encode()]
+    for path in files:
+        try:
+            parts.append(Path(path).read_bytes())
+        except OSError:
+            parts.append(b"")
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).hexdigest()

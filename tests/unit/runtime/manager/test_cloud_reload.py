@@ -219,3 +219,57 @@ async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
         assert "503" in keeper.not_ready()
         await keeper.gateway.call("a.x", lambda: asyncio.sleep(0))
         assert keeper.not_ready() is None
+
+
+# --- files beside the configuration ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def token(tmp_path, monkeypatch):
+    """A mounted token that the provider was configured with."""
+    path = tmp_path / "token"
+    path.write_text("first")
+    monkeypatch.setattr(Scripted, "watched_files", (str(path),), raising=False)
+    return path
+
+
+async def test_a_changed_file_that_the_cloud_watches_makes_a_new_cloud(file, token):
+    async with watching(file, told := Told()) as keeper:
+        first = keeper.gateway.cloud
+        token.write_text("second")
+        await until(lambda: keeper.gateway.cloud is not first, "the token changed and nothing happened")
+        await asyncio.sleep(0.1)
+        assert Scripted.started == 2
+        assert [reason for _, reason, _ in told] == ["CloudConfigReloaded"]
+
+
+async def test_a_file_that_goes_and_comes_back_is_noticed(file, token):
+    async with watching(file) as keeper:
+        token.unlink()
+        await until(lambda: Scripted.started == 2, "the token went and nothing happened")
+        token.write_text("again")
+        await until(lambda: Scripted.started == 3, "the token came and nothing happened")
+        assert keeper.gateway.cloud.kind == "good"
+
+
+async def test_files_are_followed_without_a_configuration(token, monkeypatch):
+    """All settings may come from the environment and from mounted files."""
+    monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
+    monkeypatch.setattr(Scripted, "kind", "good", raising=False)
+    keeper = Keeper(parse(["--cloud-provider=scripted"]), every=0.01)
+    await keeper.start()
+    task = asyncio.create_task(keeper.watch())
+    try:
+        token.write_text("second")
+        await until(lambda: Scripted.started == 2, "the token changed and nothing happened")
+    finally:
+        task.cancel()
+        await keeper.gateway.close()
+
+
+async def test_without_files_and_configuration_nothing_is_watched(monkeypatch):
+    monkeypatch.setattr(Scripted, "__init__", lambda self, config: Cloud.__init__(self, config))
+    monkeypatch.setattr(Scripted, "kind", "good", raising=False)
+    keeper = Keeper(parse(["--cloud-provider=scripted"]), every=0.01)
+    await asyncio.wait_for(keeper.watch(), 1.0)
+    await keeper.gateway.close()
