@@ -11,7 +11,7 @@ import time
 import pytest
 
 from ccm.cloud import Forbidden, LoadBalancerSpec, RetryAfter, Transient, Unauthorized
-from ccm.cloud.contract import Port
+from ccm.cloud import Port
 from ccm.providers.openstack import OpenStackCloud
 
 from .conftest import Provider

@@ -4,26 +4,8 @@
 from .backends import Backends
 from .blocking import BlockingCalls
 from .contract import (
-    Address,
-    AddressType,
-    AllocatesAddresses,
-    Allocations,
-    Backend,
-    CanonicalIds,
     Cloud,
-    ComparesLoadBalancers,
-    Ingress,
-    IngressPort,
-    Instance,
-    InstanceRef,
-    Instances,
-    InstanceState,
     Limits,
-    LoadBalancer,
-    LoadBalancers,
-    LoadBalancerSpec,
-    Page,
-    Port,
     ProviderConfig,
     Rate,
     Route,
@@ -46,6 +28,28 @@ from .errors import (
     RetryAfter,
     Transient,
     Unauthorized,
+)
+from .instance_contract import (
+    Address,
+    AddressType,
+    CanonicalIds,
+    Instance,
+    InstanceRef,
+    Instances,
+    InstanceState,
+    Page,
+)
+from .load_balancer_contract import (
+    AllocatesAddresses,
+    Allocations,
+    Backend,
+    ComparesLoadBalancers,
+    Ingress,
+    IngressPort,
+    LoadBalancer,
+    LoadBalancers,
+    LoadBalancerSpec,
+    Port,
 )
 
 __all__ = [

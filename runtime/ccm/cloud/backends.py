@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from .contract import Backend
+from .load_balancer_contract import Backend
 
 T = TypeVar("T")
 

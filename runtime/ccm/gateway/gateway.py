@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from ccm.cloud.contract import Cloud, LoadBalancer, Route
+from ccm.cloud import Cloud, LoadBalancer, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
 from .instance_directory import InstanceDirectory

@@ -26,7 +26,7 @@ from typing import Any, Protocol, cast
 from prometheus_client import Counter, Gauge
 
 from ccm.base.text import printable
-from ccm.cloud.contract import CanonicalIds, Instance, InstanceRef, Instances, Page
+from ccm.cloud import CanonicalIds, Instance, InstanceRef, Instances, Page
 from ccm.cloud.errors import CloudError, Transient
 
 from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_problem

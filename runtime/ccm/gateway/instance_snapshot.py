@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud.contract import Address, AddressType, Instance, InstanceRef, InstanceState
+from ccm.cloud import Address, AddressType, Instance, InstanceRef, InstanceState
 from ccm.cloud.errors import Conflict, NotFound, Transient
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from ccm.base.token_bucket import TokenBucket
-from ccm.cloud.contract import Limits
+from ccm.cloud import Limits
 
 
 class Turns:

@@ -21,8 +21,8 @@ def test_no_two_files_have_one_name():
     assert [name for name, count in names.items() if count > 1] == []
 
 
-@pytest.mark.parametrize("path", sorted((RUNTIME / "providers").rglob("*.py")), ids=lambda path: path.name)
-def test_a_file_of_a_provider_is_about_one_subject(path):
+@pytest.mark.parametrize("path", sorted(RUNTIME.rglob("*.py")), ids=lambda path: path.name)
+def test_a_file_is_about_one_subject(path):
     assert len(path.read_text().splitlines()) <= LONGEST
 
 
