@@ -34,7 +34,7 @@ from ccm.manager import cloud_reload, leadership
 from ccm.manager.cloud_reload import Keeper
 from ccm.manager.event_recorders import Recorders
 from ccm.manager.leadership import Leadership
-from ccm.manager.process import first_of
+from ccm.manager.process import lead
 from ccm.manager.running_controllers import RunningControllers, usable_controllers
 from ccm.options.command_line import Options, parse
 from ccm.options.leader_migration import split
@@ -188,22 +188,7 @@ class Process:
                 self.queues += sorted(set(QUEUES) - before, key=lambda queue: queue.name)
                 await controllers.run()
 
-            ended: LeadershipLost | ClusterChanged | None = None
-            try:
-                async with asyncio.TaskGroup() as background:
-                    lasting = (*(informer.run() for informer in informers), keeper.watch())
-                    tasks = [background.create_task(coroutine) for coroutine in lasting]
-                    try:
-                        await leader.run(work)
-                    except LeadershipLost as error:
-                        ended = error
-                    finally:
-                        for task in tasks:
-                            task.cancel()
-            except* ClusterChanged as group:
-                ended = first_of(group)
-            if ended is not None:
-                raise ended
+            await lead(leader, work, (*(informer.run() for informer in informers), keeper.watch()))
 
 
 def _innermost(error: BaseException) -> str:

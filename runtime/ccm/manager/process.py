@@ -14,6 +14,7 @@ import functools
 import logging
 import platform
 import signal
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import prometheus_client
@@ -36,7 +37,7 @@ from . import loop_lag, readiness
 from .cloud_reload import Keeper
 from .connect import check_permissions, create_client, wait_for_api_server
 from .event_recorders import Recorders
-from .leadership import COMPONENT, Leadership
+from .leadership import COMPONENT, Leadership, Work
 from .running_controllers import RunningControllers, usable_controllers
 
 log = logging.getLogger(__name__)
@@ -130,30 +131,38 @@ async def _live(options: Options) -> None:
             await RunningControllers((usable[name] for name in names), context, options).run()
 
         # Caches are kept warm on standbys too: a new leader starts from them at once.
-        ended: LeadershipLost | ClusterChanged | None = None
-        try:
-            async with asyncio.TaskGroup() as background:
-                lasting = (
-                    *(informer.run() for informer in informers),
-                    keeper.watch(),
-                    servers.follow(),
-                    loop_lag.watch(lambda: gateway.under_way),
-                )
-                tasks = [background.create_task(coroutine) for coroutine in lasting]
-                try:
-                    await leadership.run(work)
-                except LeadershipLost as error:
-                    ended = error
-                finally:
-                    for task in tasks:
-                        task.cancel()
-        except* ClusterChanged as group:
-            ended = first_of(group)
-        if ended is not None:
-            raise ended
+        lasting = (
+            *(informer.run() for informer in informers),
+            keeper.watch(),
+            servers.follow(),
+            loop_lag.watch(lambda: gateway.under_way),
+        )
+        await lead(leadership, work, lasting)
 
 
-def first_of(error: BaseException) -> ClusterChanged:
+async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Work while this process leads; what is `lasting` runs meanwhile, on a standby too, and ends with it.
+
+    Raises LeadershipLost and ClusterChanged.
+    """
+    ended: LeadershipLost | ClusterChanged | None = None
+    try:
+        async with asyncio.TaskGroup() as background:
+            tasks = [background.create_task(coroutine) for coroutine in lasting]
+            try:
+                await leadership.run(work)
+            except LeadershipLost as error:
+                ended = error
+            finally:
+                for task in tasks:
+                    task.cancel()
+    except* ClusterChanged as group:
+        ended = _first_of(group)
+    if ended is not None:
+        raise ended
+
+
+def _first_of(error: BaseException) -> ClusterChanged:
     """The first error in a group of them, however deep."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
