@@ -60,6 +60,11 @@ that are accepted and ignored ([flags](flags.md)) are accepted and ignored, too.
 `GET /configz` on the secure port shows all options in this shape, below `cloudcontrollermanager.config.k8s.io`, to whom
 the API server lets read it. It names files, never what is in them; its content can serve as a file again.
 
+## Controllers of other packages
+
+Their options stand below `{OURS}.controllers`, by the controller's name: see [A controller of your
+own](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
+
 ## Cloud configuration
 
 `--cloud-config` is the provider's own file. It is looked at every few seconds; when its content has changed, a new

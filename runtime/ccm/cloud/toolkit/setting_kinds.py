@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ccm.base import durations
+
 T = TypeVar("T")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-DURATION = re.compile(r"(?:(?:\d+(?:\.\d+)?)(?:ns|us|µs|ms|s|m|h))+|0")
 #: Nothing that is waited for takes longer, in seconds; what counts time takes no number without end.
 LONGEST = 86400.0
 
@@ -50,10 +50,10 @@ def count(raw: str) -> int:
 
 
 def duration(raw: str) -> float:
-    if not DURATION.fullmatch(raw):
-        raise ValueError("expected a duration with its unit, such as 5s or 1m30s")
-    parts = re.findall(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)", raw)
-    value = round(sum(float(amount) * SECONDS[unit] for amount, unit in parts), 9)
+    try:
+        value = round(durations.parse(raw), 9)
+    except ValueError:
+        raise ValueError("expected a duration with its unit, such as 5s or 1m30s") from None
     if not 0 < value <= LONGEST:
         raise ValueError("expected more than no time at all, and a day at most")
     return value

@@ -168,7 +168,8 @@ def test_every_key_means_something() -> None:
     ("section", "line", "expected"),
     [
         ("Metadata", "request-timeout = 0", "expected more than no time at all, and a day at most"),
-        ("Metadata", "request-timeout = 99999999999h", "expected more than no time at all, and a day at most"),
+        ("Metadata", "request-timeout = 25h", "expected more than no time at all, and a day at most"),
+        ("Metadata", "request-timeout = 99999999999h", "expected a duration with its unit, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-delay = 3500ms", "Octavia counts whole seconds, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-timeout = 1ns", "Octavia counts whole seconds, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-max-retries = 99", "expected a whole number from 1 to 10"),
