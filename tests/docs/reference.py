@@ -41,11 +41,11 @@ HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 
 FLAGS_INTRO = """# Flags of `ccm`
 
-All flags of upstream's cloud-controller-manager are here, with upstream's meaning, so that manifests carry over, and
-some more. Whatever is wrong with flags and files is told at once.
+All flags of upstream's cloud-controller-manager work here with upstream's meaning, so existing manifests carry over.
+Some flags are ours. The process reports every problem with flags and files at once.
 
-Every flag can stand in a file, too (`--config`, see [configuration](configuration.md)); what is given as a flag counts
-more. Durations are Go's: `10s`, `5m`, `1h30m`. Lists are separated by commas.
+A file can set every flag, too (`--config`, see [configuration](configuration.md)); flags override the file. Durations
+are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
 """
 
 CONFIGURATION_INTRO = f"""# `--config FILE` and `/configz`
@@ -174,7 +174,7 @@ def _flags(flags: Sequence[Flag] = FLAGS) -> Iterator[str]:
         rows = [(f"`--{flag.name}`", _default(flag), flag.help, flag.upstream) for flag in flags if flag.group == group]
         yield _table(("Flag", "Default", "Meaning", "Upstream's default, where it is another"), rows)
         if group == "general":
-            yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` tell and end.\n"
+            yield "`--config FILE` reads options from a file; `--version`, `--version=raw` and `-h` print and exit.\n"
     yield "## Feature gates\n"
     rows = [
         (f"`{name}`", str(gate.default).lower(), gate.stage, gate.help) for name, gate in feature_gates.KNOWN.items()

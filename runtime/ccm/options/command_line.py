@@ -141,9 +141,13 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
+#: Kinds whose names are phrases.
+_METAVARS = {"true or false": "true|false", "whole number": "N", "gate=true or false, ...": "GATE=true|false,..."}
+
+
 def _others() -> str:
     """How to learn about the subcommands. The simulated cloud is a package of its own, and seldom installed."""
-    names = ["check-provider", *(["sim"] if importlib.util.find_spec("ccm_simcloud") else [])]
+    names = ["nodes", "explain", "check-provider", *(["sim"] if importlib.util.find_spec("ccm_simcloud") else [])]
     return "; ".join(f"ccm {name} --help" for name in names)
 
 
@@ -162,10 +166,10 @@ def parser(flags: Iterable[Flag] = FLAGS) -> _Parser:
         _add(p, group, flag)
     general = groups["general"]
     general.add_argument(
-        "--config", help="file with a CloudControllerManagerConfiguration; flags are above it", metavar="FILE"
+        "--config", help="read options from this CloudControllerManagerConfiguration; flags override it", metavar="FILE"
     )
     general.add_argument(
-        "--version", action=_Version, nargs="?", help="tell the version (raw: as JSON) and end", metavar="raw"
+        "--version", action=_Version, nargs="?", help="print the version (raw: as JSON) and exit", metavar="raw"
     )
     useless = p.add_argument_group("accepted and ignored")
     for name, entry in IGNORED.items():
@@ -184,7 +188,7 @@ def _add(p: _Parser, group: Any, flag: Flag) -> None:
         f"--{flag.name}",
         type=p.gathering(f"--{flag.name}" if flag.name != "v" else "-v", flag.default, flag.kind.parse),
         help=flag.help.replace("%", "%%") + (f" (default: {str(default).replace('%', '%%')})" if default != "" else ""),
-        metavar=flag.kind.name.upper() if " " not in flag.kind.name else "X",
+        metavar=_METAVARS.get(flag.kind.name, flag.kind.name.upper()),
         **more,
     )
 

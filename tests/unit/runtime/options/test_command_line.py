@@ -4,6 +4,8 @@
 import dataclasses
 import json
 import re
+import subprocess
+import sys
 from typing import ClassVar
 
 import pytest
@@ -563,3 +565,16 @@ def test_the_parser_is_made_anew_each_time():
     problems(SIM, "--secure-port=x")
     assert parse([SIM]) == DEFAULTS
     assert command_line.parser().problems == []
+
+
+def test_python_m_ccm_is_ccm():
+    run = subprocess.run([sys.executable, "-m", "ccm", "--version"], capture_output=True, text=True, check=True)
+    assert run.stdout == f"outoftree-ccm {__version__}\n"
+
+
+def test_help_names_every_subcommand(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for name in ("nodes", "explain", "check-provider", "sim"):
+        assert f"ccm {name} --help" in shown

@@ -16,7 +16,7 @@ import yaml
 
 from ccm.options.command_line import Options, OptionsError, parse, parse_as, parser
 from ccm.options.config_file import API_VERSION, KIND, load
-from ccm.options.declaration import flags_of, option
+from ccm.options.declaration import Flag, flags_of, option
 from ccm.options.flags import FLAGS
 from ccm.options.restrictions import not_negative
 from ccm.options.values import DURATION
@@ -102,6 +102,18 @@ def test_every_field_is_declared_as_a_flag():
     """So that nothing has to be repeated: what no flag sets comes from a file alone."""
     declared = {flag.field for flag in flags_of(Options)}
     assert {item.name for item in fields(Options)} - declared == {"leader_migration", "sections"}
+
+
+VERBS = {
+    *("accept", "also", "audit", "cache", "check", "connect", "count", "create", "delete", "do", "keep", "let", "log"),
+    *("look", "mark", "migrate", "offer", "overwrite", "read", "refresh", "renew", "require", "run", "send", "serve"),
+    *("set", "stop", "switch", "take", "use", "wait", "work", "write"),
+}
+
+
+@pytest.mark.parametrize("flag", FLAGS, ids=lambda flag: flag.name)
+def test_help_begins_with_a_verb(flag: Flag):
+    assert flag.help.split()[0] in VERBS
 
 
 def test_groups_stand_together():
