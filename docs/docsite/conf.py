@@ -8,9 +8,10 @@ author = "The outoftree.ccm authors"
 copyright = "the outoftree.ccm authors"
 title = html_title = "outoftree.ccm"
 
-extensions = ["myst_parser", "sphinx_antsibull_ext"]
+extensions = ["myst_parser", "sphinx_antsibull_ext", "sphinxcontrib.mermaid"]
 root_doc = "index"
 myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
 pygments_style = "ansible"
 html_theme = "sphinx_ansible_theme"
 html_theme_options = {"display_version": False}
