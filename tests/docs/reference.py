@@ -50,15 +50,17 @@ are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
 
 CONFIGURATION_INTRO = f"""# `--config FILE` and `/configz`
 
-The options in the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
-files. Keys are spelt as in the Go type. What upstream has no key for stands below `{OURS}`, by the name of its flag.
+The file has the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
+files. Keys have the spelling of the Go type. Options without an upstream key are below `{OURS}`, by the name of their
+flag.
 
-The file is read strictly: an unknown key, a key given twice, a value of another kind is refused, all problems at once,
-each with its line. Keys that are absent have the default; flags that are given count more than the file. Keys of flags
-that are accepted and ignored ([flags](flags.md)) are accepted and ignored, too.
+The process reads the file strictly. It refuses unknown keys, keys given twice, and values of the wrong type, and it
+reports all problems at once, each with its line. A missing key has its default, and flags override the file. Keys of
+flags without a meaning here ([flags](flags.md)) are accepted and ignored.
 
-`GET /configz` on the secure port shows all options in this shape, below `cloudcontrollermanager.config.k8s.io`, to whom
-the API server lets read it. It names files, never what is in them; its content can serve as a file again.
+`GET /configz` on the secure port shows all options in this shape, below `cloudcontrollermanager.config.k8s.io`, to
+everybody whom the API server authorises. It shows names of files, never their content. Its output works as a
+`--config` file.
 
 ## Controllers of other packages
 
@@ -67,29 +69,29 @@ own](../how-to/your-own-controller.md). Each section is read as strictly as the 
 
 ## Cloud configuration
 
-`--cloud-config` is the provider's own file. It is looked at every few seconds; when its content has changed, a new
-connection to the cloud is made from it, proven with one call, and takes the old one's place between two calls. So a
-rotated credential needs no restart. A file that cannot be used, or that the cloud refuses, changes nothing: the log, an
-Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` tell of it. Another provider,
-or the loss of a capability that is in use, needs a restart.
+`--cloud-config` is the provider's own file. The process checks it every few seconds. When its content changes, the
+process creates a new connection to the cloud, tests it with one call, and switches to it between two calls. Rotating a
+credential therefore needs no restart. If the file is invalid or the cloud refuses it, the old connection stays, and the
+log, an Event on the Lease (`CloudConfigRefused`) and the metric `ccm_cloud_config_reloads_total` report the reason.
+Changing the provider, or losing a capability that is in use, requires a restart.
 """
 
 CONFORMANCE_INTRO = """# What a provider must do
 
-The cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them;
-[A provider in an hour](../providers/your-own.md) says how, and how a test of yours lends the kit a cloud that fails.
+These are the cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them. [A provider in an
+hour](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
 
-Each is about a capability: a provider without it has nothing to do there. Cases that write need `--allow-writes`; what
-they make is named `ccm-conformance-...`, and removed. A case that could not be run is told with the reason, and never
-counts as passed.
+Each case is about one capability, and does not apply to a provider without it. Cases that write require
+`--allow-writes`. They name what they create `ccm-conformance-...` and remove it. A case that cannot run is reported
+with the reason and never counts as passed.
 """
 
 MIGRATION = """## Leader migration
 
-`--enable-leader-migration` lets controllers move from another manager to this one and never run twice: what is
-migrated runs only where a second Lease is held as well. `--leader-migration-config` names a file; without one, or the
-key `Generic.LeaderMigration`, the route, service and node lifecycle controllers migrate. Controllers may be named by
-their former, short or present names.
+`--enable-leader-migration` moves controllers from another manager to this one without running any of them twice: a
+migrated controller runs only in the process that also holds a second Lease. `--leader-migration-config` names a file.
+Without it, and without the key `Generic.LeaderMigration`, the route, service and node lifecycle controllers migrate.
+The file accepts the former, short and present names of controllers.
 
 ```yaml
 apiVersion: controllermanager.config.k8s.io/v1
@@ -101,8 +103,9 @@ controllerLeaders:
 - {name: cloud-node-lifecycle-controller, component: "*"}
 ```
 
-A `component` of `cloud-controller-manager` or `*` is run here, under the migration Lease; any other is not run here; a
-controller that is not listed runs under the main Lease alone. Losing either Lease ends the process.
+A controller whose `component` is `cloud-controller-manager` or `*` runs here under the migration Lease. A controller
+with another `component` does not run here. A controller that is not listed runs under the main Lease alone. The process
+ends when it loses either Lease.
 """
 
 CONTROLLERS_INTRO = """# Controllers
@@ -117,26 +120,26 @@ Other packages bring controllers of their own: see [A controller of your own](..
 
 METRICS_INTRO = """# Metrics of `ccm`
 
-`GET /metrics` on the secure port, for whom the API server lets read it (`nonResourceURLs: ["/metrics"]`, verb `get`;
-the group `system:monitoring` may by default). Names that do not begin with `ccm_` are those of the Kubernetes
-components, with their labels and buckets, so that dashboards and alerts carry over. Besides these there are
-`process_*` and `python_*`. Counters end in `_total`, histograms have `_bucket`, `_sum` and `_count`.
+`GET /metrics` on the secure port serves them to everybody whom the API server authorises (`nonResourceURLs:
+["/metrics"]`, verb `get`; by default, the group `system:monitoring`). Names without the prefix `ccm_` are those of the
+Kubernetes components, with the same labels and buckets, so dashboards and alerts carry over. `process_*` and `python_*`
+describe the process. Counters end in `_total`; histograms have `_bucket`, `_sum` and `_count`.
 """
 
 SLIS_INTRO = """## `/metrics/slis`
 
-Results of the health checks, each time somebody asks for them:
+The results of the health checks, at each request for them:
 
 | Path | Check | Fails when |
 |---|---|---|
-| `/healthz`, `/livez`, `/readyz` | `ping` | never: it shows that the process answers |
-| `/healthz`, `/livez`, `/readyz` | `leaderElection` | it leads, and its Lease expired 20 s ago without a renewal |
-| `/readyz` | `informers` | Nodes or Services are not listed yet, or nothing was heard about them for three minutes |
+| `/healthz`, `/livez`, `/readyz` | `ping` | never; it shows that the process answers |
+| `/healthz`, `/livez`, `/readyz` | `leaderElection` | the process leads, but its Lease expired 20 s ago |
+| `/readyz` | `informers` | a cache is not filled yet, or its watch has been silent for three minutes |
 | `/readyz` | `queues` | work has waited for ten minutes |
-| `/readyz` | `cloud` | the cloud accepted no credentials yet, or has not answered for five minutes of trying |
+| `/readyz` | `cloud` | the cloud has not accepted the credentials yet, or has not answered for five minutes |
 
-`?verbose` shows all checks, `?exclude=cloud` leaves one out, `/readyz/cloud` asks for one. Everybody may ask for the
-whole; why a check failed is told in the log, and to those who may read the path by their own right.
+`?verbose` shows all checks, `?exclude=cloud` excludes one, and `/readyz/cloud` runs one. Everybody may request the
+whole. The log says why a check failed, and so does the response to clients that are authorised for the path.
 """
 
 
@@ -163,7 +166,7 @@ def _conformance() -> Iterator[str]:
         (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "", case.summary) for case in CASES
     ]
     yield _table(("Case", "About", "Writes", "What must hold"), rows)
-    yield "## Trouble\n\nWhat a test's `World` may let happen (`World.trouble`), each while it lasts.\n"
+    yield "## Trouble\n\nWhat the `World` of a test can cause (`World.trouble`). Each lasts until the test ends it.\n"
     yield _table(("Trouble", "What happens"), [(f"`{kind.name}`", kind.value) for kind in Trouble])
 
 
