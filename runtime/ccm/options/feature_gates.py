@@ -18,11 +18,11 @@ class Gate(NamedTuple):
 WEBHOOK = "CloudControllerManagerWebhook"
 KNOWN: Mapping[str, Gate] = {
     "CloudControllerManagerWatchBasedRoutesReconciliation": Gate(
-        "ALPHA", True, "routes follow watches; accepted, they always do here"
+        "ALPHA", True, "routes always follow watches here, whatever the gate says"
     ),
     WEBHOOK: Gate("ALPHA", False, "serve the provider's admission webhooks"),
     "ControllerManagerReleaseLeaderElectionLockOnExit": Gate(
-        "ALPHA", True, "the Lease is released at the end; accepted, it always is here"
+        "ALPHA", True, "the process always releases its Lease when it stops, whatever the gate says"
     ),
 }
 

@@ -34,8 +34,8 @@ def _not_negative(text: str) -> None:
         raise ValueError(f"must be 0 or more, not {text}")
 
 
-_LOGS, _FRONT = "logs go to standard error, unbuffered", "no aggregation layer in front"
-_HTTP1, _CURVES = "HTTP/1.1 is served", "OpenSSL's safe curves are offered"
+_LOGS, _FRONT = "logs go to standard error, unbuffered", "no aggregation layer calls this process"
+_HTTP1, _CURVES = "the process serves HTTP/1.1", "the process offers OpenSSL's safe curves"
 
 #: Name of the flag -> why it is ignored.
 IGNORED: Mapping[str, Ignored] = {
@@ -43,19 +43,25 @@ IGNORED: Mapping[str, Ignored] = {
         "kube-controller-manager allocates pod CIDRs", f"{_SHARED}.AllocateNodeCIDRs", False
     ),
     "cidr-allocator-type": Ignored("kube-controller-manager allocates pod CIDRs", f"{_SHARED}.CIDRAllocatorType"),
-    "external-cloud-volume-plugin": Ignored("unused upstream, too", f"{_SHARED}.ExternalCloudVolumePlugin"),
+    "external-cloud-volume-plugin": Ignored("upstream does not use it either", f"{_SHARED}.ExternalCloudVolumePlugin"),
     "node-sync-period": Ignored("deprecated upstream", f"{_SHARED}.NodeSyncPeriod", "0s"),
-    "min-resync-period": Ignored("informers here have no resync", "Generic.MinResyncPeriod", "12h0m0s"),
-    "kube-api-content-type": Ignored("the API is spoken in JSON", f"{_CLIENT}.contentType", "application/json"),
-    "contention-profiling": Ignored("a Go profile", "Generic.Debugging.enableContentionProfiling", False),
-    "profiling": Ignored("a Go profile", "Generic.Debugging.enableProfiling", False),
+    "min-resync-period": Ignored("informers here do not resync", "Generic.MinResyncPeriod", "12h0m0s"),
+    "kube-api-content-type": Ignored(
+        "requests to the API server are JSON", f"{_CLIENT}.contentType", "application/json"
+    ),
+    "contention-profiling": Ignored(
+        "there is no Go runtime to profile", "Generic.Debugging.enableContentionProfiling", False
+    ),
+    "profiling": Ignored("there is no Go runtime to profile", "Generic.Debugging.enableProfiling", False),
     "controller-start-interval": Ignored("controllers start together", "Generic.ControllerStartInterval", "0s"),
     "use-service-account-credentials": Ignored(
-        "one ServiceAccount with the union of the rights", f"{_SHARED}.UseServiceAccountCredentials", False
+        "all controllers share one ServiceAccount", f"{_SHARED}.UseServiceAccountCredentials", False
     ),
-    "leader-elect-resource-lock": Ignored("always leases", f"{_ELECTION}.resourceLock", "leases", _only_leases),
+    "leader-elect-resource-lock": Ignored(
+        "the lock is always a Lease", f"{_ELECTION}.resourceLock", "leases", _only_leases
+    ),
     "concurrent-node-status-updates": Ignored(
-        "addresses are refreshed from one listing", "NodeController.ConcurrentNodeStatusUpdates", 0, _not_negative
+        "one listing refreshes all addresses", "NodeController.ConcurrentNodeStatusUpdates", 0, _not_negative
     ),
     "requestheader-client-ca-file": Ignored(_FRONT),
     "requestheader-allowed-names": Ignored(_FRONT),
@@ -74,7 +80,7 @@ IGNORED: Mapping[str, Ignored] = {
     "log-text-info-buffer-size": Ignored(_LOGS),
     "log-json-split-stream": Ignored(_LOGS),
     "log-json-info-buffer-size": Ignored(_LOGS),
-    "vmodule": Ignored("a Go logging option"),
+    "vmodule": Ignored("Go's klog alone has a verbosity per file"),
 }
 #: Keys of a CloudControllerManagerConfiguration that no flag sets, and that mean nothing here -> what is shown.
 IGNORED_KEYS: Mapping[str, Any] = {f"{_CLIENT}.acceptContentTypes": ""}
