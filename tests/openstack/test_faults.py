@@ -10,8 +10,7 @@ import time
 
 import pytest
 
-from ccm.cloud import Forbidden, LoadBalancerSpec, RetryAfter, Transient, Unauthorized
-from ccm.cloud import Port
+from ccm.cloud import Forbidden, LoadBalancerSpec, Port, RetryAfter, Transient, Unauthorized
 from ccm.providers.openstack import OpenStackCloud
 
 from .conftest import Provider

@@ -22,9 +22,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ccm.base import durations
-from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud import Address as CloudAddress
-from ccm.cloud import AddressType, Instance
+from ccm.cloud import AddressType, ConfigError, Instance, ProviderConfig
 from ccm.controllers import node_rules, pod_network_rules, route_rules, service_rules, vouching_rules
 from ccm.controllers.rule_error import RuleError
 from ccm.engine.api_credentials import Access, ExecPlugin

@@ -221,7 +221,7 @@ async def test_W25_a_cloud_that_fails_for_long_makes_unready(file, monkeypatch):
         assert keeper.not_ready() is None
 
 
-# --- files beside the configuration ------------------------------------------------------------------------------------
+# --- files beside the configuration ---
 
 
 @pytest.fixture
