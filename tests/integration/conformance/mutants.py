@@ -110,7 +110,7 @@ class CrashesOnItsConfiguration(SimCloud):
             raise KeyError("endpoint") from error
 
 
-@mutant("configuration.it_closes_without_a_start")
+@mutant("configuration.it_closes_without_a_start", "configuration.the_environment_is_the_one_that_is_given")
 class ClosesOnlyWhatItOpened(SimCloud):
     started = False
 
@@ -321,6 +321,7 @@ class KeepsWhatItGot(SimInstances):
     "instances.a_new_instance_is_seen_at_once",
     "instances.a_deleted_instance_is_gone",
     "instances.a_stopped_instance_is_shut_down_and_not_gone",
+    "instances.a_lost_tag_changes_no_instance",
 )
 class GetsFromItsFirstListing(SimInstances):
     def __init__(self, api: Api) -> None:
