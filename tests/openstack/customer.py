@@ -121,6 +121,16 @@ class Site:
         self.cloud.compute.stop_server(server)
         _until(lambda: self.cloud.compute.get_server(server).status == "SHUTOFF", f"server {server} is SHUTOFF")
 
+    def untag(self, server: str) -> None:
+        """Give it a tag, then take all tags and all metadata from it."""
+        compute = self.cloud.compute
+        for answer in (
+            compute.put(f"/servers/{server}/tags/somebody", microversion="2.26"),
+            compute.delete(f"/servers/{server}/tags", microversion="2.26"),
+            compute.put(f"/servers/{server}/metadata", json={"metadata": {}}),
+        ):
+            openstack.exceptions.raise_from_response(answer)
+
     def delete(self, server: str) -> None:
         self.cloud.compute.delete_server(server, ignore_missing=True)
         _until(lambda: self.cloud.compute.find_server(server) is None, f"server {server} is deleted")

@@ -93,6 +93,9 @@ class RigWorld(World):
     async def stop_instance(self, provider_id: str) -> None:
         await asyncio.to_thread(self._site.stop, provider_id.rpartition("/")[2])
 
+    async def untag_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._site.untag, provider_id.rpartition("/")[2])
+
     async def load_balancer_parts(self) -> frozenset[str]:
         return await asyncio.to_thread(self._site.balancer_parts)
 
