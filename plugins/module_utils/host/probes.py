@@ -5,7 +5,7 @@
 """What the components of one host answer: their health endpoints, and the serving certificate of a kubelet.
 
 Stdlib-only I/O for the modules that run on managed nodes (Python 3.8). It decides nothing. Arguments are those of processes that
-processes identified; files are opened by files; only addresses of this host are asked.
+C(host.processes) identified; C(host.files) opens files; only addresses of this host are asked.
 """
 
 from __future__ import annotations

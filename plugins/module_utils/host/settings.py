@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a kubelet's and a component's arguments and files say.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Arguments are those of processes that processes identified.
+Stdlib-only, it runs on managed nodes (Python 3.8). Arguments are those of processes that C(host.processes) identified.
 """
 
 from __future__ import annotations

@@ -36,13 +36,13 @@ class Right:
         return f"{self.verb} {what}{where}"
 
 
-def nothing(cloud: Cloud) -> str | None:
+def needs_nothing(cloud: Cloud) -> str | None:
     """For `ControllerSpec.needs`: any cloud will do."""
     return None
 
 
-def always(flags: Any) -> str | None:
-    """For `ControllerSpec.off`: nothing but `--controllers` switches it off."""
+def never(flags: Any) -> str | None:
+    """For `ControllerSpec.off`: only `--controllers` switches it off."""
     return None
 
 
@@ -58,28 +58,29 @@ class ControllerSpec(Generic[S]):
     make: Callable[[ControllerContext, S], Controller]
     #: What it does, in one sentence, for people who read a list of controllers.
     summary: str = ""
-    #: A short name: `--controllers` understands it, and it is the controller's label in the metrics.
+    #: Its label in the metrics. `--controllers` understands it, too, for ours: to know the alias of another package's
+    #: controller, the package would have to be imported.
     alias: str = ""
     #: Names that only configurations of leader migration use. Upstream's own defaults name controllers that exist under
     #: these names nowhere (W28).
     former: tuple[str, ...] = ()
-    #: Whether `*` stands for it, too. Of other packages' controllers `--controllers` names each one: installing a
+    #: Whether `*` stands for it; for ours. `--controllers` names each controller of another package: installing a
     #: package starts nothing.
     on_by_default: bool = False
     #: What this cloud lacks for it to work; None: nothing.
-    needs: Callable[[Cloud], str | None] = nothing
+    needs: Callable[[Cloud], str | None] = needs_nothing
     #: Beside reading what it watches, Nodes and Services, and writing Events.
     rights: tuple[Right, ...] = ()
-    #: Kinds that it reads from a cache, beside Nodes and Services: `Context.cache`.
+    #: Kinds that it reads from a cache, beside Nodes and Services: `ControllerContext.cache`.
     watches: tuple[Watched[Any], ...] = ()
     #: Whether it writes to the cloud what Nodes say of themselves, so that somebody must vouch for them.
     vouching: bool = False
-    #: Whether the default leader migration moves it from kube-controller-manager.
+    #: Whether the default leader migration moves it from kube-controller-manager; for ours.
     migrated: bool = False
     #: Its options out of the process's flags, for ours. Raises ValueError where they do not fit together.
     flags: Callable[[Any], S] | None = None
     #: Which flag switches it off; None: none does.
-    off: Callable[[Any], str | None] = always
+    off: Callable[[Any], str | None] = never
     #: Its options as a section of `--config`, for other packages: a `msgspec.Struct` whose fields have defaults.
     section: type[S] | None = None
 
