@@ -23,14 +23,15 @@ class Turns:
         self._groups = {
             group: TokenBucket(rate.calls_per_second, rate.burst, clock) for group, rate in limits.groups.items()
         }
-        #: Group -> when its own pause ends, in seconds of the clock.
-        self._paused_until: dict[str, float] = {}
+
+    def _of(self, group: str) -> TokenBucket:
+        """A group without a rate of its own has a bucket for its pauses."""
+        return self._groups.setdefault(group, TokenBucket(clock=self._clock))
 
     def reserve_in_group(self, group: str) -> float:
         """Take a token of the group; seconds until the holder may ask for one of all. A group that waits for its own
-        rate takes nothing from the others meanwhile."""
-        bucket = self._groups.get(group)
-        return bucket.reserve() if bucket is not None else 0.0
+        turn takes nothing from the others meanwhile."""
+        return self._of(group).reserve()
 
     def reserve(self) -> float:
         """Take a token of all calls; seconds until the holder may go."""
@@ -38,11 +39,8 @@ class Turns:
 
     def pause(self, seconds: float, group: str | None = None) -> None:
         """Let no call go for so long, or none of one group."""
-        if group is None:
-            self._all.pause(seconds)
-        else:
-            self._paused_until[group] = max(self._paused_until.get(group, 0.0), self._clock() + seconds)
+        (self._all if group is None else self._of(group)).pause(seconds)
 
     def paused_for(self, group: str) -> float:
         """Seconds for which calls of this group must wait yet."""
-        return max(self._all.paused_for, self._paused_until.get(group, 0.0) - self._clock())
+        return max(self._all.paused_for, self._of(group).paused_for)
