@@ -179,6 +179,20 @@ class WatchesWhatIsNotThere(SimCloud):
 # --- instances -------------------------------------------------------------------------------------------------------
 
 
+class SaysElse(SimInstances, abc.ABC):
+    """Lists and reads each instance as `_told` makes it."""
+
+    async def list_page(self, token: str | None) -> Page:
+        page = await super().list_page(token)
+        return replace(page, instances=[self._told(each) for each in page.instances])
+
+    async def get(self, ref: InstanceRef) -> cloud.Instance:
+        return self._told(await super().get(ref))
+
+    @abc.abstractmethod
+    def _told(self, instance: cloud.Instance) -> cloud.Instance: ...
+
+
 @mutant("instances.it_owns_what_it_lists")
 class DisownsItsInstances(SimInstances):
     def owns(self, provider_id: str) -> bool:
@@ -205,14 +219,7 @@ class CannotReadForeignIds(SimInstances):
 
 
 @mutant("instances.instances_are_well_formed")
-class ZonesThatNoLabelCanHold(SimInstances):
-    async def list_page(self, token: str | None) -> Page:
-        page = await super().list_page(token)
-        return replace(page, instances=[self._told(each) for each in page.instances])
-
-    async def get(self, ref: InstanceRef) -> cloud.Instance:
-        return self._told(await super().get(ref))
-
+class ZonesThatNoLabelCanHold(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:
         return replace(instance, zone=f"Zone {instance.zone}")
 
@@ -343,27 +350,13 @@ class GetsFromItsFirstListing(SimInstances):
 
 
 @mutant("instances.an_alias_finds_its_instance")
-class AliasesThatNothingFinds(SimInstances):
-    async def list_page(self, token: str | None) -> Page:
-        page = await super().list_page(token)
-        return replace(page, instances=[self._told(each) for each in page.instances])
-
-    async def get(self, ref: InstanceRef) -> cloud.Instance:
-        return self._told(await super().get(ref))
-
+class AliasesThatNothingFinds(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:
         return replace(instance, aliases=(f"{instance.provider_id.rpartition('/')[2]}.internal",))
 
 
 @mutant("instances.warnings_are_sentences")
-class WarnsInAWholePage(SimInstances):
-    async def list_page(self, token: str | None) -> Page:
-        page = await super().list_page(token)
-        return replace(page, instances=[self._told(each) for each in page.instances])
-
-    async def get(self, ref: InstanceRef) -> cloud.Instance:
-        return self._told(await super().get(ref))
-
+class WarnsInAWholePage(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:
         return replace(instance, warnings=("Traceback:\n  the guest tools do not answer",))
 
