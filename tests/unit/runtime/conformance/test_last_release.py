@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -14,8 +16,14 @@ from ccm.cloud import Backends, InstanceRef, LoadBalancerSpec, NotFound, Port, P
 from ccm.conformance import CASES, Case, Outcome, Subject, World, check
 from ccm.gateway.gateway import Gateway
 
-from .last_release.acme_cloud_of_0_1 import KEY, Acme, refused
 from .last_release.acme_of_0_1 import AcmeCloud
+
+EXAMPLE = Path(__file__).parents[4] / "runtime" / "examples" / "ccm-provider-acme"
+sys.path.insert(0, str(EXAMPLE))
+try:
+    from acme_cloud import KEY, Acme, refused
+finally:
+    sys.path.remove(str(EXAMPLE))
 
 #: Groups of cases that need a cloud which fails on request; those of instances and load balancers are shown elsewhere.
 NEEDS_TROUBLE = "failures."
