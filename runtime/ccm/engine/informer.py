@@ -22,7 +22,7 @@ from ccm.base.clock import SYSTEM_CLOCK, Clock, timeout
 
 from . import absence_rules as rules
 from . import metrics, nesting
-from .api_errors import ApiError, GoneError, from_status
+from .api_errors import ApiError, GoneError, UnavailableError, from_status
 from .client import KubeClient
 from .objects import UNREADABLE, KubeObject, PartialObject, Status, WatchEvent, decoder, identity, object_key
 
@@ -32,6 +32,8 @@ T = TypeVar("T", bound=KubeObject)
 
 #: Seconds of silence after which a watch counts as dead. The API server sends a bookmark every minute or so.
 READ_TIMEOUT = 90.0
+#: The share of that time after which a watch that sent no line at all was silent, not interrupted.
+SILENT = 0.9
 #: How long the API server shall keep one watch open, in seconds; random in between, so that not all end together.
 WATCH_SECONDS = (300, 600)
 #: First and longest pause before the next connection, in seconds.
@@ -299,9 +301,19 @@ class Informer(Generic[T]):
         async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
             self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
             await self._check()
-            async for line in lines:
-                self._apply(await nesting.decode(events, line))
-                self._in_touch()
+            answered, heard = self._clock.monotonic(), False
+            try:
+                async for line in lines:
+                    heard = True
+                    self._apply(await nesting.decode(events, line))
+                    self._in_touch()
+            except UnavailableError:
+                if not heard and self._clock.monotonic() - answered >= SILENT * self._read_timeout:
+                    # After a restore without `--bump-revision` the resourceVersion is in the API server's future: the
+                    # server accepts every watch from it and sends nothing. Only a list ends that.
+                    logger.info("%s: the watch was accepted and sent nothing, listing again", self.name)
+                    self._resource_version = ""
+                raise
 
     def _apply(self, event: WatchEvent) -> None:
         match event.type:

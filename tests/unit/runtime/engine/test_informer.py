@@ -390,6 +390,36 @@ async def test_a_watch_that_is_answered_is_contact_although_nothing_changes(scri
         assert clock.monotonic() - informer.last_contact < 180
 
 
+@pytest.mark.parametrize(
+    ("lines", "seconds", "lists"),
+    [
+        ([], module.READ_TIMEOUT, 2),  # accepted and silent: the resourceVersion may be in the server's future
+        ([], 1, 1),  # a connection that breaks
+        ([event("BOOKMARK", obj("", 9))], module.READ_TIMEOUT, 1),  # a connection that died after it had served
+    ],
+)
+async def test_only_a_watch_that_sent_nothing_lists_again(script, clock, informer, lines, seconds, lists):
+    @contextlib.asynccontextmanager
+    async def silent(path, params, *, read_timeout):
+        assert read_timeout == module.READ_TIMEOUT
+
+        async def stream():
+            for line in lines:
+                yield line
+            await clock.sleep(seconds)
+            raise UnavailableError(0, "SocketTimeoutError", "silence")
+
+        yield stream()
+        script.watched.append(params)
+
+    script.lists, script.watch = [([obj("a", 4)], 5), ([obj("a", 2)], 3)], silent
+    await informer.start()
+    await clock.advance(seconds + 0.1)
+    script.watch = Script().watch
+    await clock.advance(2)
+    assert script.listed == lists
+
+
 async def test_a_watch_that_is_refused_is_no_contact(script, clock, informer):
     script.lists, script.watches = [([], 1)], [UnavailableError(503, "", "no etcd leader")]
     await informer.start()
