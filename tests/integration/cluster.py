@@ -211,11 +211,11 @@ class ApiServer:
         self._start_etcd()
         return copy
 
-    def restore(self, copy: Path | None) -> None:
+    def restore(self, copy: Path | None, *, bump: bool = True) -> None:
         """Replace etcd's data by a copy, or by nothing, and restart everything.
 
-        Of a copy the revision is raised and marked as compacted, as with `etcdutl snapshot restore --bump-revision
-        --mark-compacted`: otherwise watches would wait for revisions that the copy has never had.
+        `bump` raises the revision of a copy and marks it as compacted, as `etcdutl snapshot restore --bump-revision
+        --mark-compacted` does: otherwise watches wait for revisions that the copy has never had.
         """
         revision = self._revision()
         self._end("kube-apiserver", kill=True)
@@ -224,7 +224,7 @@ class ApiServer:
         if copy is not None:
             shutil.copytree(copy, self.folder / "etcd")
         self._start_etcd()
-        if copy is not None:
+        if copy is not None and bump:
             while self._revision() <= revision:
                 _post(f"{self._kv}/put", {"key": _base64(b"/bump"), "value": ""})
             self.compact()

@@ -298,22 +298,23 @@ class Informer(Generic[T]):
             "timeoutSeconds": str(random.randint(*WATCH_SECONDS)),
         }
         events = decoder(WatchEvent)
-        async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
-            self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
-            await self._check()
-            answered, heard = self._clock.monotonic(), False
-            try:
+        answered = math.inf  # when the API server accepted the watch; infinite again after its first line
+        try:
+            async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
+                self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
+                await self._check()
+                answered = self._clock.monotonic()
                 async for line in lines:
-                    heard = True
+                    answered = math.inf
                     self._apply(await nesting.decode(events, line))
                     self._in_touch()
-            except UnavailableError:
-                if not heard and self._clock.monotonic() - answered >= SILENT * self._read_timeout:
-                    # After a restore without `--bump-revision` the resourceVersion is in the API server's future: the
-                    # server accepts every watch from it and sends nothing. Only a list ends that.
-                    logger.info("%s: the watch was accepted and sent nothing, listing again", self.name)
-                    self._resource_version = ""
-                raise
+        except UnavailableError:
+            if self._clock.monotonic() - answered >= SILENT * self._read_timeout:
+                # After a restore without `--bump-revision` the resourceVersion is in the API server's future: the
+                # server accepts every watch from it and sends nothing. Only a list ends that.
+                logger.info("%s: the API server accepted the watch and sent nothing, listing again", self.name)
+                self._resource_version = ""
+            raise
 
     def _apply(self, event: WatchEvent) -> None:
         match event.type:

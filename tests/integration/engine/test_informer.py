@@ -8,12 +8,14 @@ import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from ccm.engine import informer as module
+from ccm.engine.api_credentials import Access, Pem
 from ccm.engine.client import KubeClient
 from ccm.engine.informer import Informer
 from ccm.engine.objects import PartialObject
@@ -179,6 +181,27 @@ async def test_a_half_open_watch_is_noticed(kube: KubeClient, through: KubeClien
         proxy.freeze()  # no byte, no FIN: as a firewall that forgot the connection
         await things.add("b")
         await eventually(lambda: "b" in things.present(), 10)
+
+
+async def test_a_restore_to_lower_revisions_is_noticed(tmp_path: Path) -> None:
+    """The API server accepts a watch from a revision that it does not have yet, and stays silent."""
+    apiserver = await asyncio.to_thread(ApiServer, tmp_path)
+    kube = KubeClient(Access(apiserver.url, ca=Pem(file=apiserver.ca_file), token=apiserver.token))
+    things = Things(kube, kube, read_timeout=2)
+    try:
+        await things.add("a")
+        before = await asyncio.to_thread(apiserver.save)
+        async with followed(things):
+            await eventually(lambda: "a" in things.present(), 30)
+            for _ in range(300):  # so many that the new API server does not write as many by itself
+                await things.change("a")
+            await things.add("lost")
+            await eventually(lambda: "lost" in things.present(), 30)
+            await asyncio.to_thread(apiserver.restore, before, bump=False)
+            await eventually(lambda: "lost" not in things.present(), 30)
+    finally:
+        await kube.close()
+        await asyncio.to_thread(apiserver.close)
 
 
 async def html(request: web.Request) -> web.StreamResponse | None:
