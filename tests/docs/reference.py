@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack}.md, the tables of
+docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack,variables}.md, the tables of
 docs/providers/static.md, and the collection's table of controllers.
 """
 
@@ -17,6 +17,7 @@ import contract_page
 import controllers_table
 import openstack_page
 import static_page
+import variables_page
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -157,6 +158,7 @@ def pages() -> dict[str, str]:
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),
+        "variables.md": "\n".join(variables_page.page(HEAD, _table)),
     }
 
 

@@ -50,7 +50,7 @@ def with_contents(index: str) -> str:
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
         pages = [link for link in _LINK.findall(body) if link.endswith(".md")]
-        if heading == "Look up":
+        if heading == "Reference":
             pages.append(COLLECTION)
         parts.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *dict.fromkeys(pages), "```"]))
     return index + "\n" + "\n\n".join(parts) + "\n"
@@ -67,6 +67,7 @@ def write_sources() -> None:
         elif path.suffix == ".svg":
             shutil.copy(path, target)
     shutil.copy(DOCS / "docsite" / "conf.py", SOURCE)
+    shutil.copytree(DOCS / "docsite" / "static", SOURCE / "static")
 
 
 def run(*command: str) -> None:
@@ -75,6 +76,7 @@ def run(*command: str) -> None:
     environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "build" / "collections"),
+        "COLLECTION": str(ROOT),
     }
     done = subprocess.run([str(programs / command[0]), *command[1:]], cwd=ROOT, env=environment)
     if done.returncode:

@@ -145,7 +145,8 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
         elif target.startswith(repository + "/"):
             kind, branch, place = target.removeprefix(repository + "/").split("/", 2)
             found = ROOT / place
-            assert branch == "main" and kind == ("tree" if found.is_dir() else "blob") and found.exists(), link
+            kinds = ("tree",) if found.is_dir() else ("raw",) if found.suffix == ".svg" else ("blob",)
+            assert branch == "main" and kind in kinds and found.exists(), link
             assert not anchor or anchor in anchors(found.read_text()), link
         else:
             assert target.startswith("https://"), (
@@ -153,9 +154,20 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
             )
 
 
-def test_the_readme_says_how_each_layout_was_shown():
+def test_the_readme_and_the_page_about_testing_say_how_each_layout_was_verified():
     """A layout is what has a sample inventory."""
-    table = (ROOT / "README.md").read_text().partition("## Evidence")[2].partition("\n## ")[0]
-    shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+    readme = (ROOT / "README.md").read_text().partition("## What is supported")[2].partition("\n## ")[0]
+    testing = (ROOT / "docs/testing.md").read_text().partition("## Kubernetes and layouts")[2].partition("\n## ")[0]
     layouts = {path.stem for path in ROOT.glob("docs/inventories/*.yml")}
-    assert {name for name in layouts if name.lower() not in shown.lower()} == set()
+    for table in (readme, testing):
+        shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+        assert {name for name in layouts if name.lower() not in shown.lower()} == set()
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_the_page_about_testing_names_every_scenario_that_it_relies_on():
+    named = set(re.findall(r"`molecule/(\w+)`", (ROOT / "docs/testing.md").read_text()))
+    assert named == {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
