@@ -65,8 +65,8 @@ everybody whom the API server authorises. It shows names of files, never their c
 
 ## Controllers of other packages
 
-Their options stand below `{OURS}.controllers`, by the controller's name: see [A controller of your
-own](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
+Their options stand below `{OURS}.controllers`, by the controller's name: see [Write a
+controller](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
 
 ## Cloud configuration
 
@@ -79,8 +79,8 @@ Changing the provider, or losing a capability that is in use, requires a restart
 
 CONFORMANCE_INTRO = """# What a provider must do
 
-These are the cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them. [A provider in an
-hour](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
+These are the cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them. [Write a
+provider](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
 
 Each case is about one capability, and does not apply to a provider without it. Cases that write require
 `--allow-writes`. They name what they create `ccm-conformance-...` and remove it. A case that cannot run is reported
@@ -111,12 +111,12 @@ ends when it loses either Lease.
 
 CONTROLLERS_INTRO = """# Controllers
 
-`--controllers` chooses those that run: `*` stands for all that are on by default, `name` switches one on, `-name` off.
-A controller that the provider has nothing for is not started; the log says so, and the Lease's annotation
-`ccm.outoftree.dev/not-offered` names it. At start the process asks the API server for the rights of those that run, and
-ends with a list of those it lacks.
+`--controllers` selects those that run: `*` means all that are on by default, `name` switches one on, `-name` off. A
+controller that the provider does not support is not started. The log says so, and the Lease's annotation
+`ccm.outoftree.dev/not-offered` names it. At start, the process checks the rights of those that run with the API server,
+and stops with a list of missing ones.
 
-Other packages bring controllers of their own: see [A controller of your own](../how-to/your-own-controller.md).
+Other packages can add controllers: see [Write a controller](../how-to/your-own-controller.md).
 """
 
 METRICS_INTRO = """# Metrics of `ccm`
@@ -165,7 +165,7 @@ def pages() -> dict[str, str]:
 def _conformance() -> Iterator[str]:
     yield HEAD + CONFORMANCE_INTRO
     rows = [
-        (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "", case.summary) for case in CASES
+        (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "no", case.summary) for case in CASES
     ]
     yield _table(("Case", "About", "Writes", "What must hold"), rows)
     yield "## Trouble\n\nWhat the `World` of a test can cause (`World.trouble`). Each lasts until the test ends it.\n"
@@ -209,8 +209,8 @@ def _controllers() -> Iterator[str]:
             f"`{spec.name}`, `{spec.alias}`",
             "yes" if spec.on_by_default else "no",
             spec.summary,
-            spec.needs(_NoCloud(ProviderConfig())) or "",
-            ", ".join(f"`{right}`" for right in _rights(spec)),
+            spec.needs(_NoCloud(ProviderConfig())) or "nothing",
+            ", ".join(f"`{right}`" for right in _rights(spec)) or "none",
         )
         for spec in BUILT_IN.values()
     ]
@@ -247,7 +247,7 @@ def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
     for metric in registry._collector_to_names:
         if isinstance(metric, MetricWrapperBase):
             name = metric._name + ("_total" if metric._type == "counter" else "")
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "none"
             found.append((f"`{name}`", metric._type, labels, metric._documentation))
     return sorted(found)
 
@@ -255,7 +255,7 @@ def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
 def _default(flag: Flag) -> str:
     shown = flag.kind.dump(flag.default)
     if shown in ("", [], {}):
-        return ""
+        return "empty"
     text = ",".join(shown) if isinstance(shown, list) else str(shown).lower() if isinstance(shown, bool) else f"{shown}"
     return f"`{text}`"
 
