@@ -49,7 +49,7 @@ A file can set every flag, too (`--config`, see [configuration](configuration.md
 are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
 """
 
-CONFIGURATION_INTRO = f"""# `--config FILE` and `/configz`
+CONFIGURATION_INTRO = f"""# Configuration file: `--config` and `/configz`
 
 The file has the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
 files. Keys have the spelling of the Go type. Options without an upstream key are below `{OURS}`, by the name of their

@@ -49,9 +49,10 @@ def with_contents(index: str) -> str:
     """The first page, with a table of contents made of its own links under its own headings."""
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
-        pages = [link for link in _LINK.findall(body) if link.endswith(".md")]
+        named = re.findall(r"\[([^\]]+)\]\(([^)\s]+\.md)\)", body)
+        pages = [f"{text.replace('`', '')} <{link}>" for text, link in named if "://" not in link]
         if heading == "Reference":
-            pages.append(COLLECTION)
+            pages.append(f"Modules, roles and filters <{COLLECTION}>")
         parts.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *dict.fromkeys(pages), "```"]))
     return index + "\n" + "\n\n".join(parts) + "\n"
 

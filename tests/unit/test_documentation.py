@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
+
+from ccm.cloud import ProviderConfig
+from ccm.cloud import registry as providers
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted([*ROOT.glob("plugins/modules/*.py"), *ROOT.glob("plugins/filter/*.py")])
@@ -171,3 +175,19 @@ def test_the_readme_is_short():
 def test_the_page_about_testing_names_every_scenario_that_it_relies_on():
     named = set(re.findall(r"`molecule/(\w+)`", (ROOT / "docs/testing.md").read_text()))
     assert named == {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/inventories/*.yml")), ids=lambda path: path.stem)
+def test_the_provider_accepts_the_configuration_of_each_sample_inventory(path: Path):
+    everything = yaml.safe_load(path.read_text())["all"]
+    groups = {name: list(group["hosts"]) for name, group in everything["children"].items()}
+    hosts: dict[str, Any] = {}
+    for group in everything["children"].values():
+        for name, values in group["hosts"].items():
+            hosts.setdefault(name, {}).update(values or {})
+    environment = jinja2.Environment(trim_blocks=True)  # as Ansible's
+    environment.filters["union"] = lambda one, other: [*one, *(each for each in other if each not in one)]
+    secrets = {"vault_credential_id": "id", "vault_credential_secret": "secret"}
+    config = environment.from_string(everything["vars"]["ccm_runtime_cloud_config"])
+    kind = providers.load(everything["vars"]["ccm_runtime_cloud_provider"])
+    assert kind(ProviderConfig(config.render(groups=groups, hostvars=hosts, **secrets))).instances is not None
