@@ -15,8 +15,8 @@ from ccm import cloud, conformance
 INTRO = """# All of `ccm.cloud`
 
 This page lists everything that a provider implements and receives. [The contract](../providers/contract.md) says how
-these work together, what the framework does, and how stable they are. Times are in seconds. Addresses and CIDRs are text
-in the cloud's own spelling.
+these work together, what the framework does, and how stable they are. Times are in seconds. Addresses and CIDRs are
+text in the cloud's own spelling.
 """
 PARTS: dict[str, tuple[Any, ...]] = {
     "The provider": (cloud.Cloud, cloud.ProviderConfig, cloud.Limits, cloud.Rate),

@@ -17,20 +17,21 @@ HEAD = """\
 
 <!-- Made by `make docs` from plugins/module_utils/facts/versions.py: change it there. -->
 
-The collection supports Kubernetes {first} to {last}. This page lists which flags, values and feature gates of an old cloud
-integration are fatal in which release. Preflight, the planner and `verify.yml` use the same table.
+The collection supports Kubernetes {first} to {last}. This page lists which flags, values and feature gates of an old
+cloud integration are fatal in which release. Preflight, the planner and `verify.yml` use the same table.
 
 ## Flags, values and gates
 
-Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without effect*:
-it accepts the flag, and nothing reads it. *Fatal*: it does not start with the flag. *Gone*: the release does not know it.
+Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without
+effect*: it accepts the flag, and nothing reads it. *Fatal*: it does not start with the flag. *Gone*: the release does
+not know it.
 
 """
 PROVIDERS = """
 ## In-tree providers
 
-The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29 on, the remaining
-ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
+The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29 on, the
+remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
 
 """
 

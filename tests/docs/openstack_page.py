@@ -20,12 +20,12 @@ page](../providers/openstack.md) says how to run the provider.
 
 The provider reads the file of cloud-provider-openstack, in the same dialect: git's configuration format, as Go's gcfg
 reads it. Upper and lower case do not matter in names of sections and keys. A value with `#`, `;` or spaces around it
-needs quotes; a backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations are Go's: `5s`,
-`1m30s`.
+needs quotes; a backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations
+are Go's: `5s`, `1m30s`.
 
 Unknown, contradicting and missing keys and invalid values are errors. All of them are reported at once, each with its
-line, and nothing of the file is used. cloud-provider-openstack logs unknown keys and continues without them. The provider
-does not read the environment (`OS_*`), with one exception: `OS_CCM_REGIONAL`, as there.
+line, and nothing of the file is used. cloud-provider-openstack logs unknown keys and continues without them. The
+provider does not read the environment (`OS_*`), with one exception: `OS_CCM_REGIONAL`, as there.
 """
 OTHERS = """### Keys without effect
 
@@ -33,14 +33,15 @@ A warning in the log names them.
 """
 REFUSED = "### Keys that are refused\n"
 CLASSES = '`[LoadBalancerClass "NAME"]`, chosen by the annotation `loadbalancer.openstack.org/class`.\n'
-RUNTIME = """This section belongs to this project. cloud-provider-openstack warns of it and continues, so both can read one file.
+RUNTIME = """\
+This section belongs to this project. cloud-provider-openstack warns of it and continues, so both can read one file.
 """
 ANNOTATIONS = """## Annotations of Services
 
-These are the annotations of cloud-provider-openstack. An Event of the Service reports an invalid value, and one that this
-cloud's Octavia cannot serve. If the default names a key of cloud.conf, that key's value applies. "Allowed" says which ones
-Services may have if `allowed-annotations` is not set: those that shape the Service's own load balancer and name nothing
-else of the project. `sharing` limits `load-balancer-id`.
+These are the annotations of cloud-provider-openstack. An Event of the Service reports an invalid value, and one that
+this cloud's Octavia cannot serve. If the default names a key of cloud.conf, that key's value applies. "Allowed" says
+which ones Services may have if `allowed-annotations` is not set: those that shape the Service's own load balancer and
+name nothing else of the project. `sharing` limits `load-balancer-id`.
 """
 
 
