@@ -45,12 +45,22 @@ def page(path: Path) -> str:
     return _LINK.sub(leads, path.read_text())
 
 
+def _title(text: str) -> str:
+    """The text of a link as an entry of the navigation; names keep their spelling."""
+    return text.replace("`", "") if text.startswith("`") else text[0].upper() + text[1:].replace("`", "")
+
+
+def without_contents(page: str) -> str:
+    """A page of antsibull-docs without its own table of contents: the theme shows one beside the page."""
+    return re.sub(r"^\.\. contents::.*\n(?: +.*\n)*", "", page, flags=re.MULTILINE)
+
+
 def with_contents(index: str) -> str:
     """The first page, with a table of contents made of its own links under its own headings."""
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
         named = re.findall(r"\[([^\]]+)\]\(([^)\s]+\.md)\)", body)
-        pages = [f"{text.replace('`', '')} <{link}>" for text, link in named if "://" not in link]
+        pages = [f"{_title(text)} <{link}>" for text, link in named if "://" not in link]
         if heading == "Reference":
             pages.append(f"Modules, roles and filters <{COLLECTION}>")
         parts.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *dict.fromkeys(pages), "```"]))
@@ -94,6 +104,8 @@ def main() -> None:
         "antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--indexes", "--fail-on-error",
         "--no-add-antsibull-docs-version", "--dest-dir", str(SOURCE / "collection"), "outoftree.ccm",
     )  # fmt: skip
+    for path in (SOURCE / "collection").glob("*.rst"):
+        path.write_text(without_contents(path.read_text()))
     run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", str(SOURCE), str(SITE))
     print(f"{SITE.relative_to(ROOT)}/index.html: {len(list(SITE.rglob('*.html')))} pages")
 
