@@ -14,8 +14,8 @@ from ccm import cloud, conformance
 
 INTRO = """# All of `ccm.cloud`
 
-Name by name what a provider implements and what it is given. [The contract](../providers/contract.md) says how these
-work together, what the framework does, and how long they stay as they are. Times are seconds; addresses and CIDRs are
+This page lists everything that a provider implements and receives. [The contract](../providers/contract.md) says how
+these work together, what the framework does, and how stable they are. Times are in seconds. Addresses and CIDRs are
 text in the cloud's own spelling.
 """
 PARTS: dict[str, tuple[Any, ...]] = {

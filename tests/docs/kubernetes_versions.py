@@ -17,20 +17,21 @@ HEAD = """\
 
 <!-- Made by `make docs` from plugins/module_utils/facts/versions.py: change it there. -->
 
-What this collection knows of the releases {first} to {last}. Preflight, the planner and `verify.yml` decide by the
-same table.
+The collection supports Kubernetes {first} to {last}. This page lists which flags, values and feature gates of an old
+cloud integration are fatal in which release. Preflight, the planner and `verify.yml` use the same table.
 
 ## Flags, values and gates
 
-*Deprecated*: a warning. *Without effect*: accepted, but nothing reads it. *Fatal*: the component does not start with
-it. *Gone*: the release does not know it any more.
+Each cell has the first release to which it applies, or `-` for none. *Deprecated*: the component warns. *Without
+effect*: it accepts the flag, and nothing reads it. *Fatal*: it does not start with the flag. *Gone*: the release does
+not know it.
 
 """
 PROVIDERS = """
 ## In-tree providers
 
-A value of `--cloud-provider` that names one of these is recognised; the plan says what became of it. From 1.29 on the
-providers still there are off unless the gate `DisableCloudProviders` is set to false; from 1.31 on there are none.
+The collection recognises these values of `--cloud-provider`, and the plan names the successor. From 1.29 on, the
+remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
 
 """
 
@@ -59,13 +60,14 @@ def page(versions: Any) -> str:
     def since(version: tuple[int, int] | None) -> str:
         return "-" if version is None else show(version)
 
-    facts = []
+    components: dict[tuple[str, ...], list[str]] = {}
     for fact in versions.FACTS:
         name = f"`{fact.flag}`" if fact.kind == versions.FIELD else f"`--{fact.flag}`"
         value = "" if fact.value is None else f" `{fact.value}`"
         stages = (fact.deprecated_in, fact.no_effect_in, fact.fatal_in, fact.gone_in)
-        facts.append((fact.component, name + value, *map(since, stages), fact.reason))
-    head = ("component", "what", "deprecated", "without effect", "fatal", "gone", "why")
+        components.setdefault((name + value, *map(since, stages), fact.reason), []).append(fact.component)
+    facts = [(", ".join(those), *cells) for cells, those in components.items()]
+    head = ("Component", "What", "Deprecated", "Without effect", "Fatal", "Gone", "Why")
     providers = [
         (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")
         for p in versions.IN_TREE_PROVIDERS
@@ -75,7 +77,7 @@ def page(versions: Any) -> str:
         HEAD.format(first=first, last=last)
         + table(head, facts)
         + PROVIDERS
-        + table(("provider", "gone in", "successor", "providerID"), providers)
+        + table(("Provider", "Gone in", "Successor", "providerID of the successor"), providers)
     )
 
 

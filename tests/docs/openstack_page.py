@@ -11,36 +11,37 @@ from ccm.cloud.toolkit.setting_kinds import duration
 from ccm.providers.openstack import annotations
 from ccm.providers.openstack import config_sections as config
 
-INTRO = """# What the provider `openstack` reads
+INTRO = """# Configuration of the provider `openstack`
 
-[How to run it](../providers/openstack.md) is another page. This one says what each key and annotation means, and what
-becomes of those that cannot be honoured.
+This page explains each key of cloud.conf and each annotation, and what happens if one cannot be honoured. [Another
+page](../providers/openstack.md) says how to run the provider.
 
 ## cloud.conf
 
-The file of cloud-provider-openstack, in its own dialect: git's configuration format, as Go's gcfg reads it. Upper and
-lower case do not matter in names of sections and keys. A value with `#`, `;` or spaces around it needs quotes; a
-backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations are Go's: `5s`,
-`1m30s`.
+The provider reads the file of cloud-provider-openstack, in the same dialect: git's configuration format, as Go's gcfg
+reads it. Upper and lower case do not matter in names of sections and keys. A value with `#`, `;` or spaces around it
+needs quotes; a backslash and a quote are written `\\\\` and `\\"`. A key that may be repeated makes a list. Durations
+are Go's: `5s`, `1m30s`.
 
-A key that is unknown, contradicts another one, is missing or has an impossible value: all problems are told at once,
-each with its line, and nothing is used. cloud-provider-openstack logs unknown keys and goes on without them.
-The environment (`OS_*`) is not read, with one exception: `OS_CCM_REGIONAL`, as there.
+Unknown, contradicting and missing keys and invalid values are errors. All of them are reported at once, each with its
+line, and nothing of the file is used. cloud-provider-openstack logs unknown keys and continues without them. The
+provider does not read the environment (`OS_*`), with one exception: `OS_CCM_REGIONAL`, as there.
 """
-OTHERS = """### Keys that are taken and have no effect
+OTHERS = """### Keys without effect
 
 A warning in the log names them.
 """
 REFUSED = "### Keys that are refused\n"
 CLASSES = '`[LoadBalancerClass "NAME"]`, chosen by the annotation `loadbalancer.openstack.org/class`.\n'
-RUNTIME = """Of this project. cloud-provider-openstack warns of the section and goes on, so that both can read one file.
+RUNTIME = """\
+This section belongs to this project. cloud-provider-openstack warns of it and continues, so both can read one file.
 """
 ANNOTATIONS = """## Annotations of Services
 
-Those of cloud-provider-openstack. A value that cannot be understood, and a wish that this cloud's Octavia cannot
-fulfil, are told in an Event about the Service. The default is that of the key of cloud.conf where it names one.
-"Allowed" says which ones Services may have where `allowed-annotations` is left out: those that shape the Service's own
-load balancer and name nothing else of the project. `load-balancer-id` is limited by `sharing`.
+These are the annotations of cloud-provider-openstack. An Event of the Service reports an invalid value, and one that
+this cloud's Octavia cannot serve. If the default names a key of cloud.conf, that key's value applies. "Allowed" says
+which ones Services may have if `allowed-annotations` is not set: those that shape the Service's own load balancer and
+name nothing else of the project. `sharing` limits `load-balancer-id`.
 """
 
 
@@ -80,7 +81,7 @@ def _kind(field: dataclasses.Field[Any]) -> str:
 def _default(field: dataclasses.Field[Any]) -> str:
     value = field.default
     if value in ("", (), None):
-        return ""
+        return "none"
     if isinstance(value, tuple):
         return f"`{', '.join(map(str, value))}`"
     if field.metadata["kind"] is duration:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack}.md, the tables of
+docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack,variables}.md, the tables of
 docs/providers/static.md, and the collection's table of controllers.
 """
 
@@ -17,6 +17,7 @@ import contract_page
 import controllers_table
 import openstack_page
 import static_page
+import variables_page
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -48,7 +49,7 @@ A file can set every flag, too (`--config`, see [configuration](configuration.md
 are Go's: `10s`, `5m`, `1h30m`. Commas separate the items of a list.
 """
 
-CONFIGURATION_INTRO = f"""# `--config FILE` and `/configz`
+CONFIGURATION_INTRO = f"""# Configuration file: `--config` and `/configz`
 
 The file has the shape of upstream's `CloudControllerManagerConfiguration`, which upstream itself does not read from
 files. Keys have the spelling of the Go type. Options without an upstream key are below `{OURS}`, by the name of their
@@ -64,8 +65,8 @@ everybody whom the API server authorises. It shows names of files, never their c
 
 ## Controllers of other packages
 
-Their options stand below `{OURS}.controllers`, by the controller's name: see [A controller of your
-own](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
+Their options stand below `{OURS}.controllers`, by the controller's name: see [Write a
+controller](../how-to/your-own-controller.md). Each section is read as strictly as the rest.
 
 ## Cloud configuration
 
@@ -78,8 +79,8 @@ Changing the provider, or losing a capability that is in use, requires a restart
 
 CONFORMANCE_INTRO = """# What a provider must do
 
-These are the cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them. [A provider in an
-hour](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
+These are the cases of the conformance kit. `ccm check-provider NAME --cloud-config FILE` runs them. [Write a
+provider](../providers/your-own.md) explains how, and how your own tests give the kit a cloud that fails on request.
 
 Each case is about one capability, and does not apply to a provider without it. Cases that write require
 `--allow-writes`. They name what they create `ccm-conformance-...` and remove it. A case that cannot run is reported
@@ -110,12 +111,12 @@ ends when it loses either Lease.
 
 CONTROLLERS_INTRO = """# Controllers
 
-`--controllers` chooses those that run: `*` stands for all that are on by default, `name` switches one on, `-name` off.
-A controller that the provider has nothing for is not started; the log says so, and the Lease's annotation
-`ccm.outoftree.dev/not-offered` names it. At start the process asks the API server for the rights of those that run, and
-ends with a list of those it lacks.
+`--controllers` selects those that run: `*` means all that are on by default, `name` switches one on, `-name` off. A
+controller that the provider does not support is not started. The log says so, and the Lease's annotation
+`ccm.outoftree.dev/not-offered` names it. At start, the process checks the rights of those that run with the API server,
+and stops with a list of missing ones.
 
-Other packages bring controllers of their own: see [A controller of your own](../how-to/your-own-controller.md).
+Other packages can add controllers: see [Write a controller](../how-to/your-own-controller.md).
 """
 
 METRICS_INTRO = """# Metrics of `ccm`
@@ -157,13 +158,14 @@ def pages() -> dict[str, str]:
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),
+        "variables.md": "\n".join(variables_page.page(HEAD, _table)),
     }
 
 
 def _conformance() -> Iterator[str]:
     yield HEAD + CONFORMANCE_INTRO
     rows = [
-        (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "", case.summary) for case in CASES
+        (f"`{case.name}`", case.needs.replace("_", " "), "yes" if case.writes else "no", case.summary) for case in CASES
     ]
     yield _table(("Case", "About", "Writes", "What must hold"), rows)
     yield "## Trouble\n\nWhat the `World` of a test can cause (`World.trouble`). Each lasts until the test ends it.\n"
@@ -207,8 +209,8 @@ def _controllers() -> Iterator[str]:
             f"`{spec.name}`, `{spec.alias}`",
             "yes" if spec.on_by_default else "no",
             spec.summary,
-            spec.needs(_NoCloud(ProviderConfig())) or "",
-            ", ".join(f"`{right}`" for right in _rights(spec)),
+            spec.needs(_NoCloud(ProviderConfig())) or "nothing",
+            ", ".join(f"`{right}`" for right in _rights(spec)) or "none",
         )
         for spec in BUILT_IN.values()
     ]
@@ -245,7 +247,7 @@ def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
     for metric in registry._collector_to_names:
         if isinstance(metric, MetricWrapperBase):
             name = metric._name + ("_total" if metric._type == "counter" else "")
-            labels = ", ".join(f"`{label}`" for label in metric._labelnames)
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "none"
             found.append((f"`{name}`", metric._type, labels, metric._documentation))
     return sorted(found)
 
@@ -253,7 +255,7 @@ def _rows(registry: CollectorRegistry) -> list[tuple[str, ...]]:
 def _default(flag: Flag) -> str:
     shown = flag.kind.dump(flag.default)
     if shown in ("", [], {}):
-        return ""
+        return "empty"
     text = ",".join(shown) if isinstance(shown, list) else str(shown).lower() if isinstance(shown, bool) else f"{shown}"
     return f"`{text}`"
 

@@ -45,13 +45,24 @@ def page(path: Path) -> str:
     return _LINK.sub(leads, path.read_text())
 
 
+def _title(text: str) -> str:
+    """The text of a link as an entry of the navigation; names keep their spelling."""
+    return text.replace("`", "") if text.startswith("`") else text[0].upper() + text[1:].replace("`", "")
+
+
+def without_contents(page: str) -> str:
+    """A page of antsibull-docs without its own table of contents: the theme shows one beside the page."""
+    return re.sub(r"^\.\. contents::.*\n(?: +.*\n)*", "", page, flags=re.MULTILINE)
+
+
 def with_contents(index: str) -> str:
     """The first page, with a table of contents made of its own links under its own headings."""
     parts = []
     for heading, body in re.findall(r"^## (.*)\n((?:(?!## ).*\n?)*)", index, re.MULTILINE):
-        pages = [link for link in _LINK.findall(body) if link.endswith(".md")]
-        if heading == "Look up":
-            pages.append(COLLECTION)
+        named = re.findall(r"\[([^\]]+)\]\(([^)\s]+\.md)\)", body)
+        pages = [f"{_title(text)} <{link}>" for text, link in named if "://" not in link]
+        if heading == "Reference":
+            pages.append(f"Modules, roles and filters <{COLLECTION}>")
         parts.append("\n".join(["```{toctree}", ":hidden:", f":caption: {heading}", "", *dict.fromkeys(pages), "```"]))
     return index + "\n" + "\n\n".join(parts) + "\n"
 
@@ -67,6 +78,7 @@ def write_sources() -> None:
         elif path.suffix == ".svg":
             shutil.copy(path, target)
     shutil.copy(DOCS / "docsite" / "conf.py", SOURCE)
+    shutil.copytree(DOCS / "docsite" / "static", SOURCE / "static")
 
 
 def run(*command: str) -> None:
@@ -75,6 +87,7 @@ def run(*command: str) -> None:
     environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "build" / "collections"),
+        "COLLECTION": str(ROOT),
     }
     done = subprocess.run([str(programs / command[0]), *command[1:]], cwd=ROOT, env=environment)
     if done.returncode:
@@ -91,6 +104,8 @@ def main() -> None:
         "antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--indexes", "--fail-on-error",
         "--no-add-antsibull-docs-version", "--dest-dir", str(SOURCE / "collection"), "outoftree.ccm",
     )  # fmt: skip
+    for path in (SOURCE / "collection").glob("*.rst"):
+        path.write_text(without_contents(path.read_text()))
     run("sphinx-build", "-W", "--keep-going", "-q", "-b", "html", str(SOURCE), str(SITE))
     print(f"{SITE.relative_to(ROOT)}/index.html: {len(list(SITE.rglob('*.html')))} pages")
 

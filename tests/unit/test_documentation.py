@@ -9,8 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
+
+from ccm.cloud import ProviderConfig
+from ccm.cloud import registry as providers
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted([*ROOT.glob("plugins/modules/*.py"), *ROOT.glob("plugins/filter/*.py")])
@@ -145,7 +149,8 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
         elif target.startswith(repository + "/"):
             kind, branch, place = target.removeprefix(repository + "/").split("/", 2)
             found = ROOT / place
-            assert branch == "main" and kind == ("tree" if found.is_dir() else "blob") and found.exists(), link
+            kinds = ("tree",) if found.is_dir() else ("raw",) if found.suffix == ".svg" else ("blob",)
+            assert branch == "main" and kind in kinds and found.exists(), link
             assert not anchor or anchor in anchors(found.read_text()), link
         else:
             assert target.startswith("https://"), (
@@ -153,9 +158,36 @@ def test_a_page_that_galaxy_shows_has_links_that_lead_somewhere_from_there(path:
             )
 
 
-def test_the_readme_says_how_each_layout_was_shown():
+def test_the_readme_and_the_page_about_testing_say_how_each_layout_was_verified():
     """A layout is what has a sample inventory."""
-    table = (ROOT / "README.md").read_text().partition("## Evidence")[2].partition("\n## ")[0]
-    shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+    readme = (ROOT / "README.md").read_text().partition("## What is supported")[2].partition("\n## ")[0]
+    testing = (ROOT / "docs/testing.md").read_text().partition("## Kubernetes and layouts")[2].partition("\n## ")[0]
     layouts = {path.stem for path in ROOT.glob("docs/inventories/*.yml")}
-    assert {name for name in layouts if name.lower() not in shown.lower()} == set()
+    for table in (readme, testing):
+        shown = " ".join(row.split("|")[1] for row in table.splitlines() if row.startswith("| "))
+        assert {name for name in layouts if name.lower() not in shown.lower()} == set()
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_the_page_about_testing_names_every_scenario_that_it_relies_on():
+    named = set(re.findall(r"`molecule/(\w+)`", (ROOT / "docs/testing.md").read_text()))
+    assert named == {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("docs/inventories/*.yml")), ids=lambda path: path.stem)
+def test_the_provider_accepts_the_configuration_of_each_sample_inventory(path: Path):
+    everything = yaml.safe_load(path.read_text())["all"]
+    groups = {name: list(group["hosts"]) for name, group in everything["children"].items()}
+    hosts: dict[str, Any] = {}
+    for group in everything["children"].values():
+        for name, values in group["hosts"].items():
+            hosts.setdefault(name, {}).update(values or {})
+    environment = jinja2.Environment(trim_blocks=True)  # as Ansible's
+    environment.filters["union"] = lambda one, other: [*one, *(each for each in other if each not in one)]
+    secrets = {"vault_credential_id": "id", "vault_credential_secret": "secret"}
+    config = environment.from_string(everything["vars"]["ccm_runtime_cloud_config"])
+    kind = providers.load(everything["vars"]["ccm_runtime_cloud_provider"])
+    assert kind(ProviderConfig(config.render(groups=groups, hostvars=hosts, **secrets))).instances is not None

@@ -37,10 +37,8 @@ print(json.dumps(reference.pages() | {
     return found
 
 
-PAGES = [
-    f"{name}.md"
-    for name in ("flags", "configuration", "controllers", "metrics", "contract", "conformance", "openstack")
-]
+NAMES = "flags configuration controllers metrics contract conformance openstack variables"
+PAGES = [f"{name}.md" for name in NAMES.split()]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -56,6 +54,18 @@ def test_the_tables_of_the_provider_static_are_up_to_date(pages: dict[str, Any])
 def test_the_collections_table_of_controllers_is_up_to_date(pages: dict[str, Any]):
     there, made = pages["controllers"]
     assert there == made, "roles/ccm_runtime/vars/main/controllers.yml is stale: run `make docs`"
+
+
+def test_the_page_of_variables_has_each_variable_once_and_no_markup_of_ansible(pages: dict[str, Any]):
+    _, first, everything = re.split(r"^## ", pages["variables.md"], flags=re.M)
+    named = re.findall(r"^\| `(\w+)` \|", everything, re.M)
+    declared: set[str] = set()
+    for role in ("ccm_install", "ccm_runtime"):
+        specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
+        declared |= {name for spec in specs.values() for name in spec.get("options") or {} if name.startswith(role)}
+    assert sorted(named) == sorted(declared)
+    assert set(re.findall(r"^\| `(\w+)` \|", first, re.M)) < declared
+    assert re.findall(r"\b[A-Z]\([^)]*\)", pages["variables.md"]) == []
 
 
 def test_everything_that_is_exported_is_on_the_page(pages: dict[str, Any]):
