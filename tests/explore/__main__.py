@@ -33,6 +33,7 @@ def _explore(seed: int) -> Report:
     report = explore(seed)
     for finding in report.findings:
         finding.outcome.points.clear()  # nobody asks for them any more, and they are long
+        finding.outcome.trace.clear()
     if next(_runs) % COLLECT == 0:
         gc.collect()
     return report
@@ -41,6 +42,8 @@ def _explore(seed: int) -> Report:
 def _begin() -> None:
     logging.disable(logging.CRITICAL)
     gc.disable()  # each run leaves many small circles: they are looked for now and then
+    gc.collect()
+    gc.freeze()  # what is imported stays
 
 
 def show(finding: Finding, *, story: bool) -> None:
