@@ -196,7 +196,7 @@ class ApiServer:
             loop.call_at(self.paused_until, self._arrive, answer, kind, process, request, read_timeout, context=WORLD)
             return
         try:
-            if now < self.down_until or not process.alive:
+            if now < self.down_until:
                 raise unreachable()
             if not kind and now < self.throttled_until:
                 kind = "throttled"

@@ -137,7 +137,7 @@ class InProcessCloud:
     def _with(self, kind: str, process: Process, call: _Operation, request: _Request) -> Response | None:
         """The answer, or what a fault of this kind makes of it; None: there is none."""
         now = self.simulation.loop.now
-        if now < self.down_until or not process.alive:
+        if now < self.down_until:
             raise aiohttp.ClientConnectionError("simulated: no connection")
         if not kind and now < self.throttled_until:
             kind = "throttled"

@@ -13,7 +13,7 @@ import contextvars
 import dataclasses
 import functools
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import prometheus_client
@@ -88,6 +88,8 @@ class Process:
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
+        #: When the kernel shall interrupt it, and what it does then.
+        self.alarms: dict[object, tuple[float, Callable[[], None]]] = {}
         context = contextvars.copy_context()
         context.run(OWNER.set, self)
         self.main = context.run(simulation.loop.create_task, self._run())
@@ -115,6 +117,13 @@ class Process:
         if self.alive:
             self.simulation.note(f"{self.name} stands still for {seconds:g} s")
             self.simulation.loop.stop_owner(self, seconds)
+
+    def wake(self) -> None:
+        """SIGCONT: the alarms that were due meanwhile come before everything else."""
+        for key, (due, callback) in list(self.alarms.items()):
+            if due <= self.simulation.loop.now and self.alive:
+                del self.alarms[key]
+                callback()
 
     async def stop(self) -> list[str]:
         """SIGTERM; what is left of it afterwards, which should be nothing."""
@@ -213,6 +222,15 @@ def _expired() -> None:
     _current().kill()
 
 
+def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+    """In the place of `ccm.manager.alarm`: a process that does not stand still needs no more than its timers."""
+    process = _current()
+    key = object()
+    due = process.simulation.loop.now + seconds
+    process.alarms[key] = (due, functools.partial(contextvars.copy_context().run, callback))
+    return lambda: process.alarms.pop(key, None) and None
+
+
 #: Nobody reads them here, and keeping them takes a twelfth of a run.
 _METRICS: tuple[tuple[type, str], ...] = (
     (prometheus_client.metrics.MetricWrapperBase, "labels"),
@@ -234,6 +252,7 @@ def in_process() -> Iterator[None]:
     """A Lease that ran out ends the simulated process, and not this one. Metrics stand still."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
+        (leadership, "set_alarm", _set_alarm),
         (Settings, "parse", _settings),
         (cloud_reload, "read", _read),
         (cloud_reload, "build", _build),

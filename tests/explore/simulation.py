@@ -129,7 +129,7 @@ class Simulation:
         if kind == "kill":
             self.people.kill_leader()
         else:
-            self._happen(kind, point)
+            self._happen(kind, point, next((each for each in self.processes if each.leads), None))
 
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
         """What a fault does to whole servers; the kind that is left for the request itself."""
@@ -164,6 +164,9 @@ class Simulation:
                 self.api.make_list_again(kind.removeprefix("relist-"))
             case "kill" if process is not None and " EVENT " in point:
                 process.kill()
+            case _ if kind in faults.STOPS:
+                if process is not None:
+                    process.pause(seconds)
             case _:
                 return kind
         return ""

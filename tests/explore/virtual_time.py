@@ -36,6 +36,9 @@ class Stuck(Exception):
 class Owner(Protocol):
     tasks: list[asyncio.Task[Any]]
 
+    def wake(self) -> None:
+        """It stood still and goes on."""
+
 
 #: Whose code is running.
 OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
@@ -86,7 +89,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         #: When, the order in which they were set, and the timer.
         self._timers: list[tuple[float, int, _Handle]] = []
         self._order = itertools.count()
-        self._stopped: dict[Owner | None, _Stop] = {}
+        self._stopped: dict[Owner, _Stop] = {}
         super().__init__()
         self.create_future: Any = functools.partial(asyncio.Future, loop=self)
 
@@ -124,7 +127,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """As SIGSTOP does, and SIGCONT after so many seconds: nothing of it runs meanwhile, and its clock goes on.
 
         Afterwards its event loop does what asyncio's and uvloop's do: it finishes the turn in which it was stopped,
-        then come the timers that are due, and then the tasks that answers woke.
+        then come the timers that are due, and then the tasks that answers woke. Signals come before all of that.
         """
         if owner in self._stopped:
             return
@@ -139,6 +142,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         found = self._stopped.get(owner)
         if found is not None and stop in (None, found):
             del self._stopped[owner]
+            owner.wake()
             self._ready.extend((*found.ready, *found.timers, *found.woken))
 
     # Turns
