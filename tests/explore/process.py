@@ -228,7 +228,11 @@ def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], Non
     key = object()
     due = process.simulation.loop.now + seconds
     process.alarms[key] = (due, functools.partial(contextvars.copy_context().run, callback))
-    return lambda: process.alarms.pop(key, None) and None
+
+    def cancel() -> None:
+        process.alarms.pop(key, None)
+
+    return cancel
 
 
 #: Nobody reads them here, and keeping them takes a twelfth of a run.
