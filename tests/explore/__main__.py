@@ -33,6 +33,7 @@ def _explore(seed: int) -> Report:
     report = explore(seed)
     for finding in report.findings:
         finding.outcome.points.clear()  # nobody asks for them any more, and they are long
+        finding.outcome.trace.clear()
     if next(_runs) % COLLECT == 0:
         gc.collect()
     return report
@@ -41,6 +42,8 @@ def _explore(seed: int) -> Report:
 def _begin() -> None:
     logging.disable(logging.CRITICAL)
     gc.disable()  # each run leaves many small circles: they are looked for now and then
+    gc.collect()
+    gc.freeze()  # what is imported stays
 
 
 def show(finding: Finding, *, story: bool) -> None:
@@ -59,6 +62,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=0.0, help="stop after so many seconds; 0: when all seeds are done"
     )
+    parser.add_argument("--least", type=int, default=0, help="fail with fewer different workloads and fault plans")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets have an order of their own in each process otherwise
@@ -72,6 +76,7 @@ def main() -> int:
     with multiprocessing.Pool(given.jobs, _begin) as pool:
         for number, report in enumerate(pool.imap_unordered(_explore, seeds, chunksize=2), 1):
             total.sequences += report.sequences
+            total.plans |= report.plans
             total.requests += report.requests
             total.cpu += report.cpu
             kinds.update(report.kinds)
@@ -92,11 +97,15 @@ def main() -> int:
         print(f"  ({len(found)} sequences)")
     seconds = time.monotonic() - started
     print(
-        f"\n{total.sequences} sequences with {total.requests} reads and writes in {seconds:.0f} s: "
+        f"\n{total.sequences} sequences, {len(total.plans)} of them with different workloads or fault plans, "
+        f"with {total.requests} reads and writes in {seconds:.0f} s: "
         f"{total.sequences / seconds:.1f} a second, {1000 * total.cpu / max(1, total.sequences):.0f} ms of CPU each"
     )
     print("faults: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
     print(f"{len(total.findings)} new, {sum(map(len, known.values()))} known")
+    if len(total.plans) < given.least:
+        print(f"too few: at least {given.least} different ones were asked for")
+        return 1
     return 1 if total.findings else 0
 
 

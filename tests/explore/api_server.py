@@ -20,6 +20,7 @@ from yarl import URL
 
 from . import faults
 from .store import Change, Document, Refusal, Store
+from .virtual_time import WORLD
 
 if TYPE_CHECKING:
     from .process import Process
@@ -63,25 +64,26 @@ def hung_up() -> Exception:
     return aiohttp.ServerDisconnectedError()
 
 
+@functools.lru_cache(maxsize=4096)
+def _parts(path: str) -> tuple[str, str, str, bool]:
+    """Namespace, resource, key and whether it is the status: what the path of a request names."""
+    parts = path.strip("/").split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    name = parts[1] if len(parts) > 1 else ""
+    return namespace, parts[0], f"{namespace}/{name}" if name and namespace else name, parts[2:] == ["status"]
+
+
 class Request:
     """A request taken apart. `key` is "" for a collection."""
 
     def __init__(self, method: str, url: URL, data: bytes | None, headers: list[tuple[str, str]]) -> None:
-        parts = url.path.strip("/").split("/")
-        parts = parts[2:] if parts[0] == "api" else parts[3:]
-        namespace = ""
-        if parts[0] == "namespaces" and len(parts) > 2:
-            namespace, parts = parts[1], parts[2:]
-        self.namespace, self.resource = namespace, parts[0]
-        name = parts[1] if len(parts) > 1 else ""
-        self.key = f"{namespace}/{name}" if name and namespace else name
-        self.status = parts[2:] == ["status"]
-        self.query = url.query
-        self.only_name = ""
-        if self.query:
-            self.only_name = self.query.get("fieldSelector", "").removeprefix("metadata.name=")
-        watching = bool(self.query) and "watch" in self.query
-        self.verb = "WATCH" if watching else "LIST" if method == "GET" and not name else method
+        self.namespace, self.resource, self.key, self.status = _parts(url.raw_path)
+        self.query: Mapping[str, str] = url.query if url.raw_query_string else {}
+        self.only_name = self.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        self.verb = "WATCH" if "watch" in self.query else "LIST" if method == "GET" and not self.key else method
         self.body: Document = msgspec.json.decode(data) if data else {}
         self.is_strategic = any(name == "Content-Type" and "strategic" in value for name, value in headers)
 
@@ -130,7 +132,7 @@ class ApiServer:
         self.shown = other
         other.listeners.append(functools.partial(self._on_change, other))
         self.break_streams()
-        self.simulation.loop.call_later(seconds, self._come_back, other)
+        self.simulation.loop.call_later(seconds, self._come_back, other, context=WORLD)
 
     def make_list_again(self, spoilt: str) -> None:
         """All watches end with a 410; the next list of each resource is spoilt."""
@@ -167,37 +169,63 @@ class ApiServer:
 
     # One request
 
-    async def serve(self, process: Process, request: Request, read_timeout: float | None) -> Response:
-        simulation = self.simulation
+    def serve(self, process: Process, request: Request, read_timeout: float | None) -> asyncio.Future[Response]:
+        """What is sent is carried out, whether its process waits for the answer or not."""
+        loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
-            raise unreachable()
+            answer.set_exception(unreachable())
+            return answer
         kind = ""
         if request.resource != "events":
-            kind = simulation.reach(f"api {request.what}", process)
-        await asyncio.sleep(simulation.latency())
-        while self._now() < self.paused_until:
-            await asyncio.sleep(self.paused_until - self._now())
-        if self._now() < self.down_until or not process.alive:
-            raise unreachable()
-        if not kind and self._now() < self.throttled_until:
-            kind = "throttled"
-        return await self._with(kind, process, request, read_timeout)
+            kind = self.simulation.reach(f"api {request.what}", process)
+        due = loop.now + self.simulation.latency()
+        loop.call_at(due, self._arrive, answer, kind, process, request, read_timeout, context=WORLD)
+        return answer
 
-    async def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response:
-        """The answer, or what a fault of this kind makes of it."""
+    def _arrive(
+        self,
+        answer: asyncio.Future[Response],
+        kind: str,
+        process: Process,
+        request: Request,
+        read_timeout: float | None,
+    ) -> None:
+        now = self._now()
+        if now < self.paused_until:
+            loop = self.simulation.loop
+            loop.call_at(self.paused_until, self._arrive, answer, kind, process, request, read_timeout, context=WORLD)
+            return
+        try:
+            if now < self.down_until:
+                raise unreachable()
+            if not kind and now < self.throttled_until:
+                kind = "throttled"
+            response = self._with(kind, process, request, read_timeout)
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if response is not None and not answer.done():
+                answer.set_result(response)
+
+    def _with(self, kind: str, process: Process, request: Request, read_timeout: float | None) -> Response | None:
+        """The answer, or what a fault of this kind makes of it; None: there never is one."""
         match kind:
+            case "":
+                return self._answer(process, request, kind, read_timeout)
             case "error":
                 return refused(500, "InternalError", "simulated: etcdserver: request timed out")
             case "throttled":
                 return refused(429, "TooManyRequests", "simulated", retry_after="2")
             case "hang":
-                await asyncio.sleep(3600)
+                return None
             case "kill-before":
                 process.kill()
                 raise unreachable()
             case "late":
-                self.simulation.loop.call_later(faults.LATE, self._carry_out, process, request)
-                await asyncio.sleep(3600)
+                loop = self.simulation.loop
+                loop.call_later(faults.LATE, self._answer, process, request, "late", None, context=WORLD)
+                return None
             case "conflict":
                 self.shown.touch(request.resource, request.key)
             case "gone" if request.verb == "WATCH":
@@ -207,14 +235,11 @@ class ApiServer:
             case "lost":
                 raise hung_up()
             case "lost-silently":
-                await asyncio.sleep(3600)
+                return None
             case "kill":
                 process.kill()
                 raise unreachable()
         return response
-
-    def _carry_out(self, process: Process, request: Request) -> None:
-        self._answer(process, request, "late", None)
 
     def _answer(self, process: Process, request: Request, kind: str, read_timeout: float | None) -> Response:
         try:
@@ -273,7 +298,7 @@ class ApiServer:
         items = [each for each in table.values() if request.selects(each)]
         if kind in ("empty", "shrunken"):
             items = items[-max(1, len(items) // 4) :] if kind == "shrunken" else []
-            self.simulation.loop.call_later(faults.WRONG_FOR, self._correct_lists)
+            self.simulation.loop.call_later(faults.WRONG_FOR, self._correct_lists, context=WORLD)
         return Response(200, _encode({"metadata": {"resourceVersion": str(version)}, "items": items}))
 
     def _watch(self, process: Process, request: Request, read_timeout: float | None) -> Response:
@@ -328,7 +353,7 @@ class Stream:
                     server.spoil_next_list[change.resource] = kind.removeprefix("gone-then-")
                 line = _expired("simulated: compacted")
             case "skipped":  # it is never told of; in the end everybody has to list again
-                server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists)
+                server.simulation.loop.call_later(faults.WRONG_FOR, server._correct_lists, context=WORLD)
                 return
             case "lag":
                 self._lag = faults.LAG
@@ -400,9 +425,9 @@ class Session:
     def __init__(self, server: ApiServer, process: Process) -> None:
         self._server, self._process = server, process
 
-    async def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, **options: Any) -> Any:
+    def request(self, method: str, url: URL, *, data: bytes | None, headers: Any, **options: Any) -> Any:
         request = Request(method, url, data, headers)
-        return await self._server.serve(self._process, request, options["timeout"].sock_read)
+        return self._server.serve(self._process, request, options["timeout"].sock_read)
 
     async def close(self) -> None:
         return None

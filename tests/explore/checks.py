@@ -6,6 +6,7 @@ The truth is the cluster's own store and the cloud's own tables, whatever the ru
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,14 +203,14 @@ class Checks:
         return found
 
     def _route_problems(self) -> list[tuple[str, str]]:
-        found, ours = [], ipaddress.ip_network(CLUSTER_CIDR)
+        found = []
         wanted = {}
         for node in self._simulation.store.table("nodes").values():
             if self._instance(node) is not None:
                 wanted |= {cidr: _id(node) for cidr in node["spec"].get("podCIDRs", ())}
         present = {}
         for row in self._simulation.cloud.project.routes.rows.values():
-            if ipaddress.ip_network(row.destination).subnet_of(ours):
+            if _is_ours(row.destination):
                 if row.destination in present:
                     found.append(("route-doubled", f"{row.destination} is routed twice"))
                 present[row.destination] = row.instance_id if row.state == "active" else "nowhere"
@@ -270,6 +271,12 @@ class Checks:
 def _is_migrated(what: str) -> bool:
     """Whether a write is one of the controllers that run under the Lease of a leader migration."""
     return what.startswith(("load_balancers.", "routes.", "PATCH services/", "DELETE nodes/"))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_ours(cidr: str) -> bool:
+    """Whether a route leads to Pods of the cluster."""
+    return ipaddress.ip_network(cidr).subnet_of(ipaddress.ip_network(CLUSTER_CIDR))
 
 
 def wants(service: Document) -> bool:

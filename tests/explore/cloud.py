@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -20,12 +21,18 @@ from ccm_simcloud.server import Server
 from ccm_simcloud.world import Project
 
 from . import faults
+from .virtual_time import WORLD
 
 if TYPE_CHECKING:
     from .process import Process
     from .simulation import Simulation
 
+#: Operation, the name of a method of the simulator, or else a function.
+_Operation = tuple[str, str | None, Any]
+
 PROJECT = "demo"
+#: When the provider gives up a request that is not answered, in seconds.
+NO_ANSWER = 20.0
 CONFIG = configuration.from_data(
     {
         "projects": [
@@ -45,15 +52,16 @@ listing_lag: {faults.STALE:g}
 """
 
 
+@functools.lru_cache(maxsize=4096)
 def _shape(method: str, path: str) -> tuple[str, ...]:
     """What tells operations apart: /v1/projects/demo/load-balancers/lb-1/targets -> load-balancers, *, targets."""
     parts = path.strip("/").split("/")[1:]
     return (method, *(part if number % 2 == 0 else "*" for number, part in enumerate(parts)))
 
 
-def _operations() -> dict[tuple[str, ...], tuple[str, str | None, Any]]:
-    """The simulator's own routes: shape -> operation, the name of a method, or else a function."""
-    found: dict[tuple[str, ...], tuple[str, str | None, Any]] = {}
+def _operations() -> dict[tuple[str, ...], _Operation]:
+    """The simulator's own routes, by shape."""
+    found: dict[tuple[str, ...], _Operation] = {}
     for route in Server(CONFIG).application().router.routes():
         arguments = getattr(route.handler, "args", ())
         if len(arguments) == 3 and route.resource is not None:
@@ -69,9 +77,10 @@ OPERATIONS = _operations()
 class _Request:
     """What `Server._answer` looks at of a request."""
 
-    def __init__(self, method: str, path: str, query: Any, headers: dict[str, str]) -> None:
-        self.method, self.path, self.headers = method, path, headers
-        self.query = MultiDict(query or ())
+    def __init__(self, method: str, path: str, options: dict[str, Any]) -> None:
+        self.method, self.path, self.headers = method, path, options.get("headers", {})
+        self.query = MultiDict(options.get("params") or ())
+        self.data: bytes | None = options.get("data")
         parts = path.strip("/").split("/")
         self.match_info = {"project": PROJECT, "id": parts[4] if len(parts) > 4 else ""}
 
@@ -99,18 +108,40 @@ class InProcessCloud:
     def go_down(self, seconds: float) -> None:
         self.down_until = self.simulation.loop.now + seconds
 
-    async def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> Response:
-        simulation = self.simulation
+    def serve(self, process: Process, method: str, path: str, options: dict[str, Any]) -> asyncio.Future[Response]:
+        """What is sent is carried out, whether its process waits for the answer or not."""
+        loop, answer = self.simulation.loop, self.simulation.loop.create_future()
         if not process.alive:
-            raise aiohttp.ClientConnectionError("dead")
-        operation, name, handler = OPERATIONS[_shape(method, path)]
-        kind = simulation.reach(f"cloud {operation}", process)
-        await asyncio.sleep(simulation.latency())
-        if simulation.loop.now < self.down_until or not process.alive:
+            answer.set_exception(aiohttp.ClientConnectionError("dead"))
+            return answer
+        call = OPERATIONS[_shape(method, path)]
+        kind = self.simulation.reach(f"cloud {call[0]}", process)
+        due = loop.now + self.simulation.latency()
+        loop.call_at(due, self._arrive, answer, kind, process, call, _Request(method, path, options), context=WORLD)
+        return answer
+
+    def _arrive(
+        self, answer: asyncio.Future[Response], kind: str, process: Process, call: _Operation, request: _Request
+    ) -> None:
+        try:
+            response = self._with(kind, process, call, request)
+        except Exception as error:
+            if not answer.done():
+                answer.set_exception(error)
+        else:
+            if response is None:
+                self.simulation.loop.call_later(NO_ANSWER, _time_out, answer, context=WORLD)
+            elif not answer.done():
+                answer.set_result(response)
+
+    def _with(self, kind: str, process: Process, call: _Operation, request: _Request) -> Response | None:
+        """The answer, or what a fault of this kind makes of it; None: there is none."""
+        now = self.simulation.loop.now
+        if now < self.down_until:
             raise aiohttp.ClientConnectionError("simulated: no connection")
-        if not kind and simulation.loop.now < self.throttled_until:
+        if not kind and now < self.throttled_until:
             kind = "throttled"
-        elif not kind and simulation.loop.now < self.stale_until and method == "GET":
+        elif not kind and now < self.stale_until and request.method == "GET":
             kind = "stale"
         match kind:
             case "error":
@@ -118,15 +149,14 @@ class InProcessCloud:
             case "throttled":
                 return Response(429, b'{"error":{"code":"rate_limited","message":"simulated"}}', {"Retry-After": "3"})
             case "hang":
-                await asyncio.sleep(20)
-                raise TimeoutError
+                return None
             case "kill-before":
                 process.kill()
                 raise aiohttp.ClientConnectionError("dead")
-        request = _Request(method, path, options.get("params"), options.get("headers", {}))
-        simulation.checks.before_cloud(process, operation, request.match_info["id"], options.get("data"), self)
+        operation, name, handler = call
+        self.simulation.checks.before_cloud(process, operation, request.match_info["id"], request.data, self)
         bound = getattr(self.server, name) if name else handler
-        answer = self.server._answer(bound, request, options.get("data") or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
+        answer = self.server._answer(bound, request, request.data or b"", _plan(kind), PROJECT)  # type: ignore[arg-type]
         body = answer.body
         match kind:
             case "truncated":
@@ -134,14 +164,19 @@ class InProcessCloud:
             case "lost":
                 raise aiohttp.ServerDisconnectedError
             case "lost-silently":
-                await asyncio.sleep(20)
-                raise TimeoutError
+                return None
             case "kill":
                 process.kill()
                 raise aiohttp.ClientConnectionError("dead")
             case "shrunken":
                 body = _shrunken(body)
         return Response(answer.status, body, {"Content-Type": answer.content_type, **answer.headers})
+
+
+def _time_out(answer: asyncio.Future[Response]) -> None:
+    """As the client does for itself."""
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 _NO_FAULT = Plan()
@@ -169,12 +204,11 @@ def _shrunken(body: bytes) -> bytes:
 class _Call:
     """`async with session.request(...)`."""
 
-    def __init__(self, work: Any) -> None:
-        self._work = work
+    def __init__(self, answer: asyncio.Future[Response]) -> None:
+        self._answer = answer
 
     async def __aenter__(self) -> Response:
-        found: Response = await self._work
-        return found
+        return await self._answer
 
     async def __aexit__(self, *_: object) -> None:
         return None

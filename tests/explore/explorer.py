@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import workloads
 from .faults import ANYWHERE, Fault, kinds_at
@@ -31,6 +32,13 @@ class Trial:
     def run(self, prepare: Prepare | None = None) -> Outcome:
         found = workloads.find(self.workload)
         return simulate(found, self.faults, seed=self.timing, steps=self.steps, prepare=prepare)
+
+    def plan(self) -> bytes:
+        """A digest of the steps and the faults alone: the same for sequences that differ in nothing but timing, or in
+        the number of a generated workload."""
+        workload = workloads.find(self.workload)
+        text = f"{replace(workload, name='')} {self.steps} {self.faults}"
+        return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
     def __str__(self) -> str:
         """As REPLAY takes it."""
@@ -62,6 +70,8 @@ class Finding:
 @dataclass
 class Report:
     sequences: int = 0
+    #: Digests of the sequences without their timing: workload, what happens in it, and faults.
+    plans: set[bytes] = field(default_factory=set)
     requests: int = 0
     #: Seconds of CPU, those for making findings short included.
     cpu: float = 0.0
@@ -137,6 +147,7 @@ def explore(seed: int, prepare: Prepare | None = None) -> Report:
     def outcome_of(sequence: Trial) -> Outcome:
         outcome = sequence.run(prepare)
         report.sequences += 1
+        report.plans.add(sequence.plan())
         report.requests += outcome.requests
         for fault in sequence.faults:
             report.kinds[fault.kind] = report.kinds.get(fault.kind, 0) + 1

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-#: After any request: the process is killed, the cluster or the cloud behind the address fails or becomes another.
+#: How long a process stands still, in seconds, as SIGSTOP makes it: nothing of it runs while the world goes on, and
+#: then it continues with what it believed. Less than the renew deadline; less than the Lease; just more, so that
+#: another may be about to lead; and so long that another leads and has done its work.
+STOPS = {"stop-9": 9.0, "stop-12": 12.0, "stop-17": 17.0, "stop-40": 40.0}
+
+#: After any request: the process is killed or stands still, the cluster or the cloud behind the address fails or
+#: becomes another.
 ANYWHERE = (
     "kill",
+    "stop-9",
+    "stop-12",
+    "stop-17",
+    "stop-40",
     "api-down",
     "api-pause",
     "api-stale",
@@ -40,6 +50,7 @@ CLOUD_CREATE = (*CLOUD_WRITE, "provision-error")
 
 #: How long what does not end by itself lasts, in seconds.
 DURATION = {
+    **STOPS,
     "api-down": 45.0,
     "api-pause": 20.0,
     "api-stale": 25.0,

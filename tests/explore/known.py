@@ -77,6 +77,14 @@ KNOWN = (
         )
     ),
     Known(
+        "a list that lacks half of the Nodes is not believed until the process restarts, as its log says: when they "
+        "are really gone and no watch said so, it deletes them and creates their routes again and again",
+        "churn-70@70; steps=0,2; api EVENT services#2=skipped",
+        ("never-quiet",),
+        ("skipped", "relist-empty", "relist-shrunken"),
+        workloads=("churn-",),
+    ),
+    Known(
         "a process has nothing to compare its first list of Nodes with: if it is wrong, load balancers lose members",
         "churn-46@1; steps=5; api GET leases/kube-system/cloud-controller-manager#3=relist-shrunken",
         ("backend-removed-at-start",),

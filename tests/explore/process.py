@@ -13,7 +13,7 @@ import contextvars
 import dataclasses
 import functools
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import prometheus_client
@@ -42,7 +42,7 @@ from ccm.providers.sim import SimCloud
 from ccm.providers.sim_api import Api, Project, Settings
 
 from . import api_server, cloud
-from .virtual_time import wall_clock
+from .virtual_time import OWNER, wall_clock
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -58,8 +58,12 @@ ARGV = (
     "--leader-elect-retry-period=4s",
 )
 
-#: The process whose task is running.
-current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+def _current() -> Process:
+    """The process whose task is running."""
+    process = OWNER.get()
+    assert isinstance(process, Process)
+    return process
 
 
 @functools.cache
@@ -84,17 +88,18 @@ class Process:
         self.tasks: list[asyncio.Task[Any]] = []
         self.elector: Any = None
         self.queues: list[Any] = []
-        before = set(QUEUES)
+        #: When the kernel shall interrupt it, and what it does then.
+        self.alarms: dict[object, tuple[float, Callable[[], None]]] = {}
         context = contextvars.copy_context()
-        context.run(current.set, self)
+        context.run(OWNER.set, self)
         self.main = context.run(simulation.loop.create_task, self._run())
-        self._queues_before = before
 
     def kill(self) -> None:
         """SIGKILL: nothing that its tasks still do reaches anybody."""
         if self.alive:
             self.alive = False
             self.simulation.note(f"{self.name} is killed")
+            self.simulation.loop.continue_owner(self)
             self.simulation.loop.call_soon(self._reap)
 
     def _reap(self) -> None:
@@ -106,6 +111,19 @@ class Process:
             self.simulation.loop.call_later(0.5, self._reap)
         else:
             self.ended = True
+
+    def pause(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT after so many seconds."""
+        if self.alive:
+            self.simulation.note(f"{self.name} stands still for {seconds:g} s")
+            self.simulation.loop.stop_owner(self, seconds)
+
+    def wake(self) -> None:
+        """SIGCONT: the alarms that were due meanwhile come before everything else."""
+        for key, (due, callback) in list(self.alarms.items()):
+            if due <= self.simulation.loop.now and self.alive:
+                del self.alarms[key]
+                callback()
 
     async def stop(self) -> list[str]:
         """SIGTERM; what is left of it afterwards, which should be nothing."""
@@ -201,9 +219,20 @@ def _innermost(error: BaseException) -> str:
 
 def _expired() -> None:
     """In the place of `os._exit`."""
-    process = current.get()
-    if process is not None:
-        process.kill()
+    _current().kill()
+
+
+def _set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+    """In the place of `ccm.manager.alarm`: a process that does not stand still needs no more than its timers."""
+    process = _current()
+    key = object()
+    due = process.simulation.loop.now + seconds
+    process.alarms[key] = (due, functools.partial(contextvars.copy_context().run, callback))
+
+    def cancel() -> None:
+        process.alarms.pop(key, None)
+
+    return cancel
 
 
 #: Nobody reads them here, and keeping them takes a twelfth of a run.
@@ -227,6 +256,7 @@ def in_process() -> Iterator[None]:
     """A Lease that ran out ends the simulated process, and not this one. Metrics stand still."""
     places: list[tuple[Any, str, Any]] = [
         (leadership, "_end_at_once", _expired),
+        (leadership, "set_alarm", _set_alarm),
         (Settings, "parse", _settings),
         (cloud_reload, "read", _read),
         (cloud_reload, "build", _build),
@@ -254,14 +284,11 @@ class _Time:
 
 def _read(_: Options) -> str:
     """The file `--cloud-config`, as it is now."""
-    process = current.get()
-    assert process is not None
-    return process.simulation.cloud_conf
+    return _current().simulation.cloud_conf
 
 
 def _build(_: Options, text: str) -> Cloud:
-    process = current.get()
-    assert process is not None
+    process = _current()
     provider = SimCloud(ProviderConfig(text, "cloud.conf"))
     session = cloud.Session(process.simulation.cloud, process)
     provider._api.open = functools.partial(_open, provider._api, session)  # type: ignore[method-assign]
@@ -270,13 +297,3 @@ def _build(_: Options, text: str) -> Cloud:
 
 def _itself(metric: Any, *_: object, **__: object) -> Any:
     return metric
-
-
-def task_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
-    """Every task belongs to the process that started it."""
-    task = asyncio.Task(coroutine, loop=loop, **options)
-    context = options.get("context")
-    owner = context.get(current) if context is not None else current.get()
-    if owner is not None:
-        owner.tasks.append(task)
-    return task

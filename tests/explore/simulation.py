@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import random
 from collections import Counter
@@ -12,13 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ccm.engine.queue import QUEUES
+
 from . import faults
 from .api_server import ApiServer
 from .checks import Checks, Violation
 from .cloud import CLOUD_CONF, InProcessCloud
 from .faults import Fault
 from .people import People
-from .process import Process, in_process, task_factory
+from .process import Process, in_process
 from .store import Change, Store
 from .virtual_time import EPOCH, Stuck, VirtualLoop, virtual_time, wall_clock
 from .workloads import Workload
@@ -34,14 +37,19 @@ LONGEST = 3600.0
 
 @dataclass
 class Outcome:
-    """`points` in the order in which they were reached; `digest` tells whether two runs were the same."""
+    """`points` in the order in which they were reached; `trace`: everything that happened, and when."""
 
     violations: list[Violation]
     points: list[str]
-    digest: str
+    trace: list[tuple[Any, ...]]
     seconds: float
     requests: int
     story: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        """Tells whether two runs were the same."""
+        return hashlib.sha256(repr(self.trace).encode()).hexdigest()[:16]
 
     @property
     def invariants(self) -> set[str]:
@@ -64,10 +72,11 @@ class Simulation:
         self._steps = [step for number, step in enumerate(workload.steps) if steps is None or number in set(steps)]
         self._random = random.Random(seed)
         self._counts: Counter[str] = Counter()
-        self._digest = hashlib.sha256()
+        self._trace: list[tuple[Any, ...]] = []
         self.points: list[str] = []
         self.story: list[str] = []
         self.processes: list[Process] = []
+        self._all_processes: list[Process] = []  # those that have ended, too
         self._started = 0
         self._last_write = self._last_trouble = loop.now
         self._ending = False
@@ -101,7 +110,7 @@ class Simulation:
         self._counts[what] += 1
         point = f"{what}#{self._counts[what]}"
         self.points.append(point)
-        self._digest.update(f"{self.loop.now:.6f} {process.name} {point}\n".encode())
+        self._trace.append((self.loop.now, process.name, point))
         if _is_write(what):
             self._last_write = self.loop.now
         kind = self._planned.get(point, "")
@@ -120,7 +129,7 @@ class Simulation:
         if kind == "kill":
             self.people.kill_leader()
         else:
-            self._happen(kind, point)
+            self._happen(kind, point, next((each for each in self.processes if each.leads), None))
 
     def _happen(self, kind: str, point: str, process: Process | None = None) -> str:
         """What a fault does to whole servers; the kind that is left for the request itself."""
@@ -155,6 +164,9 @@ class Simulation:
                 self.api.make_list_again(kind.removeprefix("relist-"))
             case "kill" if process is not None and " EVENT " in point:
                 process.kill()
+            case _ if kind in faults.STOPS:
+                if process is not None:
+                    process.pause(seconds)
             case _:
                 return kind
         return ""
@@ -168,7 +180,7 @@ class Simulation:
 
     def _on_change(self, change: Change) -> None:
         self.checks.follow(change)
-        self._digest.update(f"{change.at:.6f} {change.kind} {change.resource} {change.key}\n".encode())
+        self._trace.append((change.at, change.kind, change.resource, change.key))
 
     def note(self, text: str) -> None:
         self.story.append(f"{self.loop.now - EPOCH:8.3f} s  {text}")
@@ -179,6 +191,7 @@ class Simulation:
         if not self._ending:
             self._started += 1
             self.processes.append(Process(self, self._started))
+            self._all_processes.append(self.processes[-1])
 
     def on_end(self, process: Process) -> None:
         """What a kubelet does: start it again."""
@@ -205,14 +218,26 @@ class Simulation:
             self._last_trouble = max(self._last_trouble, self.loop.now)
         await self._come_to_rest()
         await self._end()
-        return Outcome(
-            self.checks.found,
-            self.points,
-            self._digest.hexdigest()[:16],
-            self.loop.now - begun,
-            len(self.points),
-            self.story,
-        )
+        return self.outcome(self.loop.now - begun)
+
+    def outcome(self, seconds: float) -> Outcome:
+        return Outcome(self.checks.found, self.points, self._trace, seconds, len(self.points), self.story)
+
+    def close(self, run: asyncio.Task[Any]) -> None:
+        """End what is left of killed processes, and let go what a run keeps: what is freed at once need not be looked
+        for by the garbage collector."""
+        left = {task for process in self._all_processes for task in process.tasks if not task.done()}
+        if not run.done():
+            left.add(run)
+        for task in left:
+            task.cancel()
+        if left:
+            self.loop.turns = 0
+            with contextlib.suppress(Stuck):
+                self.loop.run_until_complete(asyncio.wait(left, timeout=60.0))
+        for process in self._all_processes:
+            process.tasks.clear()
+        self.store.history.clear()
 
     async def _come_to_rest(self) -> None:
         """Until all is well and quiet, or something is violated, or it should have been well long ago."""
@@ -264,6 +289,7 @@ _KUBERNETES: dict[str, Any] = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_write(what: str) -> bool:
     """Whether a request changes something, or looks for what was changed; the Lease is renewed for ever."""
     reads = ("api GET", "api LIST", "api WATCH", "api EVENT", "cloud instances")
@@ -280,31 +306,19 @@ def simulate(
 ) -> Outcome:
     """One run from its beginning to its end. The same arguments give the same run."""
     random.seed(seed)
+    QUEUES.clear()  # of runs that are over
     with virtual_time() as loop, in_process():
-        loop.set_task_factory(task_factory)  # type: ignore[arg-type]
         simulation = Simulation(loop, workload, planned, seed, steps)
         if prepare is not None:
             prepare(simulation)
+        run = loop.create_task(simulation.run())
         try:
-            return loop.run_until_complete(simulation.run())
+            return loop.run_until_complete(run)
         except Stuck as error:
             simulation.checks.violated("stuck", str(error))
-            return Outcome(
-                simulation.checks.found, simulation.points, "", 0.0, len(simulation.points), simulation.story
-            )
+            return simulation.outcome(0.0)
         finally:
-            _close(loop)
-
-
-def _close(loop: VirtualLoop) -> None:
-    """End what is left of killed processes."""
-    left = asyncio.all_tasks(loop)
-    for task in left:
-        task.cancel()
-    if left:
-        loop.turns = 0
-        with contextlib.suppress(Stuck):
-            loop.run_until_complete(asyncio.wait(left, timeout=60.0))
+            simulation.close(run)
 
 
 __all__ = ["Outcome", "Simulation", "simulate"]

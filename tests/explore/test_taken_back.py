@@ -17,6 +17,7 @@ from ccm.controllers import vanished_services
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.route_removal import RouteRemoval
 from ccm.engine.client import KubeClient
+from ccm.engine.election import LeaderElector
 from ccm.engine.identity import ClusterIdentity
 from ccm.engine.informer import Informer
 from ccm.gateway.instance_directory import InstanceDirectory
@@ -78,6 +79,22 @@ def nodes_go_at_no_rate(patch: Patch) -> None:
     patch.setattr(Safety, "cap", lambda self, nodes: 0)
 
 
+def nothing_ends_a_leader_that_stood_still(patch: Patch) -> None:
+    """It wakes when another process leads, and goes on with what it believed."""
+    patch.setattr(LeaderElector, "_set_tripwire", lambda self: None)
+
+
+def timers_alone_end_a_leader_that_stood_still(patch: Patch) -> None:
+    """What was ready when it was stopped runs before any timer of the event loop."""
+    set_tripwire = LeaderElector._set_tripwire
+
+    def without_alarm(self: LeaderElector) -> None:
+        self._alarm = None
+        set_tripwire(self)
+
+    patch.setattr(LeaderElector, "_set_tripwire", without_alarm)
+
+
 class Fix(NamedTuple):
     """`without` takes the fix back; then `sequence` violates `invariant`."""
 
@@ -107,6 +124,16 @@ FIXES = (
         listings_of_instances_are_proof,
         "reload@34; steps=; cloud project.get#1=relist-empty; cloud instances.list#1=shrunken",
         "route-deleted",
+    ),
+    Fix(
+        nothing_ends_a_leader_that_stood_still,
+        "rivals@1; cloud load_balancers.list#8=stop-40",
+        "write-without-lease",
+    ),
+    Fix(
+        timers_alone_end_a_leader_that_stood_still,
+        "leaders@4; steps=; api PATCH services/shop/web/status#1=stop-40",
+        "write-without-lease",
     ),
     Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),
 )

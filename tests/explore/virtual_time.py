@@ -4,6 +4,8 @@
 Everything that runs in it is in this process, so nothing ever waits for a descriptor: the loop makes no system call.
 It does what asyncio's own loop does, in the same order, without what only real time, threads and debugging need: a
 run of the explorer is many thousands of turns, and asyncio's bookkeeping took a quarter of its time.
+
+What runs belongs to an owner, by its context: to a process of the runtime, or to nobody, as servers and people do.
 """
 
 from __future__ import annotations
@@ -12,12 +14,11 @@ import asyncio
 import contextlib
 import contextvars
 import datetime
+import functools
 import heapq
 import itertools
-import selectors
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol
 
 from ccm.base.clock import SystemClock
 
@@ -32,95 +33,175 @@ class Stuck(Exception):
     """The run cannot go on: something spins, or every task waits and no timer is set."""
 
 
-class _Selector(selectors.SelectSelector):
-    """Nothing is ever waited for."""
+class Owner(Protocol):
+    tasks: list[asyncio.Task[Any]]
 
-    def select(self, timeout: float | None = None) -> list[Any]:
-        return []
+    def wake(self) -> None:
+        """It stood still and goes on."""
 
 
-class _Handle(asyncio.TimerHandle):
-    """For callbacks at once and later ones alike."""
+#: Whose code is running.
+OWNER: contextvars.ContextVar[Owner | None] = contextvars.ContextVar("owner", default=None)
+#: The context of callbacks that belong to nobody.
+WORLD = contextvars.Context()
 
-    __slots__ = ()
+
+class _Handle:
+    """For callbacks at once and later ones alike. asyncio asks no more of a handle than that it can be cancelled."""
+
+    __slots__ = ("args", "callback", "context", "is_timer")
 
     def __init__(
         self,
-        when: float,
-        callback: Callable[..., object],
+        callback: Callable[..., object] | None,
         args: tuple[Any, ...],
-        loop: VirtualLoop,
-        context: contextvars.Context | None,
+        context: contextvars.Context,
+        is_timer: bool,
     ) -> None:
-        self._context = contextvars.copy_context() if context is None else context
-        self._loop, self._callback, self._args = loop, callback, args
-        self._cancelled, self._repr, self._source_traceback = False, None, None
-        self._when, self._scheduled = when, True
+        #: None once it is cancelled.
+        self.callback, self.args, self.context, self.is_timer = callback, args, context, is_timer
 
     def cancel(self) -> None:
-        self._cancelled, self._callback, self._args = True, _nothing, ()
+        self.callback, self.args = None, ()
 
 
-def _nothing() -> None: ...
+class _Stop:
+    """What an owner would do, but for being stopped: in the order in which it is done after that."""
+
+    def __init__(self) -> None:
+        self.ready: list[_Handle] = []
+        self.timers: list[_Handle] = []
+        self.woken: list[_Handle] = []
+
+    def hold(self, handle: _Handle) -> None:
+        (self.timers if handle.is_timer else self.woken).append(handle)
 
 
-class VirtualLoop(asyncio.SelectorEventLoop):
-    _ready: deque[asyncio.Handle]
+class VirtualLoop(asyncio.BaseEventLoop):
+    _ready: Any
     _stopping: bool
+    #: False, without a call of Python code: each task and each future asks.
+    get_debug: Any = bool
+    _asyncgen_firstiter_hook: Any = None
 
     def __init__(self) -> None:
         self.now, self.turns = EPOCH, 0
         #: When, the order in which they were set, and the timer.
         self._timers: list[tuple[float, int, _Handle]] = []
         self._order = itertools.count()
-        super().__init__(_Selector())
+        self._stopped: dict[Owner, _Stop] = {}
+        super().__init__()
+        self.create_future: Any = functools.partial(asyncio.Future, loop=self)
 
     def time(self) -> float:
         return self.now
 
-    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
-        handle = _Handle(self.now, callback, args, self, context)
+    def create_task(
+        self, coro: Coroutine[Any, Any, Any], *, name: Any = None, context: Any = None
+    ) -> asyncio.Task[Any]:
+        """Every task belongs to the owner that started it."""
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        owner = OWNER.get() if context is None else context.get(OWNER)
+        if owner is not None:
+            owner.tasks.append(task)
+        return task
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:
+        handle = _Handle(callback, args, contextvars.copy_context() if context is None else context, False)
         self._ready.append(handle)
         return handle
 
-    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
-        timer = _Handle(when, callback, args, self, context)
+    call_soon_threadsafe = call_soon  # there is one thread
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        timer = _Handle(callback, args, contextvars.copy_context() if context is None else context, True)
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
-    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> asyncio.TimerHandle:
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:
         return self.call_at(self.now + delay, callback, *args, context=context)
 
+    # Owners that are stopped
+
+    def stop_owner(self, owner: Owner, seconds: float) -> None:
+        """As SIGSTOP does, and SIGCONT after so many seconds: nothing of it runs meanwhile, and its clock goes on.
+
+        Afterwards its event loop does what asyncio's and uvloop's do: it finishes the turn in which it was stopped,
+        then come the timers that are due, and then the tasks that answers woke. Signals come before all of that.
+        """
+        if owner in self._stopped:
+            return
+        stop = self._stopped[owner] = _Stop()
+        stop.ready = [handle for handle in self._ready if handle.context.get(OWNER) is owner]
+        for handle in stop.ready:
+            self._ready.remove(handle)
+        self.call_later(seconds, self.continue_owner, owner, stop, context=WORLD)
+
+    def continue_owner(self, owner: Owner, stop: _Stop | None = None) -> None:
+        """`stop`: only if it is still this one."""
+        found = self._stopped.get(owner)
+        if found is not None and stop in (None, found):
+            del self._stopped[owner]
+            owner.wake()
+            self._ready.extend((*found.ready, *found.timers, *found.woken))
+
+    # Turns
+
     def _run_once(self) -> None:
-        """One turn: what is due at the present time; if nothing is, time jumps to the next timer."""
-        ready, timers = self._ready, self._timers
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-        self.turns += 1
-        if not ready and not self._stopping:
-            if not timers:
-                raise Stuck("deadlock: every task waits and no timer is set")
-            if timers[0][0] > self.now:
-                self.now, self.turns = timers[0][0], 0
-        if self.turns > TURNS:
-            raise Stuck(f"livelock: {TURNS} turns of the event loop in one moment")
-        now = self.now
-        while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
+        """Turn after turn, until the loop shall stop. One turn is what is due at the present time; if nothing is, time
+        jumps to the next timer."""
+        ready, timers, stopped, take = self._ready, self._timers, self._stopped, self._ready.popleft
+        while True:
+            while timers and timers[0][2].callback is None:
+                heapq.heappop(timers)
+            self.turns += 1
+            if not ready and not self._stopping:
+                if not timers:
+                    raise Stuck("deadlock: every task waits and no timer is set")
+                if timers[0][0] > self.now:
+                    self.now, self.turns = timers[0][0], 0
+            if self.turns > TURNS:
+                raise Stuck(f"livelock: {TURNS} turns of the event loop in one moment")
+            now = self.now
+            while timers and timers[0][0] <= now:
+                ready.append(heapq.heappop(timers)[2])
+            for _ in range(len(ready)):
+                if not ready:  # what was stopped is ready no more
+                    break
+                handle = take()
+                callback = handle.callback
+                if callback is None:
+                    continue
+                if stopped and (stop := stopped.get(handle.context.get(OWNER))) is not None:
+                    stop.hold(handle)
+                    continue
                 try:
-                    handle._context.run(handle._callback, *handle._args)
+                    handle.context.run(callback, *handle.args)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
                     self.call_exception_handler({"message": "exception in a callback", "exception": error})
+            if self._stopping:
+                return
 
 
 def wall_clock(seconds: float) -> datetime.datetime:
     """The wall clock when the monotonic one shows `seconds`."""
     return START + datetime.timedelta(seconds=seconds - EPOCH)
+
+
+@contextlib.contextmanager
+def _unregistered_tasks() -> Iterator[None]:
+    """`asyncio.all_tasks` is not asked here: owners know their tasks. Its weak references take a twentieth of a run."""
+    registry = vars(asyncio.tasks).get("_all_tasks")  # of Python 3.11; later ones have a cheaper one
+    if registry is None:
+        yield
+        return
+    registry.add = lambda task: None
+    try:
+        yield
+    finally:
+        del registry.add
 
 
 @contextlib.contextmanager
@@ -132,7 +213,8 @@ def virtual_time() -> Iterator[VirtualLoop]:
     SystemClock.now = lambda self: wall_clock(loop.now)  # type: ignore[method-assign]
     asyncio.set_event_loop(loop)
     try:
-        yield loop
+        with _unregistered_tasks():
+            yield loop
     finally:
         SystemClock.monotonic, SystemClock.now = before  # type: ignore[method-assign]
         asyncio.set_event_loop(None)

@@ -132,6 +132,20 @@ TWO_LEADERS = Workload(
     _steps((4, "change-port", "web", 81), (4.05, "kill-leader"), (22, "delete-service", "web"), (22.02, "stop-leader")),
     processes=2,
 )
+RIVALS = Workload(
+    "rivals",
+    (*_settled(2), ("create_service", "web")),
+    _steps(
+        (3, "change-port", "web", 81),
+        (6, "create-service", "new", 82),
+        (12, "join", "n3", 3),
+        (20, "change-port", "web", 83),
+        (26, "drain", "n2"),
+        (33, "delete-service", "web"),
+        (40, "change-type", "new", "ClusterIP"),
+    ),
+    processes=2,
+)
 MIGRATION = Workload(
     "migration",
     (*_settled(1), ("create_service", "web"), ("others_lead",)),
@@ -142,7 +156,7 @@ WORKLOADS = {
     each.name: each
     for each in (
         *(SERVICES, NODES, REPLACE, LEADERS, SCALE_DOWN, SCALE_DOWN_30),
-        *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, MIGRATION),
+        *(ONE_SERVICE, ONE_NODE, ONE_REPLACED, VOLUMES, RELOAD, TWO_LEADERS, RIVALS, MIGRATION),
     )
 }
 

@@ -4,7 +4,8 @@
 The one promise: when somebody else may hold the Lease by our monotonic clock, our work has been cancelled. So the renew
 deadline is counted from *before* the last good renewal was sent, no request may outlast it, and the Lease is given up
 only after the work has ended. A process that was frozen while its clock went on, by SIGSTOP or by swapping, wakes when
-others lead already: then `expired` is called before any of its tasks can go on.
+others lead already: then `expired` is called before any of its tasks can go on. A timer of the event loop calls it, and
+`alarm` as well: a process that was frozen in the middle of a turn of its event loop ends that turn before any timer.
 
 A machine whose hypervisor paused it may wake with a monotonic clock that stood still, too. Then nothing here knows of
 the pause: the work goes on until the next renewal, `retry_period` later, finds another holder, and for `renew_deadline`
@@ -52,7 +53,8 @@ class LeaderElector:
     one. `retry_period`: between renewals, and between attempts to take the Lease. All in seconds, each greater than the
     next (ValueError otherwise).
     `expired()` is called, from the event loop and not from a task, when the Lease has run out although `lead` has not
-    ended; a process that can do harm then ends itself in it.
+    ended; a process that can do harm then ends itself in it. `alarm(seconds, callback)` sets another timer for it, one
+    that interrupts running code, and returns what cancels that timer.
     `annotations()` is merged into the Lease's annotations at each renewal; those of others are left alone.
     """
 
@@ -70,6 +72,7 @@ class LeaderElector:
         clock: Clock = SYSTEM_CLOCK,
         recorder: Recorder | None = None,
         expired: Callable[[], None] | None = None,
+        alarm: Callable[[float, Callable[[], None]], Callable[[], None]] | None = None,
     ) -> None:
         if not identity:
             raise ValueError("the identity is empty: it would look like a Lease that nobody holds")
@@ -85,7 +88,7 @@ class LeaderElector:
         self._client, self._clock, self._recorder = client, clock, recorder
         self._lease_duration, self._renew_deadline, self._retry_period = lease_duration, renew_deadline, retry_period
         self._annotations = annotations
-        self._expired, self._tripwire = expired, contextlib.ExitStack()
+        self._expired, self._alarm, self._tripwire = expired, alarm, contextlib.ExitStack()
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
@@ -166,6 +169,8 @@ class LeaderElector:
         if self._expired is not None:
             left = self.renewed_at + self._lease_duration - self._clock.monotonic()
             self._tripwire.callback(self._clock.call_later(left, self._expired).cancel)
+            if self._alarm is not None:
+                self._tripwire.callback(self._alarm(left, self._expired))
 
     def _tell(self, what: str) -> None:
         if self._recorder is not None:

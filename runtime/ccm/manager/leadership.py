@@ -22,6 +22,7 @@ from ccm.gateway.gateway import Gateway
 from ccm.options.command_line import Options
 from ccm.options.leader_migration import Split
 
+from .alarm import set_alarm
 from .event_recorders import Recorders
 from .running_controllers import not_offered
 
@@ -38,9 +39,11 @@ Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 def _end_at_once() -> None:
     """Work was still under way when the Lease ran out; another process may lead by now, so not one more write."""
-    log.critical("leadership is lost, the Lease ran out before the work ended: this process ends at once")
-    logging.shutdown()
-    os._exit(1)
+    try:  # the alarm may have interrupted a write to the log, which then refuses another one
+        log.critical("leadership is lost, the Lease ran out before the work ended: this process ends at once")
+        logging.shutdown()
+    finally:
+        os._exit(1)
 
 
 class Leadership:
@@ -72,6 +75,7 @@ class Leadership:
             annotations=lambda: self._annotations(controllers),
             recorder=self._recorders.of(COMPONENT),
             expired=_end_at_once,
+            alarm=set_alarm,
         )
 
     @property
