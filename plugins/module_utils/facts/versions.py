@@ -114,14 +114,14 @@ class InTreeProvider(NamedTuple):
 
 IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
     InTreeProvider("aws", (1, 27), "kubernetes/cloud-provider-aws", "aws:///<zone>/<instance id>"),
-    InTreeProvider("azure", (1, 31), "kubernetes-sigs/cloud-provider-azure",
+    InTreeProvider("azure", (1, 30), "kubernetes-sigs/cloud-provider-azure",
                    "azure:///subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.Compute/virtualMachines/<name>"),
     InTreeProvider("cloudstack", (1, 16), "apache/cloudstack-kubernetes-provider", "external-cloudstack://<instance id>"),
     InTreeProvider("gce", (1, 31), "kubernetes/cloud-provider-gcp", "gce://<project>/<zone>/<name>"),
     InTreeProvider("openstack", (1, 26), "kubernetes/cloud-provider-openstack", "openstack:///<server id>"),
     InTreeProvider("ovirt", (1, 16), "", "ovirt://<vm id>"),
     InTreeProvider("photon", (1, 16), "", "photon://<vm id>"),
-    InTreeProvider("vsphere", (1, 31), "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>"),
+    InTreeProvider("vsphere", (1, 30), "kubernetes/cloud-provider-vsphere", "vsphere://<vm uuid>"),
 )
 
 
