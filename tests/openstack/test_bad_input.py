@@ -66,7 +66,7 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
         looks = start_ccm(conf=site.conf(Global={"username": reader}), **NO_ROUTES)
         await joined(kube, "node-0")
         await kube.create(SERVICES, service_body("role"))
-        message = await told(kube, "role", "lacks a role for this call: member")
+        message = await told(kube, "role", "is missing a role for this call: member")
         assert "POST load-balancer /lbaas/loadbalancers" in message
         await looks.stop()
 

@@ -134,7 +134,7 @@ async def test_a_reader_is_told_which_call_needs_more(site: Site, provider: Prov
             assert await sees_its_servers(cloud, site)
             assert cloud.routes is not None
             route = Route("10.244.7.0/24", f"openstack:///{site.servers[0]}")
-            with pytest.raises(Forbidden, match=r"PUT network .* lacks a role for this call: member"):
+            with pytest.raises(Forbidden, match=r"PUT network .* is missing a role for this call: member"):
                 await cloud.routes.create("c", route)
     finally:
         await asyncio.to_thread(identity.delete_user, user)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our controllers, in the order in which they start. A new one is its file and one entry here."""
+"""The built-in controllers, in start order. A new controller needs its own file and one entry here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
     ControllerSpec(
         name=NodeController.name,
         alias="cloud-node",
-        summary="Initialises Nodes: addresses, providerID, zone, region and type labels; lifts the taint.",
+        summary="Initialises Nodes: writes addresses, providerID, and zone, region and type labels; removes the taint.",
         on_by_default=True,
         needs=_instances,
         rights=(Right("nodes", "patch"), Right("nodes/status", "patch")),
@@ -70,7 +70,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         name=ServiceController.name,
         alias="service",
         former=("service-controller",),
-        summary="Makes, updates and deletes load balancers of Services of type LoadBalancer.",
+        summary="Creates, updates and deletes load balancers for Services of type LoadBalancer.",
         on_by_default=True,
         migrated=True,
         needs=_load_balancers,
@@ -88,7 +88,7 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         name=RouteController.name,
         alias="route",
         former=("route-controller",),
-        summary="Makes the cloud's routes to the pod CIDRs of Nodes.",
+        summary="Creates the cloud's routes to the pod CIDRs of Nodes.",
         on_by_default=True,
         migrated=True,
         needs=_routes,
@@ -98,11 +98,11 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         flags=lambda given: RouteOptions(given.pod_network(), given.route_reconciliation_period, safety=given.safety()),
         make=lambda context, options: RouteController(context, options, context.vouched()),
     ),
-    # Off unless named: upstream has none of that name any more, and nobody who changes to this program should notice.
+    # Off by default: upstream removed the controller of this name, so users who switch to this program expect none.
     ControllerSpec(
         name=VolumeController.name,
         alias="pvlabel",
-        summary="Labels PersistentVolumes that people wrote with the zone and region of their volume.",
+        summary="Labels manually created PersistentVolumes with the zone and region of their volume.",
         needs=_volumes,
         rights=(Right("persistentvolumes", "patch"),),
         watches=(VOLUMES,),

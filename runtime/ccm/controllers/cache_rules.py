@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the caches keep of Services and Nodes: pure decisions, no I/O.
+"""Decide how much of Services and Nodes the caches keep. No I/O.
 
-All that controllers read of an ordinary object is kept. Of one that is larger than `limits` only so much is kept that
-the rules see the excess.
+An ordinary object keeps everything that controllers read. An object that is larger than `limits` keeps just enough for
+the rules to notice the excess.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ CONDITIONS = frozenset({"Ready", "NetworkUnavailable"})
 
 
 def kept_service(service: Service) -> Service:
-    """One entry more than the limits allow. Of a Service that has no load balancer of ours and wants none, only what
-    identifies it and its status."""
+    """Return the Service with at most one entry more than the limits allow.
+
+    A Service that has no load balancer of ours and wants none keeps only its identity and its status.
+    """
     meta, spec = service.metadata, service.spec
     if spec.type != "LoadBalancer" and FINALIZER not in meta.finalizers:
         identity = ObjectMeta(
@@ -40,8 +42,10 @@ def kept_service(service: Service) -> Service:
 
 
 def kept_node(node: Node) -> Node:
-    """The first addresses and pod CIDRs, one taint more than the limit allows, and of too many conditions those that
-    controllers read."""
+    """Return the Node with its first addresses and pod CIDRs, and at most one taint more than the limit allows.
+
+    A Node with too many conditions keeps only those that controllers read.
+    """
     spec, status = node.spec, node.status
     if len(spec.taints) > NODE_TAINTS or len(spec.pod_cidrs) > NODE_POD_CIDRS:
         spec = replace(spec, taints=spec.taints[: NODE_TAINTS + 1], pod_cidrs=spec.pod_cidrs[:NODE_POD_CIDRS])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons of load balancers with their Services: one after the other at a slow pace, and whenever a user asks.
+"""Compare load balancers with their Services: one at a time at a slow pace, and whenever a user asks.
 
-The fingerprint says what was written last. What a person, or the cloud itself, changed since is found here.
+The fingerprint records what was last written. The comparison finds what a person, or the cloud itself, changed since.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .context import Context
 log = logging.getLogger(__name__)
 
 DEVIATIONS = Counter(
-    "ccm_load_balancer_deviations", "Load balancers that were not as they had been written, and were written again."
+    "ccm_load_balancer_deviations", "Load balancers that differed from their Service and were written again."
 )
 
 
 class Comparison:
-    """`cloud` gives the present cloud's load balancers, which are replaced when credentials are reloaded."""
+    """`cloud` returns the current cloud's load balancers, which are replaced when credentials are reloaded."""
 
     def __init__(self, context: Context, events: EventRecorder, cloud: Callable[[], LoadBalancers]) -> None:
         self._context, self._events, self._cloud = context, events, cloud
 
     async def run(self, settled: Callable[[], Iterable[rules.Compared]], compare: Callable[[str], None]) -> None:
-        """Every `rules.PACE` seconds call `compare` with the key whose turn it is."""
+        """Every `rules.PACE` seconds, call `compare` with the key that is due."""
         while True:
             await asyncio.sleep(rules.PACE)
             if (key := rules.following(settled())) is not None:
@@ -42,9 +42,10 @@ class Comparison:
     async def deviates(
         self, service: Service, spec: LoadBalancerSpec, backends: Sequence[Backend], *, asked: bool
     ) -> bool:
-        """Whether the load balancer must be written again. A provider that cannot compare writes it if a user asks.
+        """Return whether the load balancer must be written again.
 
-        A failure is raised if a user asked; otherwise its turn comes again.
+        If the provider cannot compare, the load balancer is written again only when a user asks. A failure is raised
+        if a user asked; otherwise the Service is compared again later.
         """
         balancers = self._cloud()
         if not isinstance(balancers, ComparesLoadBalancers):
@@ -58,12 +59,12 @@ class Comparison:
         except CloudError as error:
             if asked:
                 raise
-            log.info("the load balancer of %s/%s is compared later: %s", spec.namespace, spec.name, error)
+            log.info("cannot compare the load balancer of %s/%s, trying later: %s", spec.namespace, spec.name, error)
             return False
         if found:
             DEVIATIONS.inc()
-            message = f"The load balancer is not as it was written, and is written again: {rules.some(found)}"
+            message = f"The load balancer differs from its Service and is written again: {rules.some(found)}"
             self._events.event(service, "Warning", "LoadBalancerDeviates", message)
         elif asked:
-            self._events.event(service, "Normal", "LoadBalancerChecked", "The load balancer is as it was written")
+            self._events.event(service, "Normal", "LoadBalancerChecked", "The load balancer matches its Service")
         return bool(found)

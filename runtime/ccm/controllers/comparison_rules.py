@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancer is compared with its Service next, and which user asks for it: pure decisions, no I/O."""
+"""Decide which load balancer is compared with its Service next, and whether a user asks for a comparison. No I/O."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from ccm.engine.objects import Service
 
-#: Any new value asks for a comparison now. What the value says does not matter.
+#: Any new value requests a comparison now. The value itself has no meaning.
 ANNOTATION = "ccm.outoftree.dev/check-load-balancer"
-#: Seconds between two comparisons: two load balancers a minute, whatever their number.
+#: Seconds between two comparisons: two load balancers a minute, however many exist.
 PACE = 30.0
-#: How many deviations a message names.
+#: Number of deviations that a message lists.
 NAMED = 5
 
 
 @dataclass(frozen=True)
 class Compared:
-    """When a Service's load balancer was written, and compared, last; monotonic seconds, -inf for never."""
+    """When the load balancer of a Service was last written and last compared: monotonic seconds, -inf for never."""
 
     key: str
     written_at: float
@@ -27,8 +27,10 @@ class Compared:
 
 
 def following(services: Iterable[Compared]) -> str | None:
-    """The key whose turn it is: those written since their last comparison go first, then the one whose last comparison
-    is the longest ago. None without any."""
+    """Return the key that is due next, None if there is none.
+
+    Load balancers that were written since their last comparison come first, then the one compared longest ago.
+    """
 
     def turn(each: Compared) -> tuple[bool, float, str]:
         return each.compared_at >= each.written_at, each.compared_at, each.key
@@ -38,12 +40,12 @@ def following(services: Iterable[Compared]) -> str | None:
 
 
 def some(found: Sequence[str]) -> str:
-    """Deviations for a message, the first of them when there are many."""
+    """Format deviations for a message; lists only the first few when there are many."""
     more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return ", ".join(found[:NAMED]) + more
 
 
 def is_asked_for(old: Service | None, new: Service) -> bool:
-    """Whether a change of a Service asks for a comparison. At our start there is no change, so nothing is asked for."""
+    """Return whether a change of a Service asks for a comparison. Existing Services at start are not a change."""
     value = new.metadata.annotations.get(ANNOTATION, "")
     return old is not None and bool(value) and value != old.metadata.annotations.get(ANNOTATION, "")

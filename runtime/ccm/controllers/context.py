@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every controller is given, and the shape they share."""
+"""What every controller receives, and the interface that all controllers share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RUNNING = Gauge(
 
 
 class Notes(Protocol):
-    """What a leader leaves to the next one: small texts by key. Both methods raise ApiError."""
+    """Short texts by key that a leader leaves for the next one. Both methods raise ApiError."""
 
     async def read(self, key: str) -> str | None: ...
 
@@ -37,7 +37,7 @@ class Notes(Protocol):
 
 
 class NoNotes:
-    """Without leader election there is no place for them: they end with the process."""
+    """For a process without leader election, which has nowhere to store notes. Nothing is kept."""
 
     async def read(self, key: str) -> str | None:
         return None
@@ -48,7 +48,7 @@ class NoNotes:
 
 @dataclass(frozen=True)
 class Context:
-    """`recorder(component)` gives the event recorder of an event source; `monotonic` is seconds, `now` aware."""
+    """`recorder(component)` returns the recorder for an event source. `monotonic` is in seconds, `now` has a zone."""
 
     client: KubeClient
     gateway: Gateway
@@ -62,7 +62,10 @@ class Context:
 
 
 def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:
-    """How a work queue reports failures: a line for what clouds, servers and objects do, a traceback for our bugs."""
+    """Return a failure reporter for work queues.
+
+    Errors of clouds, servers and objects become one log line. Bugs become a traceback.
+    """
 
     def report(key: object, error: Exception) -> None:
         if isinstance(error, (CloudError, ApiError, RuleError)):
@@ -74,7 +77,7 @@ def log_failure(log: logging.Logger) -> Callable[[object, Exception], None]:
 
 
 class Controller(Protocol):
-    """A control loop. It is constructed when its process becomes the leader and runs until it is cancelled."""
+    """A control loop. The process constructs it when it becomes the leader and runs it until it is cancelled."""
 
     #: Canonical name, as in `--controllers`.
     name: ClassVar[str]

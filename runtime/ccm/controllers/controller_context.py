@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process gives a controller when it makes one."""
+"""What the process passes to a controller when it constructs it."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from .watched_kinds import T, Watched
 
 @dataclass(frozen=True)
 class ControllerContext(Context):
-    """`vouching`: what the cloud says about the machines of Nodes; None where the provider has no instances. `caches`:
-    of the kinds that controllers watch."""
+    """`vouching`: what the cloud says about the machines of Nodes; None if the provider has no instances.
+
+    `caches`: one cache for each kind that controllers watch.
+    """
 
     vouching: Vouching | None = None
     caches: Mapping[Watched[Any], Informer[Any]] = field(default_factory=dict)
 
     def cache(self, kind: Watched[T]) -> Informer[T]:
-        """The cache of a kind that the controller's `ControllerSpec` watches."""
+        """Return the cache of a kind that the controller's `ControllerSpec` watches."""
         return self.caches[kind]
 
     def vouched(self) -> Vouching:
-        """`vouching`, for controllers that need a provider with instances. Raises ValueError without one."""
+        """Return `vouching`, for controllers that need a provider with instances. Raises ValueError without one."""
         if self.vouching is None:
-            raise ValueError("nobody vouches for Nodes: the provider has no instances")
+            raise ValueError("cannot vouch for Nodes: the provider has no instances")
         return self.vouching

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controllers there are: ours, and those of installed packages with an entry point in `ccm.controllers`.
+"""Registry of controllers: the built-in ones, and those of packages with an entry point in `ccm.controllers`.
 
-The entry point's name is the controller's name; it leads to a `ControllerSpec`. A package that does not import is
-reported by name, and everything else starts.
+The entry point's name is the controller's name, and its value is a `ControllerSpec`. If a package cannot be imported,
+its controller is reported by name and everything else starts.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .controller_spec import ControllerSpec
 
 GROUP = "ccm.controllers"
 
-#: Ours by name, in the order in which they start.
+#: Built-in controllers by name, in start order.
 BUILT_IN: Mapping[str, ControllerSpec[Any]] = {spec.name: spec for spec in built_in_controllers.BUILT_IN}
 _TAKEN = {name for spec in BUILT_IN.values() for name in (spec.name, spec.alias, *spec.former)}
 
 
 @dataclass(frozen=True)
 class Unusable:
-    """A controller of another package that cannot run. `why`: a sentence that names the controller and the package."""
+    """A controller of another package that cannot run. `why` is a sentence that names controller and package."""
 
     why: str
 
@@ -39,14 +39,14 @@ def _points() -> dict[str, list[EntryPoint]]:
 
 
 def installed() -> list[str]:
-    """The names of other packages' controllers, whether they can be used or not, sorted. Imports none of them."""
+    """Return the sorted names of other packages' controllers, usable or not. Imports none of them."""
     return sorted(name for name in _points() if name not in _TAKEN)
 
 
 def refused() -> list[str]:
-    """One sentence for each entry point that has the name of a controller of ours; ours runs."""
+    """Return one sentence for each entry point that has the name of a built-in controller; the built-in one runs."""
     return [
-        f"controller {name!r} of {_package(point)} is not used: the name is taken by a controller of this program"
+        f"controller {name!r} of {_package(point)} is not used: a built-in controller already has this name"
         for name, points in sorted(_points().items())
         if name in _TAKEN
         for point in points
@@ -55,22 +55,22 @@ def refused() -> list[str]:
 
 @functools.cache
 def look_up(name: str) -> ControllerSpec[Any] | Unusable:
-    """The controller of this canonical name. Raises KeyError when nobody has it."""
+    """Return the controller with this canonical name. Raises KeyError if there is none."""
     if name in BUILT_IN:
         return BUILT_IN[name]
     points = _points()[name]
     if len({point.value for point in points}) > 1:
         packages = ", ".join(sorted(_package(point) for point in points))
-        return Unusable(f"controller {name!r} is in more than one package ({packages}): uninstall all but one")
+        return Unusable(f"more than one package provides controller {name!r} ({packages}): uninstall all but one")
     where = f"controller {name!r} of {_package(points[0])}"
     try:
         spec = points[0].load()
     except (Exception, SystemExit) as error:  # a foreign package may raise anything while it is imported
-        return Unusable(f"{where} does not import: {type(error).__name__}: {error}")
+        return Unusable(f"{where} cannot be imported: {type(error).__name__}: {error}")
     if not isinstance(spec, ControllerSpec):
         return Unusable(f"{where}: {points[0].value} is a {type(spec).__name__}, not a ControllerSpec")
     if spec.name != name:
-        return Unusable(f"{where}: its ControllerSpec has another name, {spec.name!r}")
+        return Unusable(f"{where}: its ControllerSpec is named {spec.name!r}; it must have the entry point's name")
     return spec
 
 

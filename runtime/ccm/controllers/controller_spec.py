@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the process has to know about a controller: one description for ours and for those of other packages.
+"""What the process needs to know about a controller: one description for built-in ones and for other packages' ones.
 
-From it follow `--controllers` and its help, the check of rights at start, the caches, the default leader migration,
-what the Lease says, and, for ours, the rights that the collection grants and the pages of the reference.
+The process derives from it `--controllers` and its help, the permission check at start, the caches, the default leader
+migration, and the controllers named in the Lease. For built-in controllers, the collection derives the rights that it
+grants, and the documentation its reference pages.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, order=True)
 class Right:
-    """`resource` may have a subresource ("nodes/status"); `namespace` is empty for the whole cluster."""
+    """One RBAC rule. `resource` may have a subresource ("nodes/status"); an empty `namespace` means cluster-wide."""
 
     resource: str
     verb: str
@@ -37,12 +38,12 @@ class Right:
 
 
 def needs_nothing(cloud: Cloud) -> str | None:
-    """For `ControllerSpec.needs`: any cloud will do."""
+    """For `ControllerSpec.needs`: works with any cloud."""
     return None
 
 
 def never(flags: Any) -> str | None:
-    """For `ControllerSpec.off`: only `--controllers` switches it off."""
+    """For `ControllerSpec.off`: only `--controllers` turns it off."""
     return None
 
 
@@ -50,41 +51,41 @@ def never(flags: Any) -> str | None:
 class ControllerSpec(Generic[S]):
     """One controller.
 
-    `name`: the canonical name, which ends with "-controller". `make`: constructs it from the context and its options
-    when the process becomes the leader; it runs until it is cancelled.
+    `name`: the canonical name, which ends with "-controller". `make`: constructs the controller from the context and
+    its options when the process becomes the leader. The controller runs until it is cancelled.
     """
 
     name: str
     make: Callable[[ControllerContext, S], Controller]
-    #: What it does, in one sentence, for people who read a list of controllers.
+    #: What it does, in one sentence; shown in lists of controllers.
     summary: str = ""
-    #: Its label in the metrics. `--controllers` understands it, too, for ours: to know the alias of another package's
-    #: controller, the package would have to be imported.
+    #: Its label in the metrics. `--controllers` accepts it for built-in controllers only: the alias of another
+    #: package's controller is unknown until that package is imported.
     alias: str = ""
-    #: Names that only configurations of leader migration use. Upstream's own defaults name controllers that exist under
-    #: these names nowhere (W28).
+    #: Names that only leader migration configurations use. Upstream's default configuration uses names that no
+    #: controller has (W28).
     former: tuple[str, ...] = ()
-    #: Whether `*` stands for it; for ours. `--controllers` names each controller of another package: installing a
-    #: package starts nothing.
+    #: Whether `*` includes it; built-in controllers only. Users name each controller of another package in
+    #: `--controllers`: installing a package starts nothing.
     on_by_default: bool = False
-    #: What this cloud lacks for it to work; None: nothing.
+    #: Returns what it needs and this cloud does not provide; None if nothing is missing.
     needs: Callable[[Cloud], str | None] = needs_nothing
-    #: Beside reading what it watches, Nodes and Services, and writing Events.
+    #: In addition to reading Nodes, Services and what it watches, and writing Events.
     rights: tuple[Right, ...] = ()
-    #: Kinds that it reads from a cache, beside Nodes and Services: `ControllerContext.cache`.
+    #: Kinds that it reads from a cache, in addition to Nodes and Services: `ControllerContext.cache`.
     watches: tuple[Watched[Any], ...] = ()
-    #: Whether it writes to the cloud what Nodes say of themselves, so that somebody must vouch for them.
+    #: Whether it writes information from Nodes to the cloud, so that the cloud must vouch for the Nodes.
     vouching: bool = False
-    #: Whether the default leader migration moves it from kube-controller-manager; for ours.
+    #: Whether the default leader migration moves it from kube-controller-manager; built-in controllers only.
     migrated: bool = False
-    #: Its options out of the process's flags, for ours. Raises ValueError where they do not fit together.
+    #: Builds its options from the process's flags; built-in controllers only. Raises ValueError if flags conflict.
     flags: Callable[[Any], S] | None = None
-    #: Which flag switches it off; None: none does.
+    #: Returns the flag that turns it off; None if no flag does.
     off: Callable[[Any], str | None] = never
-    #: Its options as a section of `--config`, for other packages: a `msgspec.Struct` whose fields have defaults.
+    #: Its options as a section of `--config`; other packages only. A `msgspec.Struct` whose fields have defaults.
     section: type[S] | None = None
 
     @property
     def label(self) -> str:
-        """Its name in metrics."""
+        """The name of the controller in metrics."""
         return self.alias or self.name.removesuffix("-controller")

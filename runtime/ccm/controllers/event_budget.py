@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of controllers that look at all Nodes at once.
+"""Limit the Events of controllers that look at all Nodes at once.
 
-An outage, or a start beside many new Nodes, makes every Node a reason to say the same. The recorder
-(`ccm.engine.events`) merges repetitions about one object, but 5,000 Nodes are 5,000 objects: told without measure they
-would cost the API server more than the work.
+An outage, or a start with many new Nodes, produces the same Event for every Node. The recorder (`ccm.engine.events`)
+merges repetitions about one object, but 5,000 Nodes are 5,000 objects. Without a limit, their Events would cost the
+API server more than the actual work.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ccm.engine.objects import Node
 
 WITHHELD = Counter(
     "ccm_node_events_withheld",
-    "Events about Nodes that were not sent, by reason of the Event: too many Nodes had something to tell at once.",
+    "Events about Nodes that were not sent because too many were due at once, by reason of the Event.",
     ["reason"],
 )
 
 
 class EventBudget:
-    """`burst` Events at once, then `rate` a second, over all Nodes.
+    """`burst` Events at once, then `rate` per second, over all Nodes.
 
-    What was told about a Node within the last `repeat` seconds is not told again, so that in a long outage the others
-    get their turn. "What" is the reason and, where one reason has several causes, the `topic`.
+    An Event is not repeated within `repeat` seconds, so that other Nodes get their turn in a long outage. Two Events
+    are the same if Node, reason and `topic` are equal; `topic` distinguishes the causes of one reason.
     """
 
-    #: How many different facts are remembered, and the characters of a topic: kubelets write what topics quote.
+    #: Number of Events to remember, and maximum characters of a topic: topics may quote what a kubelet wrote.
     REMEMBERED, TOPIC = 20_000, 200
 
     def __init__(
@@ -46,28 +46,28 @@ class EventBudget:
         self._recorder, self._monotonic = recorder, monotonic
         self._repeat = repeat
         self._bucket = TokenBucket(rate, burst, monotonic)
-        self._told: OrderedDict[tuple[str, str, str], float] = OrderedDict()
+        self._sent: OrderedDict[tuple[str, str, str], float] = OrderedDict()
 
     def event(self, node: Node, type: str, reason: str, message: str, *, topic: str = "") -> bool:
-        """Tell it, unless it was told already or too much is being told; whether it was. Never blocks or raises."""
+        """Send the Event unless it is a repetition or too many are due. Return whether it was sent. Never blocks."""
         now = self._monotonic()
         key = (node.metadata.uid, reason, topic[: self.TOPIC])
-        told = self._told.get(key)
-        if told is not None and now - told < self._repeat:
+        sent = self._sent.get(key)
+        if sent is not None and now - sent < self._repeat:
             return False
         if not self._bucket.take():
             WITHHELD.labels(reason).inc()
             return False
-        self._told[key] = now
-        self._told.move_to_end(key)
+        self._sent[key] = now
+        self._sent.move_to_end(key)
         self._forget(now)
         self._recorder.event(node, type, reason, message)
         return True
 
     def _forget(self, now: float) -> None:
-        """What may be told again need not be remembered, and never more than REMEMBERED facts are."""
-        while self._told:
-            oldest = next(iter(self._told.values()))
-            if now - oldest < self._repeat and len(self._told) <= self.REMEMBERED:
+        """Drop Events that may be sent again, and keep no more than REMEMBERED."""
+        while self._sent:
+            oldest = next(iter(self._sent.values()))
+            if now - oldest < self._repeat and len(self._sent) <= self.REMEMBERED:
                 return
-            self._told.popitem(last=False)
+            self._sent.popitem(last=False)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first listing of instances in a process decides about backends and routes that a former process left.
+"""Check the first listing of instances, which decides about backends and routes that an earlier process left.
 
-So it must be believable: one that lacks most Nodes is about other machines, for example with credentials of another
-project or a wrong filter.
+The listing must be plausible. A listing that misses most Nodes describes other machines, for example because the
+credentials belong to another project or a filter is wrong.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from .context import Context
 
 log = logging.getLogger(__name__)
 
-#: How long to wait at start for another controller's listing, in seconds.
+#: Seconds to wait at start for another controller's listing.
 GRACE = 0.1
-#: Seconds between listings that are not believed.
+#: First and longest delay between listings that are not plausible, in seconds.
 BELIEF_FIRST, BELIEF_MAX = 5.0, 60.0
 
 
-#: What to do about a listing that is not believed: with all Nodes of the cloud, those that it lacks, and a sentence.
+#: Reports an implausible listing: receives all Nodes of the cloud, the Nodes missing from it, and a message.
 Disbelieve = Callable[[Sequence[Node], Sequence[Node], str], None]
 
 
 async def missing_from_first_listing(
     context: Context, directory: InstanceDirectory, disbelieve: Disbelieve
 ) -> Sequence[tuple[Node, CloudError]]:
-    """Wait for a listing that has enough of the Nodes to decide about all; return those that it lacks, and how."""
+    """Wait for a plausible listing. Return the Nodes that are missing from it, with the error for each."""
     not_before, delay = context.monotonic(), BELIEF_FIRST
     await asyncio.sleep(GRACE)
     while nodes := [each for each in context.nodes.items() if directory.owns(each.spec.provider_id)]:
@@ -43,12 +43,12 @@ async def missing_from_first_listing(
             snapshot = await directory.list(not_before=not_before)
         except CloudError as error:
             wait = max(delay, error.retry_after or 0.0)
-            log.warning("load balancers and routes wait: instances cannot be listed, again in %.0f s: %s", wait, error)
+            log.warning("cannot list instances; load balancers and routes wait, next try in %.0f s: %s", wait, error)
         else:
             missing = _missing(nodes, snapshot)
             ready = sum(1 for node in nodes if node_rules.is_ready(node))
             found = ready - sum(1 for node, _ in missing if node_rules.is_ready(node))
-            if vouching_rules.is_believable(found, ready):
+            if vouching_rules.is_plausible(found, ready):
                 return missing
             disbelieve(nodes, [node for node, _ in missing], _disbelief(found, ready))
         delay = min(BELIEF_MAX, delay * 2)
@@ -69,6 +69,6 @@ def _missing(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, Clou
 
 def _disbelief(found: int, ready: int) -> str:
     return (
-        f"the cloud lists the instances of {found} of {ready} Ready Nodes: no load balancer and no route is "
-        "written before it lists at least half. Check the project, the region and the filter in --cloud-config"
+        f"the cloud lists the instances of only {found} of {ready} Ready Nodes. Load balancers and routes are not "
+        "written until it lists at least half. Check the project, the region and the filter in --cloud-config"
     )

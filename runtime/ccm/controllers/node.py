@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cloud-node-controller: initialises Nodes with the `uninitialized` taint and keeps them as the cloud describes them.
+"""cloud-node-controller: initialises Nodes that have the `uninitialized` taint and keeps them in line with the cloud.
 
-Addresses are written before the taint is removed. Upstream does it the other way round, and a failed write of
-addresses waits five minutes there. The taint goes together with labels and providerID in one patch. Both patches name
-the resourceVersion that was read, so nothing that others write meanwhile is lost.
+The controller writes addresses before it removes the taint. Upstream does the opposite, and there a failed write of
+addresses is retried only after five minutes. One patch removes the taint and writes labels and providerID. Both
+patches name the resourceVersion that was read, so changes by other writers are never lost.
 
-A refresh is one listing. It only compares; what differs is written by the same workers that initialise Nodes, so that
-it is bounded as they are and a failed write is tried again.
+A refresh makes one listing and only compares. The workers that initialise Nodes also write the differences, so the
+same limits apply and a failed write is retried.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ SYNC_DELAY = Histogram(
 NOT_INITIALISED = Counter(
     "ccm_node_initialization_failures",
     "Attempts that left a Node tainted, by reason: InstanceNotFound, CloudNotAvailable, InitializationFailed (the Node "
-    "and its instance contradict each other), OtherMachine and SameProviderID (its providerID is another machine's, or "
-    "another Node's), ForeignProviderID, ApiServerRefused.",
+    "and its instance contradict each other), OtherMachine and SameProviderID (the providerID belongs to another "
+    "machine or another Node), ForeignProviderID, ApiServerRefused.",
     ["reason"],
 )
 NOT_UPDATED = Counter(
     "ccm_node_update_failures",
-    "Initialised Nodes that could not be brought in line with their instance, by reason: AddressesNotUpdated (the "
-    "kubelet's --node-ip is not among the cloud's addresses), OtherMachine and SameProviderID (its providerID is "
-    "another machine's, or another Node's), ApiServerRefused.",
+    "Initialised Nodes that could not be updated from their instance, by reason: AddressesNotUpdated (the kubelet's "
+    "--node-ip is not among the cloud's addresses), OtherMachine and SameProviderID (the providerID belongs to another "
+    "machine or another Node), ApiServerRefused.",
     ["reason"],
 )
 PATCHES = Counter(
@@ -70,16 +70,16 @@ PATCHES = Counter(
 )
 REFRESH = Histogram(
     "ccm_node_refresh_duration_seconds",
-    "How long it took to list the instances and compare all Nodes with them, by result: success, failure.",
+    "Seconds needed to list the instances and compare all Nodes with them, by result: success, failure.",
     ["result"],
     buckets=(0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120),
 )
 VANISHED = Gauge(
     "ccm_nodes_ready_without_instance",
-    "Ready Nodes whose instance the cloud did not list at the last refresh. They are kept as long as they are Ready.",
+    "Ready Nodes whose instance was missing from the cloud's last listing. They are kept while they are Ready.",
 )
 
-# There from the start, so that the first one is seen as a rise.
+# Create all labels at start, so that the first increment is visible as a rise.
 for _family, _values in (
     (
         NOT_INITIALISED,
@@ -100,19 +100,22 @@ for _family, _values in (
     for _value in _values:
         _family.labels(_value)
 
-#: Writes of one Node that lose against other writers before it is put back into the queue.
+#: Attempts to write one Node that conflicts with other writers before it returns to the queue.
 CONFLICT_RETRIES = 10
-#: How long after a refresh that failed the next one comes, in seconds, if that is sooner than the period.
+#: Seconds until the next refresh after one that failed, if that is sooner than the period.
 REFRESH_RETRY = 30.0
-#: A period is lengthened by up to this share of itself, so that replicas and clusters do not ask in step.
+#: A period is lengthened by up to this share, so that replicas and clusters do not send requests in step.
 JITTER = 0.1
 
 
 @dataclass(frozen=True)
 class NodeOptions:
-    """`workers`: Nodes written at the same time; `refresh`: seconds between comparisons of all Nodes with the cloud;
-    `legacy_labels`: write the deprecated spelling of zone, region and type labels, too; `refresh_labels`: overwrite
-    those of initialised Nodes that differ from the cloud's."""
+    """Options of the node controller.
+
+    `workers`: Nodes written at the same time. `refresh`: seconds between comparisons of all Nodes with the cloud.
+    `legacy_labels`: also write the deprecated zone, region and type labels. `refresh_labels`: overwrite labels of
+    initialised Nodes that differ from the cloud's.
+    """
 
     workers: int = 30
     refresh: float = 300.0
@@ -133,15 +136,15 @@ class NodeController:
         events = context.recorder("cloud-node-controller")
         self._warnings = EventBudget(events, context.monotonic)
         self._instance_warnings = InstanceWarnings(self._warnings)
-        #: A budget of their own, so that they take no turn of a warning.
+        #: A separate budget, so that successes never displace a warning.
         self._successes = EventBudget(events, context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("Nodes", base_delay=0.5, max_delay=60.0)
-        #: When a tainted Node was first seen, in monotonic seconds: its instance must be read no earlier than that.
+        #: Monotonic seconds when a tainted Node was first seen: its instance must be read no earlier than that.
         self._seen: dict[str, float] = {}
-        #: What the cloud said about a tainted Node, with its UID, while it is not written: a conflict is no reason to
-        #: ask again.
+        #: The instance of a tainted Node, with the Node's UID, until it is written: a conflict must not cause another
+        #: cloud request.
         self._found: dict[str, tuple[str, Instance]] = {}
-        #: Initialised Nodes that differ from their instance, as of the last refresh.
+        #: Initialised Nodes that differed from their instance in the last refresh.
         self._repairs: dict[str, Instance] = {}
 
     async def run(self) -> None:
@@ -157,8 +160,8 @@ class NodeController:
             self._forget(old.metadata.name)
             return
         if rules.is_uninitialized(new):
-            if old is None or rules.asks_anew(old, new):
-                self._ask_anew(new.metadata.name)
+            if old is None or rules.may_succeed_now(old, new):
+                self._discard_facts(new.metadata.name)
                 self._directory.expect()
                 self._queue.add(new.metadata.name)
             return
@@ -172,8 +175,8 @@ class NodeController:
             known.pop(name, None)
         self._instance_warnings.forget(name)
 
-    def _ask_anew(self, name: str) -> None:
-        """What is known is too old for the next attempt: a missing instance may appear, a wrong one be corrected."""
+    def _discard_facts(self, name: str) -> None:
+        """Discard cached facts before the next attempt: a missing instance may appear, a wrong one may be fixed."""
         self._seen[name] = self._context.monotonic()
         self._found.pop(name, None)
 
@@ -185,16 +188,16 @@ class NodeController:
         try:
             await (self._repair(node) if initialised else self._initialise(node))
         except ApiError as error:
-            if 400 <= error.status < 500 and error.status != 429:  # it would be refused the next time, too
+            if 400 <= error.status < 500 and error.status != 429:  # a retry would be refused as well
                 self._found.pop(name, None)
                 (NOT_UPDATED if initialised else NOT_INITIALISED).labels("ApiServerRefused").inc()
                 reason = "UpdateFailed" if initialised else "InitializationFailed"
                 self._warnings.event(
-                    node, "Warning", reason, f"the API server refuses the change: {error}", topic="API"
+                    node, "Warning", reason, f"the API server refused the change: {error}", topic="API"
                 )
             raise
         finally:
-            if self._context.nodes.get(name) is None:  # it went meanwhile, and nobody asks for what was learnt
+            if self._context.nodes.get(name) is None:  # deleted in the meantime, so the cached facts are useless
                 self._forget(name)
 
     async def _initialise(self, node: Node) -> None:
@@ -203,8 +206,8 @@ class NodeController:
             self._not_initialised(
                 node,
                 "ForeignProviderID",
-                f"providerID {node.spec.provider_id!r} is not one of provider {self._context.gateway.cloud.name!r}: "
-                "this controller leaves the Node and its taint alone",
+                f"providerID {node.spec.provider_id!r} does not belong to provider "
+                f"{self._context.gateway.cloud.name!r}: this controller leaves the Node and its taint unchanged",
             )
             return
         try:
@@ -214,22 +217,22 @@ class NodeController:
                 instance = await self._directory.lookup(rules.instance_ref(node), not_before=not_before)
                 if wrong := await self._vouching.problem(node, instance, not_before=not_before):
                     raise rules.NodeRuleError(f"not initialised: {wrong.message}", reason=wrong.reason)
-                self._instance_warnings.tell(node, instance)
+                self._instance_warnings.report(node, instance)
                 self._found[name] = (node.metadata.uid, instance)
             written = await self._write(node, "initialisation", self._initialisation(instance))
         except CloudError as error:
-            self._ask_anew(name)
+            self._discard_facts(name)
             reason = "InstanceNotFound" if isinstance(error, NotFound) else "CloudNotAvailable"
             self._not_initialised(node, reason, f"not initialised: {error}")
             if error.retry_after is not None:
                 raise Requeue(error.retry_after) from error
             raise
         except rules.NodeRuleError as error:
-            self._ask_anew(name)
+            self._discard_facts(name)
             self._not_initialised(node, error.reason, str(error), topic=str(error))
             raise
         if written is not None:
-            self._tell_initialised(written, instance)
+            self._report_initialised(written, instance)
 
     def _initialisation(self, instance: Instance) -> Callable[[Node], rules.Plan]:
         def plan(node: Node) -> rules.Plan:
@@ -243,7 +246,7 @@ class NodeController:
         NOT_INITIALISED.labels(reason).inc()
         self._warnings.event(node, "Warning", reason, message, topic=topic)
 
-    def _tell_initialised(self, node: Node, instance: Instance) -> None:
+    def _report_initialised(self, node: Node, instance: Instance) -> None:
         name = node.metadata.name
         self._seen.pop(name, None)
         self._found.pop(name, None)
@@ -256,12 +259,12 @@ class NodeController:
                 node,
                 "Warning",
                 "LabelsNotUsable",
-                f"the cloud names labels that a Node cannot have, they are left out: {', '.join(unusable)}",
+                f"the cloud reports labels that are not valid on a Node; they are left out: {', '.join(unusable)}",
             )
         log.info("node %s initialised as %s, %.1f s after its creation", name, instance.provider_id, delay)
 
     async def _repair(self, node: Node) -> None:
-        """Write what the last refresh found to differ, and make both spellings of labels agree."""
+        """Write the differences found by the last refresh, and make both spellings of labels agree."""
         name = node.metadata.name
         instance = self._repairs.get(name)
         await self._write(node, "labels", lambda node: self._plan_repair(node, instance))
@@ -273,15 +276,15 @@ class NodeController:
         return rules.plan_repair(node, instance, legacy=legacy, refresh_labels=refresh)
 
     async def _write(self, node: Node, kind: str, plan_for: Callable[[Node], rules.Plan]) -> Node | None:
-        """Write what `plan_for` says; the Node that it was decided upon, None when there was nothing to do.
+        """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.
 
-        Each patch names the resourceVersion that it was decided upon; when another writer was faster, read again and
-        decide again, from the same facts.
+        Each patch names the resourceVersion that the decision was based on. After a conflict, the Node is read again
+        and the decision is repeated with the same facts.
         """
         path, uid = f"/api/v1/nodes/{node.metadata.name}", node.metadata.uid
         for _ in range(CONFLICT_RETRIES):
             plan = plan_for(node)
-            if plan.is_empty or node.metadata.uid != uid:  # the facts are not about its successor
+            if plan.is_empty or node.metadata.uid != uid:  # the facts do not apply to a successor
                 return None
             version = node.metadata.resource_version
             try:
@@ -304,7 +307,7 @@ class NodeController:
         raise Requeue(1.0)
 
     async def _refresh_for_ever(self) -> None:
-        """At start and then every `refresh` seconds, sooner after a failure."""
+        """Refresh at start and then every `refresh` seconds, sooner after a failure."""
         while True:
             started, result, wait = self._context.monotonic(), "failure", self._options.refresh
             try:
@@ -312,15 +315,15 @@ class NodeController:
                 result = "success"
             except CloudError as error:
                 wait = min(wait, max(REFRESH_RETRY, error.retry_after or 0.0))
-                log.warning("Nodes are not compared with the cloud, again in %.0f s: %s", wait, error)
-            except Exception:  # a bug; but Nodes that join, and the other controllers, must not suffer from it
+                log.warning("cannot compare Nodes with the cloud, next try in %.0f s: %s", wait, error)
+            except Exception:  # a bug must not stop the initialisation of Nodes or the other controllers
                 wait = min(wait, REFRESH_RETRY)
-                log.exception("Nodes are not compared with the cloud, again in %.0f s", wait)
+                log.exception("cannot compare Nodes with the cloud, next try in %.0f s", wait)
             REFRESH.labels(result).observe(self._context.monotonic() - started)
             await asyncio.sleep(wait * random.uniform(1.0, 1.0 + JITTER))
 
     async def _refresh(self) -> None:
-        """Compare all initialised Nodes with one listing; what differs is put into the queue. Raises CloudError."""
+        """Compare all initialised Nodes with one listing and queue those that differ. Raises CloudError."""
         names = [node.metadata.name for node in self._context.nodes.items() if self._is_comparable(node)]
         if not names:
             VANISHED.set(0)
@@ -329,7 +332,7 @@ class NodeController:
         self._repairs = {}
         vanished = 0
         for number, name in enumerate(names, 1):
-            # The Node as it is now, not as it was before the listing.
+            # Read the Node again: it may have changed during the listing.
             node = self._context.nodes.get(name)
             if node is not None and self._is_comparable(node):
                 vanished += not self._compare(node, snapshot)
@@ -341,31 +344,31 @@ class NodeController:
         return not rules.is_uninitialized(node) and self._directory.owns(node.spec.provider_id)
 
     def _compare(self, node: Node, snapshot: Snapshot) -> bool:
-        """Compare one Node with its instance; False when it is Ready and the cloud lists no such instance."""
+        """Compare one Node with its instance. Return False if it is Ready and the cloud does not list the instance."""
         try:
             instance = snapshot.find(rules.instance_ref(node))
         except NotFound as error:
             if not rules.is_ready(node):
-                return True  # the lifecycle controller's business
-            message = f"{error}. The Node is Ready and therefore kept, with its addresses and labels as they are"
+                return True  # the lifecycle controller handles it
+            message = f"{error}. The Node is Ready, so it is kept and its addresses and labels stay unchanged"
             if replaced := snapshot.by_name.get(node.metadata.name):
                 message += (
-                    f". {replaced[0].provider_id} has its name: if that is its machine now, delete the Node, so that "
-                    "it registers anew"
+                    f". {replaced[0].provider_id} has the Node's name: if that is its machine now, delete the Node so "
+                    "that it registers again"
                 )
             self._warnings.event(node, "Warning", "InstanceNotListed", message)
             return False
         except CloudError as error:
-            self._warnings.event(node, "Warning", "CloudNotAvailable", f"not compared with its instance: {error}")
+            self._warnings.event(node, "Warning", "CloudNotAvailable", f"cannot compare with its instance: {error}")
             return True
         namesakes = snapshot.by_name.get(node.metadata.name, ())
         verdict = judge(node, instance, self._vouching.claimants(node.spec.provider_id), namesakes)
         if isinstance(verdict, Refused):
-            message = f"{verdict.message}. Nothing is written to it"
+            message = f"{verdict.message}. Nothing is written to the Node"
             NOT_UPDATED.labels(verdict.reason).inc()
             self._warnings.event(node, "Warning", verdict.reason, message, topic=message)
             return True
-        self._instance_warnings.tell(node, instance)
+        self._instance_warnings.report(node, instance)
         plan = self._plan_repair(node, instance)
         if plan.problem:
             NOT_UPDATED.labels("AddressesNotUpdated").inc()
@@ -377,8 +380,8 @@ class NodeController:
 
 
 def age_seconds(node: Node, now: datetime.datetime) -> float:
-    """Seconds since the API server created the Node, by our wall clock; 0 when it does not say, or not as RFC 3339."""
+    """Return seconds since the Node's creation by our wall clock; 0 if the timestamp is missing or not RFC 3339."""
     try:
         return max(0.0, (now - parse_time(node.metadata.creation_timestamp or "")).total_seconds())
-    except (ValueError, TypeError):  # TypeError: a time without its zone
+    except (ValueError, TypeError):  # TypeError: a time without a time zone
         return 0.0

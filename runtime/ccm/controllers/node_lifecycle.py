@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """cloud-node-lifecycle-controller: deletes Nodes whose instances are gone, taints those whose instances are shut down.
 
-It asks only about Nodes that are not Ready, all of them in one read, and about each less often while nothing changes.
-What it may delete is decided in `node_lifecycle_rules`. Before a Node is deleted, a complete listing and a question
-about its very instance must agree: credentials of another project answer "not found" to every question, and a listing
-with a wrong filter hides what is there. Missing Nodes go a few at a time, those that nobody could have invented first.
+The controller asks only about Nodes that are not Ready, about all of them in one read, and about each less often while
+nothing changes. `node_lifecycle_rules` decides what may be deleted. Before a Node is deleted, both a complete listing
+and a request for that one instance must report it gone: credentials of another project answer "not found" to every
+request, and a listing with a wrong filter hides existing instances. Missing Nodes are deleted a few at a time, first
+those that nobody can have invented.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DELETED = Counter("ccm_node_deletions", "Nodes deleted because their instance is
 FAILED = Counter("ccm_node_deletion_failures", "Deletions of Nodes that the API server did not carry out.")
 HELD = Counter(
     "ccm_node_deletions_held",
-    "Looks at a NotReady Node after which it was not deleted, by reason: Unconfirmed, TooYoung, RateLimited (others go "
+    "Checks of a NotReady Node that did not delete it, by reason: Unconfirmed, TooYoung, RateLimited (others go "
     "first), ListingDoubted (Ready Nodes contradict the cloud's listing), TurnedOff, NoProviderID, CloudUnknown (the "
     "cloud could not say whether the instance exists).",
     ["reason"],
@@ -52,15 +53,15 @@ for _reason in (
     "CloudUnknown",
 ):
     HELD.labels(_reason)
-MISSING = Gauge("ccm_nodes_missing", "NotReady Nodes whose instance the cloud reports gone and that still exist.")
+MISSING = Gauge("ccm_nodes_missing", "Existing NotReady Nodes whose instance the cloud reports gone.")
 
-#: Key of the note that tells the next leader what went within the window.
+#: Key of the note that records, for the next leader, the deletions within the window.
 NOTE = "node-deletions"
-#: Longest time between two questions about a Node about which nothing changes, in seconds.
+#: Longest time in seconds between two requests about a Node that does not change.
 ASK_AGAIN_MAX = 60.0
 #: Key and effect of the taint of a Node whose instance is shut down.
 SHUTDOWN = (node_rules.SHUTDOWN_TAINT, "NoSchedule")
-#: Nodes written (deleted, tainted) at a time.
+#: Number of Nodes deleted or tainted at the same time.
 WRITERS = 10
 
 Answer = Instance | CloudError
@@ -76,7 +77,7 @@ class LifecycleOptions:
 
 @dataclass
 class _Patience:
-    """When to ask about a Node again (monotonic seconds)."""
+    """When to ask the cloud about a Node again (monotonic seconds)."""
 
     uid: str
     interval: float
@@ -102,7 +103,7 @@ class NodeLifecycleController:
         self._witnesses = Witnesses(self._is_ours)
         self._window = Window(options.safety.window)
         self._recalled = False
-        #: UIDs of Nodes that came while we watched -> when (monotonic seconds).
+        #: UIDs of Nodes that appeared while this process watched -> when (monotonic seconds).
         self._arrived: dict[str, float] = {}
         self._watching = False
 
@@ -114,9 +115,9 @@ class NodeLifecycleController:
             try:
                 await self._pass()
             except ApiError as error:
-                log.warning("the Nodes are not looked at now: %s", error)
-            except Exception:  # a bug; but the other Nodes, and the other controllers, must not suffer from it
-                log.exception("a pass over the Nodes failed; the next one comes in time")
+                log.warning("cannot check the Nodes now: %s", error)
+            except Exception:  # a bug must not affect the other Nodes or the other controllers
+                log.exception("a check of the Nodes failed; the next one follows on schedule")
             await asyncio.sleep(self._options.period * random.uniform(1.0, 1.0 + JITTER))
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -131,7 +132,7 @@ class NodeLifecycleController:
         now = self._context.monotonic()
         nodes = {node.metadata.name: node for node in self._context.nodes.items()}
         self._forget(nodes)
-        # The node controller's refresh, most of the time.
+        # Usually the listing of the node controller's refresh.
         self._witnesses.overhear(nodes.values(), self._directory.latest)
         asked, well = [], []
         for node in nodes.values():
@@ -140,7 +141,7 @@ class NodeLifecycleController:
                     well.append(node)
             elif self._is_ours(node) and self._is_due(node, now):
                 asked.append(node)
-        # Without a cloud call, and first: a Node that is back must not wait for a slow cloud.
+        # First, because it needs no cloud call: a Node that is back must not wait for a slow cloud.
         await self._in_parallel(well, lambda node: self._set_shutdown_taint(node, False))
         if asked:
             answers, told = await self._ask(asked, nodes.values(), now)
@@ -162,24 +163,24 @@ class NodeLifecycleController:
         MISSING.set(len(self._missing))
 
     async def _recall(self) -> None:
-        """What former leaders deleted counts for the cap, too: a process that crashes again and again must not begin
-        anew each time. Until it is known there are no passes."""
+        """Load the deletions of former leaders, which count towards the cap, too: otherwise each restart of a
+        crash-looping process would start with an empty window. No pass runs before this succeeds."""
         told = await self._context.notes.read(NOTE)
         try:
             self._window.recall(told or "{}", self._context.monotonic(), self._context.now())
         except ValueError as error:
-            log.error("the note %s of the former leader is not used: %s", NOTE, error)
+            log.error("cannot read the note %s of the former leader, ignoring it: %s", NOTE, error)
         self._recalled = True
 
     def _forget(self, nodes: dict[str, Node]) -> None:
-        """Nothing that was learnt about a Node holds for its successor, or once it is Ready or on its way out."""
+        """Drop what is known about Nodes that are gone, were replaced, are Ready or are being deleted."""
         self._missing = _still_true(self._missing, nodes)
         self._patience = _still_true(self._patience, nodes)
         self._witnesses.keep_only(nodes.values())
 
     def _is_ours(self, node: Node) -> bool:
-        """A Node of another cloud is never looked at; one that waits for its initialisation is the node controller's.
-        One without a providerID that does not wait is looked at, to be able to say why it is held."""
+        """Return whether this controller checks the Node: not one of another cloud, and not an uninitialised one. An
+        initialised Node without a providerID is checked, to report why it is held."""
         if node.metadata.deletion_timestamp:
             return False
         if not node.spec.provider_id:
@@ -191,10 +192,12 @@ class NodeLifecycleController:
         return patience is None or now >= patience.due
 
     async def _ask(self, asked: Sequence[Node], nodes: Iterable[Node], now: float) -> tuple[list[Answer], Evidence]:
-        """What the cloud says about each of `asked`, in a read that began now; and, of a listing, what all Nodes say
-        about it: when it is not of our project, that shows."""
+        """Return the cloud's answer for each of `asked`, from a read that starts now.
+
+        If the read is a listing, also return what all Nodes say about it, which shows a listing of another project.
+        """
         if not any(self._may_be_the_last_look(node) for node in asked):
-            # Not a request each: the directory makes one read of them all.
+            # The directory combines these lookups into one read.
             found = await asyncio.gather(
                 *(self._directory.lookup(node_rules.instance_ref(node), not_before=now) for node in asked),
                 return_exceptions=True,
@@ -226,14 +229,14 @@ class NodeLifecycleController:
         missing.confirm(now, self._options.safety.interval)
 
     def _is_unknown(self, node: Node, error: CloudError) -> None:
-        """What was confirmed before no longer counts: confirmations must come without a doubt in between."""
+        """Reset the confirmations: they must follow each other without a doubtful answer in between."""
         self._missing.pop(node.metadata.name, None)
         HELD.labels("CloudUnknown").inc()
         self._warnings.event(
             node,
             "Warning",
             "DeletionHeld",
-            f"the Node is not Ready and the cloud could not say whether its instance exists; it is kept: {error}",
+            f"the Node is not Ready, but the cloud could not say whether its instance exists, so it is kept: {error}",
             topic="CloudUnknown",
         )
         self._be_patient(node, at_least=error.retry_after or 0.0)
@@ -246,8 +249,10 @@ class NodeLifecycleController:
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, interval, due)
 
     async def _settle(self, gone: Iterable[Node], told: Evidence) -> None:
-        """Delete or hold the Nodes whose instances the read just made reported gone. The slots of the cap go to them in
-        their turn; each is taken once, also when the deletion then fails."""
+        """Delete or hold the Nodes that the latest read reported gone.
+
+        Slots of the cap are given out in order of `turn`. A slot stays taken even if the deletion then fails.
+        """
         now = self._context.monotonic()
         taken = self._window.within(now)
         nodes = told.known + len(taken)
@@ -275,15 +280,15 @@ class NodeLifecycleController:
                 self._hold(node, decision, age)
 
         async def look(node: Node) -> None:
-            if await self._is_gone_for_sure(node):
+            if await self._is_confirmed_gone(node):
                 condemned.append(node)
 
-        await self._in_parallel(self._in_turn(gone), choose)  # one after the other: it waits for nothing
+        await self._in_parallel(self._in_turn(gone), choose)  # runs sequentially, because `choose` never waits
         await self._in_parallel(chosen, look)
         await self._delete_all(condemned)
 
     def _in_turn(self, nodes: Iterable[Node]) -> list[Node]:
-        """Those that are still candidates, as they are in the cache now, by who goes first."""
+        """Return those that are still candidates according to the cache, in the order of `turn`."""
         turns = []
         for name in (node.metadata.name for node in nodes):
             missing, node = self._missing[name], self._context.nodes.get(name)
@@ -294,8 +299,8 @@ class NodeLifecycleController:
             turns.append((turn(missing, seen=seen, created=node.metadata.creation_timestamp, name=name), node))
         return [node for _, node in sorted(turns, key=lambda each: each[0])]
 
-    async def _is_gone_for_sure(self, node: Node) -> bool:
-        """The last look, at this instance alone. A listing said before that it is gone."""
+    async def _is_confirmed_gone(self, node: Node) -> bool:
+        """Ask for this one instance, as the last check. A listing has already reported it gone."""
         doubt: CloudError
         try:
             await self._directory.get(node_rules.instance_ref(node))
@@ -304,7 +309,7 @@ class NodeLifecycleController:
         except CloudError as error:
             doubt = error
         else:
-            doubt = Transient(f"it does not list {node.spec.provider_id}, yet it answers for it when asked")
+            doubt = Transient(f"the cloud does not list {node.spec.provider_id}, but returns it when asked for it")
         self._is_unknown(node, doubt)
         return False
 
@@ -318,14 +323,14 @@ class NodeLifecycleController:
         log.info("node %s: instance %s is missing; waiting: %s", name, node.spec.provider_id, decision.message)
         self._patience.pop(name, None)
         if decision.reason == "RateLimited":
-            message = f"its instance {node.spec.provider_id} is gone; the Node goes in its turn: {decision.message}"
+            message = f"instance {node.spec.provider_id} is gone; the Node waits to be deleted: {decision.message}"
             self._warnings.event(node, "Normal", "DeletionWaits", message)
             self._wait_for_turn(node)
         if decision.reason == "TooYoung":
             self._be_patient(node, at_least=self._options.safety.min_age - age)
 
     def _wait_for_turn(self, node: Node) -> None:
-        """Until the next deletion may be sent there is no need to ask."""
+        """Do not ask about the Node until the next deletion may be sent."""
         now = self._context.monotonic()
         due = now + min(ASK_AGAIN_MAX, self._window.frees(now))
         self._patience[node.metadata.name] = _Patience(node.metadata.uid, self._options.period, due)
@@ -336,10 +341,10 @@ class NodeLifecycleController:
         return certain_age(age_seconds(node, self._context.now()), watched_for)
 
     async def _delete_all(self, nodes: Sequence[Node]) -> None:
-        """Note them, all in one write, since the Lease is renewed at the same time; then delete them.
+        """Record all Nodes in one write, because the Lease is renewed at the same time, and then delete them.
 
-        They count before anything is sent: a request without an answer may have been carried out, and a leader that is
-        killed now must not leave deletions that the next one does not know of.
+        They count before any request is sent: a request without an answer may have been carried out. The next leader
+        must know of every deletion, even if this process is killed now.
         """
         if not nodes:
             return
@@ -351,12 +356,12 @@ class NodeLifecycleController:
         except ApiError as error:
             for node in nodes:
                 self._window.remove(node.metadata.uid)
-            log.warning("%d Nodes are not deleted yet, the next leader could not be told of it: %s", len(nodes), error)
+            log.warning("%d Nodes are not deleted yet: cannot record them for the next leader: %s", len(nodes), error)
             return
         await self._in_parallel(nodes, self._delete)
 
     async def _delete(self, node: Node) -> None:
-        """Delete exactly the Node that was decided upon: not its successor, and not if anything about it changed."""
+        """Delete exactly the Node that was decided on: not its successor, and not if anything about it changed."""
         name, uid = node.metadata.name, node.metadata.uid
         self._events.event(
             node, "Normal", "DeletingNode", f"Deleting node {name} because its instance {node.spec.provider_id} is gone"
@@ -365,31 +370,31 @@ class NodeLifecycleController:
             await self._context.client.delete(
                 f"/api/v1/nodes/{name}", uid=uid, resource_version=node.metadata.resource_version
             )
-        except NotFoundError as error:  # it may be this very request that deleted it, sent again: it counts
-            log.info("node %s is gone already: %s", name, error)
+        except NotFoundError as error:  # a retry of this very request may have deleted it, so it counts
+            log.info("node %s is already gone: %s", name, error)
         except ConflictError as error:
             self._window.remove(uid)
             self._is_refused(name)
-            log.info("node %s is not deleted, it is another one or changed just now: %s", name, error)
+            log.info("node %s is not deleted: it was replaced or has just changed: %s", name, error)
         except ApiError as error:
             if not isinstance(error, UnavailableError):
                 self._window.remove(uid)
             self._is_refused(name)
             FAILED.inc()
-            self._warnings.event(node, "Warning", "DeletingNodeFailed", f"Node {name} could not be deleted: {error}")
-            log.warning("node %s could not be deleted, it is tried again: %s", name, error)
+            self._warnings.event(node, "Warning", "DeletingNodeFailed", f"cannot delete Node {name}: {error}")
+            log.warning("cannot delete node %s, trying again later: %s", name, error)
         else:
             self._missing.pop(name, None)
             DELETED.inc()
             log.info("node %s deleted: instance %s is gone", name, node.spec.provider_id)
 
     def _is_refused(self, name: str) -> None:
-        """Others go first from now on: a Node whose kubelet changes it all the time would take a slot in each pass."""
+        """Let others go first from now on: a Node that its kubelet keeps changing would take a slot in each pass."""
         if missing := self._missing.get(name):
             missing.refused += 1
 
     async def _set_shutdown_taint(self, node: Node, wanted: bool) -> None:
-        """Add or remove the shutdown taint, decided from the cache; a lost race is settled in the next pass."""
+        """Add or remove the shutdown taint, based on the cache. The next pass handles a conflict."""
         if node_rules.has_taint(node.spec.taints, *SHUTDOWN) == wanted:
             return
         if problem := node_rules.too_many_taints(node):
@@ -405,10 +410,10 @@ class NodeLifecycleController:
         except ApiError as error:
             self._patience.pop(node.metadata.name, None)
             if not isinstance(error, (ConflictError, NotFoundError)):
-                log.warning("shutdown taint of node %s: %s", node.metadata.name, error)
+                log.warning("cannot change the shutdown taint of node %s: %s", node.metadata.name, error)
 
     async def _in_parallel(self, nodes: Iterable[Node], work: Callable[[Node], Awaitable[None]]) -> None:
-        """Work on all, WRITERS at a time; a bug that shows at one Node does not keep the others."""
+        """Run `work` for all Nodes, WRITERS at a time. A bug that one Node triggers does not stop the others."""
         todo = iter(nodes)
 
         async def worker() -> None:
@@ -416,7 +421,7 @@ class NodeLifecycleController:
                 try:
                     await work(node)
                 except Exception:
-                    log.exception("node %s: unexpected failure, the others go on", node.metadata.name)
+                    log.exception("node %s: unexpected failure, the other Nodes continue", node.metadata.name)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(WRITERS):
@@ -424,7 +429,7 @@ class NodeLifecycleController:
 
 
 def _still_true(known: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _Fact]:
-    """The facts about Nodes that exist, are the same, and could be deleted."""
+    """Return the facts about Nodes that still exist, are the same objects, and could be deleted."""
     return {
         name: fact
         for name, fact in known.items()
@@ -433,12 +438,12 @@ def _still_true(known: dict[str, _Fact], nodes: dict[str, Node]) -> dict[str, _F
 
 
 def _is_candidate(node: Node) -> bool:
-    """Whether it could be deleted at all as it is now."""
+    """Return whether the Node could be deleted in its current state."""
     return not node_rules.is_ready(node) and not node.metadata.deletion_timestamp
 
 
 def _answer(found: Instance | BaseException) -> Answer:
-    """What one question came to; what is neither an answer nor an error of the contract says nothing."""
+    """Convert the result of one lookup. An exception outside of the contract counts as an unknown answer."""
     if isinstance(found, (Instance, CloudError)):
         return found
-    return Transient(f"unexpected {type(found).__name__} while the cloud was asked: {found}")
+    return Transient(f"unexpected {type(found).__name__} while asking the cloud: {found}")

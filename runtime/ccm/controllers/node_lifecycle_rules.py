@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a Node may be deleted: pure decisions, no I/O.
+"""Decide when a Node may be deleted. No I/O.
 
-Upstream deletes at the first "not found" of a NotReady Node, without grace, confirmation, cap or precondition. Here a
-Node goes only when every rule below says so; otherwise it is held, and the reason is reported.
-Whether the listing that lacks its instance can be believed is decided in `node_witness_rules`.
+Upstream deletes a NotReady Node at the first "not found", without grace period, confirmation, cap or precondition.
+Here a Node is deleted only if every rule below allows it. Otherwise it is held and the reason is reported.
+`node_witness_rules` decides whether a listing without the Node's instance is plausible.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from .node_witness_rules import Doubt
 
 class Verdict(enum.Enum):
     DELETE = "delete"
-    #: Not yet, and nothing is unusual: it needs more confirmations or age, or it is not its turn.
+    #: Not yet, and nothing is unusual: the Node needs more confirmations or age, or others go first.
     WAIT = "wait"
-    #: Not by us as things stand; a person is told why.
+    #: This controller cannot decide; an Event reports why.
     HOLD = "hold"
 
 
 @dataclass(frozen=True)
 class Safety:
-    """The rules of deletion. Times in seconds.
+    """The rules of deletion. Times are in seconds.
 
-    `min_age`: a younger Node is never deleted, since clouds list new instances late (kubernetes issue 58334).
+    `min_age`: a younger Node is never deleted, because clouds list new instances late (kubernetes issue 58334).
     `confirmations`: fresh reads that must report the instance gone, at least `interval` apart.
-    `cap_share`, `cap_min`: Nodes that may go within `window`: the larger of the share of all Nodes and the minimum.
-    More missing Nodes wait for their turn. A share of 0 and a minimum of 0 turn deletion off.
+    `cap_share`, `cap_min`: Nodes that may be deleted within `window`: the larger of the share of all Nodes and the
+    minimum. Further missing Nodes wait. A share of 0 and a minimum of 0 turn deletion off.
 
-    The defaults delete ten missing Nodes of a cluster of any size in at most five batches within 12 minutes, and a
-    third of a large one as well. The first batch goes about 75 s after the machines: kube-controller-manager takes 50.
+    With the defaults, ten missing Nodes of a cluster of any size are deleted in at most five batches within 12
+    minutes, and so is a third of a large cluster. The first batch follows about 75 s after the machines are gone, of
+    which kube-controller-manager takes 50.
     """
 
     min_age: float = 300.0
@@ -47,7 +48,7 @@ class Safety:
     window: float = 180.0
 
     def cap(self, nodes: int) -> int:
-        """How many of `nodes` may go within the window."""
+        """Return how many of `nodes` may be deleted within the window."""
         return max(self.cap_min, math.floor(nodes * self.cap_share + 1e-9))  # 100 * 0.29 is a little less than 29
 
 
@@ -65,7 +66,7 @@ class Missing:
     refused: int = 0
 
     def confirm(self, now: float, interval: float) -> None:
-        """Another read said "gone"; counts only when the last one that counted is `interval` past."""
+        """Count another "gone" answer, unless the last one that counted is less than `interval` old."""
         if now - self.last_confirmed >= interval:
             self.confirmed += 1
             self.last_confirmed = now
@@ -80,7 +81,7 @@ class Decision:
 
 @dataclass
 class Window:
-    """The deletions of the last `length` seconds, by the Nodes' UIDs: one that was sent twice is one."""
+    """The deletions of the last `length` seconds, by Node UID: a deletion that was sent twice counts once."""
 
     length: float
     times: dict[str, float] = field(default_factory=dict)
@@ -89,22 +90,22 @@ class Window:
         self.times[uid] = now
 
     def remove(self, uid: str) -> None:
-        """It was not deleted after all."""
+        """Remove a Node that was not deleted after all."""
         self.times.pop(uid, None)
 
     def within(self, now: float) -> set[str]:
-        """The UIDs of those that count."""
+        """Return the UIDs of the deletions that count."""
         self.times = {uid: time for uid, time in self.times.items() if now - time < self.length}
         return set(self.times)
 
     def frees(self, now: float) -> float:
-        """Seconds until the first of those that count no longer does; 0 when there is none."""
+        """Return the seconds until the oldest deletion stops counting; 0 if there is none."""
         return max(0.0, min(self.times.values(), default=-math.inf) + self.length - now)
 
     def told(self, now: float, wall: datetime.datetime) -> str:
-        """What the next leader has to know, as JSON: how many deletions at which second (RFC 3339, UTC).
+        """Return what the next leader needs to know, as JSON: the number of deletions by second (RFC 3339, UTC).
 
-        Seconds and not UIDs, so that it stays small however many Nodes go: it is kept in an annotation.
+        It contains seconds and no UIDs, so that it stays small enough for an annotation however many Nodes go.
         """
         seconds = Counter(
             (wall - datetime.timedelta(seconds=now - time)).astimezone(datetime.UTC).strftime(_SECOND)
@@ -114,12 +115,14 @@ class Window:
         return json.dumps(dict(sorted(seconds.items())), separators=(",", ":"))
 
     def recall(self, told: str, now: float, wall: datetime.datetime) -> None:
-        """Add what a former leader told. A time in the future (clocks differ) counts as now; ValueError for a text
-        that `told` does not write."""
+        """Add the deletions that a former leader recorded. A time in the future (clocks differ) counts as now.
+
+        Raises ValueError for text that `told` did not write.
+        """
         try:
             seconds = {_moment(text): int(count) for text, count in json.loads(told).items()}
         except (AttributeError, TypeError, ValueError) as error:
-            raise ValueError(f"{told[:100]!r} does not tell deletions: {error}") from None
+            raise ValueError(f"{told[:100]!r} is not a record of deletions: {error}") from None
         for moment, count in seconds.items():
             ago = max(0.0, (wall - moment).total_seconds())
             if ago < self.length:
@@ -134,20 +137,20 @@ def _moment(text: str) -> datetime.datetime:
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:
-    """The age of a Node in seconds that can be relied upon.
+    """Return the age of a Node in seconds that is certain.
 
-    `by_creation`: by its creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`: how
-    long this process has known it, by the monotonic clock; None when it was there before this process watched.
+    `by_creation`: from the creationTimestamp and our wall clock, either of which may be wrong or jump. `watched_for`:
+    how long this process has known the Node, by the monotonic clock; None if it existed before this process watched.
     """
     return by_creation if watched_for is None else min(by_creation, watched_for)
 
 
 def turn(missing: Missing, *, seen: bool, created: str | None, name: str) -> tuple[int, bool, str, str]:
-    """Sorts missing Nodes by who goes first.
+    """Return the sort key of a missing Node: lower keys are deleted first.
 
-    A Node that the API server refused to delete lets others go first. Then come Nodes whose instances this process saw:
-    whoever invents Nodes cannot be one of them. Then the oldest by `created` (creationTimestamp, which the API server
-    sets), so that invented Nodes never overtake those that were there before.
+    A Node that the API server refused to delete goes last. Nodes whose instances this process saw go first, because an
+    attacker cannot invent such a Node. Among the rest, the oldest go first, by creationTimestamp (`created`). The API
+    server sets it, so invented Nodes never overtake those that existed before.
     """
     return missing.refused, not seen, created or "", name
 
@@ -155,17 +158,17 @@ def turn(missing: Missing, *, seen: bool, created: str | None, name: str) -> tup
 def decide(
     missing: Missing, *, age: float, doubt: Doubt | None, used: int, nodes: int, cap: int, safety: Safety
 ) -> Decision:
-    """May this Node be deleted now?
+    """Decide whether this Node may be deleted now.
 
-    `age`: of the Node in seconds; `doubt`: what speaks against the listing that lacks its instance; `used`: other Nodes
-    that were deleted within the window or go first; `cap`: how many of `nodes` may.
+    `age`: of the Node in seconds; `doubt`: why the listing without its instance is not trusted; `used`: other Nodes
+    that were deleted within the window or go first; `cap`: how many of `nodes` may be deleted.
     """
     if not missing.provider_id:
         return Decision(
             Verdict.HOLD,
             "NoProviderID",
-            "no instance has this Node's name, but it never had a providerID, so it cannot be said to be gone: "
-            "delete the Node by hand if it should go",
+            "no instance has this Node's name, but the Node never had a providerID, so its instance may still exist: "
+            "delete the Node by hand if it is no longer needed",
         )
     if missing.confirmed < safety.confirmations:
         return Decision(
@@ -173,7 +176,7 @@ def decide(
         )
     if age < safety.min_age:
         return Decision(
-            Verdict.WAIT, "TooYoung", f"the Node is {age:.0f} s old; Nodes under {safety.min_age:.0f} s stay"
+            Verdict.WAIT, "TooYoung", f"the Node is {age:.0f} s old; Nodes under {safety.min_age:.0f} s are kept"
         )
     if cap == 0:
         return Decision(

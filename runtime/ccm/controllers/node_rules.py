@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Node should look like, given its instance: pure decisions, no I/O.
+"""Decide what a Node should look like, given its instance. No I/O.
 
-What upstream does, and where these rules differ: docs/reference/parity.md, N1-N38, A1-A18 and T1-T10.
-Labels come in two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is written, too.
+docs/reference/parity.md, N1-N38, A1-A18 and T1-T10, lists upstream's behaviour and where these rules differ.
+Labels have two spellings; `legacy` (`--legacy-node-labels`) says whether the deprecated one is also written.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
 #: Set by the kubelet when it was started with `--node-ip` and `--cloud-provider=external`.
 PROVIDED_NODE_IP = "alpha.kubernetes.io/provided-node-ip"
 
-#: Deprecated label -> its successor; both are written, and between refreshes the deprecated one leads, as upstream.
+#: Deprecated label -> its successor. Both are written; between refreshes the deprecated one wins, as in upstream.
 LABEL_PAIRS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
     "beta.kubernetes.io/instance-type": "node.kubernetes.io/instance-type",
 }
 _RESERVED_PREFIX = re.compile(r"(^|\.)(kubernetes|k8s)\.io/")
-#: What the API server accepts (k8s.io/apimachinery `util/validation`); one label it refuses costs the whole patch.
+#: What the API server accepts (k8s.io/apimachinery `util/validation`); one invalid label makes it refuse the patch.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _DNS_LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _LABEL_VALUE = re.compile(rf"(?:{_NAME})?")
@@ -40,9 +40,9 @@ _LABEL_KEY = re.compile(rf"(?:(?P<prefix>{_DNS_LABEL}(?:\.{_DNS_LABEL})*)/)?(?P<
 
 
 class NodeRuleError(RuleError):
-    """A Node cannot be initialised as things stand; the message names both sides of the contradiction.
+    """A Node cannot be initialised in its current state. The message names both sides of the contradiction.
 
-    `reason`: of the Event and the metric.
+    `reason`: the reason of the Event and the metric.
     """
 
     def __init__(self, message: str, reason: str = "InitializationFailed") -> None:
@@ -51,13 +51,15 @@ class NodeRuleError(RuleError):
 
 
 def is_uninitialized(node: Node) -> bool:
-    """The taint counts by its key alone; value and effect do not matter."""
+    """Only the key of the taint counts; value and effect do not matter."""
     return any(taint.key == UNINITIALIZED_TAINT for taint in node.spec.taints)
 
 
-def asks_anew(old: Node, new: Node) -> bool:
-    """Whether a tainted Node may be initialised now although it could not be before: it is another one, was tainted
-    just now, or what it says of itself changed."""
+def may_succeed_now(old: Node, new: Node) -> bool:
+    """Return whether a tainted Node that could not be initialised deserves a new attempt.
+
+    It does if it was replaced or just tainted, or if its providerID or its provided node IP changed.
+    """
     return (
         old.metadata.uid != new.metadata.uid
         or not is_uninitialized(old)
@@ -76,17 +78,17 @@ def instance_ref(node: Node) -> InstanceRef:
 
 
 def known_as(node: Node, instance: Instance) -> str:
-    """The name by which the cloud knows the Node's machine: the Node's own where it is one of the instance's names."""
+    """Return the cloud's name for the Node's machine: the Node's name if it is one of the instance's names."""
     return node.metadata.name if instance.is_named(node.metadata.name) else instance.name
 
 
 def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
-    """The addresses the Node shall have, in order; [] means: leave those it has (the cloud named none).
+    """Return the Node's desired addresses, in order; [] means: keep the current ones (the cloud reported none).
 
-    The cloud's order is kept, repetitions are not (the API server refuses them). The kubelet's Hostname is kept where
-    the cloud names none. With `provided-node-ip`, the addresses of that IP come first and replace all others of the
-    types they have.
-    Raises NodeRuleError when the annotation is malformed or names an IP that the cloud does not know.
+    The cloud's order is kept and duplicates are removed, because the API server refuses them. The kubelet's Hostname
+    is kept if the cloud reports none. With `provided-node-ip`, the addresses with that IP come first and replace all
+    others of the same types.
+    Raises NodeRuleError if the annotation is malformed or names an IP that the cloud does not know.
     """
     wanted = [NodeAddress(type=address.type.value, address=address.address) for address in cloud]
     if wanted and not any(address.type == AddressType.HOSTNAME for address in wanted):
@@ -111,21 +113,23 @@ def node_addresses(node: Node, cloud: Sequence[Address]) -> list[NodeAddress]:
 
 
 def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance]) -> str:
-    """Why the instance with the Node's providerID is not the Node's machine; "" when nothing speaks against it.
+    """Return why the instance with the Node's providerID is not the Node's machine; "" if it may be.
 
-    A name alone proves nothing: a Node that was given its providerID may be called otherwise than its instance. But
-    when another instance has the Node's name (`namesakes`), the providerID was copied or its machine replaced.
+    A different name alone proves nothing: a Node whose kubelet was given the providerID may have another name than its
+    instance. But if another instance has the Node's name (`namesakes`), the providerID was copied or the machine
+    replaced.
     """
     if not node.spec.provider_id or instance.is_named(node.metadata.name) or not namesakes:
         return ""
     return (
-        f"its providerID {node.spec.provider_id} is that of the instance {instance.name!r}, and "
-        f"{namesakes[0].provider_id} has its name: delete the Node and restart its kubelet, so that it registers anew"
+        f"the Node's providerID {node.spec.provider_id} belongs to instance {instance.name!r}, but instance "
+        f"{namesakes[0].provider_id} has the Node's name: delete the Node and restart its kubelet, so that it "
+        "registers again"
     )
 
 
 def parse_provided_ips(value: str) -> list[str]:
-    """The annotation: one IP, or an IPv4 and an IPv6 with a comma between; leading zeros in IPv4 are accepted."""
+    """Parse the annotation: one IP, or an IPv4 and an IPv6 separated by a comma. IPv4 may have leading zeros."""
     parts = value.split(",", 2)
     try:
         ips = [_parse_ip(part) for part in parts]
@@ -153,11 +157,11 @@ def _same_ip(text: str, ip: str) -> bool:
 
 
 def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
-    """The labels to set: only those that are missing or differ.
+    """Return the labels to set: only those that are missing or differ.
 
-    Zone, region and type overwrite. Additional labels of the provider never do, and may not be in the domains of
-    Kubernetes itself. What the API server would refuse is left out (see `unusable_labels`): a Node without a label is
-    better than no Node.
+    Zone, region and type overwrite existing labels. Additional labels of the provider never do, and labels in the
+    domains of Kubernetes are not allowed. Labels that the API server would refuse are left out (`unusable_labels`):
+    a Node without a label is better than no Node.
     """
     wanted = _topology(instance, legacy=legacy)
     for key, value in instance.labels.items():
@@ -167,7 +171,7 @@ def cloud_labels(instance: Instance, present: Mapping[str, str], *, legacy: bool
 
 
 def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
-    """Zone, region and type, as far as the cloud names them."""
+    """Return the zone, region and type labels for which the cloud reports a value."""
     wanted: dict[str, str] = {}
     for (deprecated, current), value in zip(
         LABEL_PAIRS.items(), (instance.zone, instance.region, instance.type), strict=True
@@ -178,16 +182,16 @@ def _topology(instance: Instance, *, legacy: bool) -> dict[str, str]:
 
 
 def steering_labels(instance: Instance) -> dict[str, str]:
-    """All labels that the cloud knows of the instance: zone, region and type in both spellings, and the provider's own.
+    """Return all labels of the instance: zone, region and type in both spellings, and the provider's own.
 
-    For decisions about the cloud itself, where the instance's values count and not those on the Node.
+    For decisions about the cloud itself, which must rely on the instance's values and not on the Node's.
     """
     own = {key: value for key, value in instance.labels.items() if not _RESERVED_PREFIX.search(key)}
     return {**own, **_topology(instance, legacy=True)}
 
 
 def _is_label(key: str, value: str) -> bool:
-    """Whether the API server accepts it: parts of 63 characters at most, a DNS prefix of 253."""
+    """Return whether the API server accepts the label: parts of at most 63 characters, a DNS prefix of at most 253."""
     match = _LABEL_KEY.fullmatch(key)
     if match is None or len(match["name"]) > 63 or len(match["prefix"] or "") > 253:
         return False
@@ -195,15 +199,15 @@ def _is_label(key: str, value: str) -> bool:
 
 
 def unusable_labels(instance: Instance) -> list[str]:
-    """Labels of the instance, as `key=value`, that cannot be labels of a Node."""
+    """Return labels of the instance, as `key=value`, that are not valid on a Node."""
     labels = {**_topology(instance, legacy=False), **instance.labels}
     return [f"{key}={value!r}" for key, value in labels.items() if not _is_label(key, value)]
 
 
 def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dict[str, str]:
-    """For an initialised Node: successors of deprecated labels that are missing or differ (N23-N25).
+    """Return, for an initialised Node, the successors of deprecated labels that are missing or differ (N23-N25).
 
-    Without `legacy` nobody keeps the deprecated ones true, so they lead nothing.
+    Without `legacy`, nothing maintains the deprecated labels, so they determine nothing.
     """
     if not legacy:
         return {}
@@ -216,8 +220,10 @@ def reconciled_labels(present: Mapping[str, str], *, legacy: bool = True) -> dic
 
 @dataclass(frozen=True)
 class Plan:
-    """The patches of one Node, in this order: addresses first, so that no Pod is ever scheduled to a node whose
-    addresses are not the cloud's. None: nothing to write. `problem`: why the addresses stay as they are."""
+    """The patches of one Node; None means nothing to write. `problem`: why the addresses are not changed.
+
+    The status patch (addresses) comes first, so that no Pod is scheduled to a Node without the cloud's addresses.
+    """
 
     status: dict[str, Any] | None = None
     node: dict[str, Any] | None = None
@@ -229,10 +235,10 @@ class Plan:
 
 
 def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) -> Plan:
-    """What to write to a tainted Node. Raises NodeRuleError when it must stay tainted."""
+    """Return the patches for a tainted Node. Raises NodeRuleError if the Node must stay tainted."""
     provider_id = node.spec.provider_id or instance.provider_id
     if not provider_id:
-        raise NodeRuleError("the cloud gave no providerID, and without one the Node may not be used (N21)")
+        raise NodeRuleError("the cloud returned no providerID, and the Node cannot be used without one (N21)")
     if problem := too_many_taints(node):
         raise NodeRuleError(problem)
     spec: dict[str, Any] = {"taints": taints_without(node.spec.taints, UNINITIALIZED_TAINT)}
@@ -245,11 +251,11 @@ def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) 
 
 
 def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, refresh_labels: bool = False) -> Plan:
-    """What to write to an initialised Node: addresses that are not (any more) its instance's, and labels that it lacks.
+    """Return the patches for an initialised Node: addresses that differ from its instance's, and missing labels.
 
-    A zone, region or type that the Node has stays, as upstream, where nobody looks at labels again: an administrator
-    may have set it. With `refresh_labels` it becomes the instance's. Without an instance, or with another one than the
-    Node's, only the two spellings of labels are made to agree.
+    An existing zone, region or type label is kept, as in upstream, which never checks labels again: an administrator
+    may have set it. With `refresh_labels`, it is overwritten with the instance's value. Without an instance, or with
+    one that is not the Node's, only the two spellings of labels are made to agree.
     """
     if is_uninitialized(node):
         return Plan()
@@ -269,7 +275,7 @@ def plan_repair(node: Node, instance: Instance | None, *, legacy: bool = True, r
 
 
 def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bool) -> set[str]:
-    """The spellings of each label that the Node has, in one of them, with another value than the instance's."""
+    """Return the spellings of each label that the Node has with another value than the instance's in one of them."""
     wanted = _topology(instance, legacy=legacy)
     found: set[str] = set()
     for pair in LABEL_PAIRS.items():
@@ -280,7 +286,7 @@ def _set_by_others(instance: Instance, present: Mapping[str, str], *, legacy: bo
 
 
 def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
-    """The patch that gives the Node its instance's addresses; None when it has them, compared as ordered lists."""
+    """Return the patch that sets the instance's addresses; None if the Node already has them in the same order."""
     wanted = node_addresses(node, instance.addresses)
     if not wanted or wanted == list(node.status.addresses):
         return None
@@ -288,19 +294,19 @@ def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
 
 
 def too_many_taints(node: Node) -> str:
-    """Why no taint of the Node is written, "" when they can be."""
+    """Return why the Node's taints cannot be written, "" if they can."""
     if len(node.spec.taints) <= NODE_TAINTS:
         return ""
-    return f"the Node has more than {NODE_TAINTS} taints, so none is added or removed: remove those that nobody needs"
+    return f"the Node has more than {NODE_TAINTS} taints, so no taint is added or removed: remove unneeded taints"
 
 
 def has_taint(taints: Iterable[Taint], key: str, effect: str) -> bool:
-    """Taints are told apart by key and effect; the value does not matter."""
+    """Return whether a taint has this key and effect; the value does not matter."""
     return any(taint.key == key and taint.effect == effect for taint in taints)
 
 
 def taints_without(taints: Iterable[Taint], key: str, effect: str | None = None) -> list[dict[str, Any]] | None:
-    """The remaining taints in wire form; None (which deletes the field) when none remain."""
+    """Return the remaining taints in wire form; None (which deletes the field) if none remain."""
     kept = [taint for taint in taints if taint.key != key or (effect is not None and taint.effect != effect)]
     return [taint_wire(taint) for taint in kept] or None
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Nodes say about the cloud's listings, remembered for as long as this process leads.
+"""Remember what the Nodes say about the cloud's listings, for as long as this process leads.
 
-It reads Nodes and listings that others asked for and makes no call itself; `node_witness_rules` decides.
+It uses Nodes and listings that others read and makes no calls; `node_witness_rules` decides.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from .node_witness_rules import Claim, Evidence, Sightings, evidence
 
 
 class Witnesses:
-    """`is_ours`: whether a Node is of this provider and not being deleted."""
+    """`is_ours`: whether a Node belongs to this provider and is not being deleted."""
 
     def __init__(self, is_ours: Callable[[Node], bool]) -> None:
         self._is_ours = is_ours
         self._sightings = Sightings()
-        #: When the latest listing began that `_sightings` has, and the UIDs of the Nodes that it was compared with.
+        #: When the latest listing in `_sightings` began, and the UIDs of the Nodes that were compared with it.
         self._learnt = -math.inf
         self._compared: set[str] = set()
 
     def overhear(self, nodes: Iterable[Node], listing: Snapshot | None) -> None:
-        """Learn from a listing that somebody else asked for, unless it says nothing new."""
+        """Learn from a listing that another controller requested, unless it contains nothing new."""
         if listing is None or listing.began < self._learnt:
             return
         nodes = list(nodes)
@@ -36,7 +36,7 @@ class Witnesses:
             self.hear(nodes, listing)
 
     def hear(self, nodes: Iterable[Node], listing: Snapshot) -> Evidence:
-        """What the Nodes say about a listing, with what was seen before and in it."""
+        """Return what the Nodes say about a listing, based on it and on earlier ones."""
         nodes = list(nodes)
         ours = (node for node in nodes if node.spec.provider_id and self._is_ours(node))
         claims = [claim for node in ours if (claim := _claim(node, listing)) is not None]
@@ -46,16 +46,16 @@ class Witnesses:
         return evidence(claims, self._sightings)
 
     def saw(self, node: Node, instance_name: str, when: float) -> None:
-        """The cloud answered for the Node's very instance, in a read that began at `when` (monotonic seconds)."""
+        """Record that the cloud returned the Node's own instance in a read that began at `when` (monotonic seconds)."""
         self._sightings.saw(_claim_as(node, instance_name), when)
 
     def last_seen(self, uid: str, provider_id: str) -> float | None:
-        """When the instance of a Node was seen (monotonic seconds), None for never."""
+        """Return when the Node's instance was last seen (monotonic seconds), None for never."""
         sighting = self._sightings.of(uid, provider_id)
         return sighting.last if sighting else None
 
     def keep_only(self, nodes: Iterable[Node]) -> None:
-        """Forget those that no longer exist."""
+        """Forget Nodes that no longer exist."""
         self._sightings.keep_only({node.metadata.uid for node in nodes})
 
 
@@ -64,7 +64,7 @@ def _identified(nodes: Iterable[Node]) -> set[str]:
 
 
 def _claim(node: Node, listing: Snapshot) -> Claim | None:
-    """None when the listing says nothing about it, for example because the providerID has another spelling."""
+    """Return None if the listing says nothing about the Node, e.g. because its providerID has another spelling."""
     try:
         return _claim_as(node, node_rules.known_as(node, listing.find(node_rules.instance_ref(node))))
     except NotFound:

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a listing of the cloud about this cluster? The Ready Nodes are the witnesses. Pure decisions, no I/O.
+"""Decide whether a listing describes this cluster, with the Ready Nodes as witnesses. No I/O.
 
-A Ready Node reports every few seconds, so its machine runs. A listing that lacks the machine contradicts the Node.
-Either the listing is wrong (another project, a filter, half of the pages) or the Node lies: a kubelet may claim any
-instance when it registers, and its credentials outlive its machine. So the rules count instances, and trust neither a
-single Node nor an instance that nobody ever listed:
+A Ready Node reports every few seconds, so its machine runs. A listing without that machine contradicts the Node.
+Either the listing is wrong (another project, a filter, missing pages) or the Node lies: a kubelet may claim any
+instance when it registers, and its credentials outlive its machine. The rules therefore count instances. They trust
+neither a single Node nor an instance that was never listed:
 
-1. The listing shows more instances of Ready Nodes than it lacks. An attacker has to invent as many Ready Nodes as
-   there are real ones.
-2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs at the time when the
-   missing Node lost its own. One kubelet has one Node, so a single one stops nobody.
-3. Without any Ready Node all Nodes are witnesses. Not more of them are missing than may be deleted at once, and more
-   are listed than missing.
+1. The listing contains more instances of Ready Nodes than are missing from it. An attacker has to invent as many Ready
+   Nodes as there are real ones.
+2. Of the Ready Nodes whose instances this process saw before, at most TOLERATED lost theirs around the time when the
+   missing Node lost its own. One kubelet has one Node, so a single compromised kubelet cannot block deletions.
+3. If no Node is Ready, all Nodes are witnesses. No more of them may be missing than may be deleted at once, and more
+   must be listed than missing.
 
-A Node whose machine was replaced by another one of its name says nothing in the rules that compare numbers.
+A Node whose machine was replaced by another one with its name does not count in the rules that compare numbers.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from dataclasses import dataclass, field
 
 #: Ready Nodes that may contradict a listing (rule 2).
 TOLERATED = 1
-#: Two instances vanished independently when one was still listed this long after the other was missing (seconds).
+#: Two instances vanished independently if one was still listed this many seconds after the other was missing.
 RELATED = 600.0
-#: How long the Node of a deleted machine may be Ready before that is unusual (seconds): kube-controller-manager's
-#: `--node-monitor-grace-period` is 50, and kubelets fall silent one after the other.
+#: Seconds that the Node of a deleted machine may stay Ready before that is unusual. kube-controller-manager's
+#: `--node-monitor-grace-period` is 50, and kubelets stop reporting one after the other.
 SETTLED = 120.0
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What one Node of ours says, and what one listing says about it.
+    """What one Node of this provider says, and what one listing says about it.
 
-    `listed_as`: the name of the instance that has the Node's providerID, None when the listing lacks it. `replaced`:
-    the listing lacks it, and has another instance of the Node's name.
+    `listed_as`: the name of the instance with the Node's providerID, None if the listing does not contain it.
+    `replaced`: the listing does not contain it, but another instance with the Node's name.
     """
 
     uid: str
@@ -50,8 +50,10 @@ class Claim:
 
 @dataclass
 class Sighting:
-    """`last`: when the instance was last seen; `absent_since`: the first listing after that without it. Both are
-    monotonic seconds, of the beginning of the read."""
+    """When an instance was seen. Both times are monotonic seconds at which the read began.
+
+    `last`: the last time it was seen; `absent_since`: the first listing without it after that.
+    """
 
     provider_id: str
     last: float
@@ -59,16 +61,16 @@ class Sighting:
 
 
 class Sightings:
-    """The instances that this process saw, by the UIDs of their Nodes."""
+    """The instances that this process saw, by UID of their Nodes."""
 
     def __init__(self) -> None:
         self._by_uid: dict[str, Sighting] = {}
 
     def learn(self, claims: Sequence[Claim], began: float) -> None:
-        """From one listing that began at `began`.
+        """Learn from one listing that began at `began`.
 
-        An instance belongs to the Node of its name, or to the only Node that claims it. So a Node that claims another
-        Node's instance never counts as one whose instance was seen. A listing may come twice, and after a later answer.
+        An instance belongs to the Node with its name, or to the only Node that claims it. A Node that claims another
+        Node's instance therefore never counts as seen. A listing may arrive twice, and after a later answer.
         """
         claimants = Counter(claim.provider_id for claim in claims)
         for claim in claims:
@@ -84,7 +86,7 @@ class Sightings:
                 self._by_uid.pop(claim.uid, None)
 
     def saw(self, claim: Claim, when: float) -> None:
-        """The cloud answered for this very instance. That shows no other claimants, so only the name counts."""
+        """Record an answer for this one instance. It does not show other claimants, so only the name counts."""
         if claim.listed_as == claim.name or self.of(claim.uid, claim.provider_id):
             self._by_uid[claim.uid] = Sighting(claim.provider_id, when)
 
@@ -99,8 +101,10 @@ class Sightings:
 
 @dataclass(frozen=True)
 class Absence:
-    """A witness whose instance the listing lacks; `since`: Sighting.absent_since, None when it was never seen;
-    `replaced`: another instance of its name is listed."""
+    """A witness whose instance is missing from the listing.
+
+    `since`: Sighting.absent_since, None if it was never seen; `replaced`: another instance with its name is listed.
+    """
 
     node: str
     since: float | None = None
@@ -109,11 +113,11 @@ class Absence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the witnesses say about one listing; without a listing it is empty, and believed by nobody.
+    """What the witnesses say about one listing. Without a listing it is empty, which no rule believes.
 
-    `ready`: whether any Node is Ready; then only Ready ones are witnesses. `listed`: how many of their instances are
-    listed; `absent`: those that are not, by providerID. `known`: instances of all Nodes of ours that are listed, or
-    were. Each instance counts once, however many Nodes claim it.
+    `ready`: whether any Node is Ready; if so, only Ready Nodes are witnesses. `listed`: how many of their instances
+    are listed; `absent`: their instances that are missing, by providerID. `known`: instances of all Nodes of this
+    provider that are or were listed. Each instance counts once, however many Nodes claim it.
     """
 
     ready: bool = True
@@ -144,15 +148,18 @@ def evidence(claims: Sequence[Claim], sightings: Sightings) -> Evidence:
 
 @dataclass(frozen=True)
 class Doubt:
-    """Why no Node is deleted on account of a listing. `lasting`: not only because of Nodes whose machines may have been
-    deleted a moment ago; these are NotReady soon."""
+    """Why a listing is not trusted to delete Nodes.
+
+    `lasting`: the doubt does not only come from Nodes whose machines may just have been deleted; those are NotReady
+    soon.
+    """
 
     message: str
     lasting: bool
 
 
 def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> Doubt | None:
-    """May a Node whose instance is missing from the listing be deleted? None when nothing speaks against it.
+    """Decide whether a Node whose instance is missing from the listing may be deleted. None means: no objection.
 
     `last_seen`: when this process saw the Node's instance, None for never; `cap`: how many of the witnesses may be
     deleted at once; `now`: monotonic seconds.
@@ -166,25 +173,25 @@ def doubt(told: Evidence, *, last_seen: float | None, cap: int, now: float) -> D
 
 
 def _contradiction(told: Evidence, last_seen: float | None, cap: int) -> str:
-    """What the witnesses say against the listing, "" for nothing."""
+    """Return how the witnesses contradict the listing, "" if they do not."""
     absent = told.absent.values()
     unreplaced = sum(1 for each in absent if not each.replaced)
     if not told.ready and (len(absent) > cap or unreplaced >= max(1, told.listed)):
         return (
             f"none of the Nodes is Ready, and the cloud does not list the instances of {len(absent)} of "
-            f"{told.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node at most {cap} missing Nodes "
-            "are deleted (--node-deletion-cap), and only while more are listed than missing. Check that --cloud-config "
-            "names this cluster's project; if the machines are really gone, delete the Nodes by hand"
+            f"{told.listed + len(absent)} Nodes ({_names(absent)}). Without a Ready Node, at most {cap} missing Nodes "
+            "are deleted (--node-deletion-cap), and only if more Nodes are listed than missing. Check that "
+            "--cloud-config names this cluster's project; if the machines are really gone, delete the Nodes by hand"
         )
     if told.ready and not absent and not told.listed:
         return (
-            "the cloud lists no instance of any Ready Node, at most others of their names, so its listing is not "
-            "believed and no Node is deleted. Check that --cloud-config names this cluster's project"
+            "the cloud lists no instance of any Ready Node, at most other instances with their names, so its listing "
+            "is not trusted and no Node is deleted. Check that --cloud-config names this cluster's project"
         )
     if told.ready and len(absent) >= told.listed:
         return (
-            f"the cloud lists the instances of {told.listed} Ready Nodes and lacks those of {len(absent)} others "
-            f"({_names(absent)}), so its listing is not believed and no Node is deleted. Check that --cloud-config "
+            f"the cloud lists the instances of {told.listed} Ready Nodes, but not those of {len(absent)} others "
+            f"({_names(absent)}), so its listing is not trusted and no Node is deleted. Check that --cloud-config "
             "names this cluster's project"
         )
     related = [
@@ -193,9 +200,9 @@ def _contradiction(told: Evidence, last_seen: float | None, cap: int) -> str:
     if told.ready and len(related) > TOLERATED:
         return (
             f"the cloud no longer lists the instances of {len(related)} Ready Nodes ({_names(related)}). This Node's "
-            "instance may be missing for the same wrong reason, so the Node is kept until those are listed again or "
-            "NotReady. Check --cloud-config and these machines; if the machines of NotReady Nodes are really gone, "
-            "delete the Nodes by hand"
+            "instance may be missing for the same wrong reason, so the Node is kept until those instances are listed "
+            "again or their Nodes are NotReady. Check --cloud-config and these machines; if the machines of NotReady "
+            "Nodes are really gone, delete the Nodes by hand"
         )
     return ""
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancers have outlived their Service: pure decisions, no I/O.
+"""Decide which load balancers have outlived their Service. No I/O.
 
-Upstream leaks the load balancer of a Service whose finalizer was taken off by hand: nobody looks for orphans there.
+Upstream leaks the load balancer of a Service whose finalizer was removed by hand, because it never looks for orphans.
 
-A load balancer is an orphan only when every look over GRACE seconds, in which caches and listings catch up, saw it
-without its Service, two of them at least. Many orphans at once are more likely our mistake (another cluster of the same
-name in the project, a kubeconfig of another cluster) than that many mishaps.
+A load balancer is an orphan only if every check over GRACE seconds (at least two, while caches and listings catch up)
+saw it without its Service. Many orphans at once are more likely our mistake (another cluster with the same name in the
+project, a kubeconfig of another cluster) than that many accidents.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ccm.engine.absence_rules import GRACE, cap
 def look(
     before: Mapping[str, float], listed: Collection[str], services: Collection[str], now: float
 ) -> dict[str, float]:
-    """Since when which load balancers are seen without their Service, after one more look.
+    """Return since when each load balancer has been seen without its Service, after one more check.
 
-    `listed`, `services`: UIDs that load balancers carry, that Services have.
+    `listed`: Service UIDs that load balancers carry; `services`: UIDs of existing Services.
     """
     return {uid: before.get(uid, now) for uid in listed if uid not in services}
 
 
 def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
-    """The Service UIDs of those that are orphans for sure."""
+    """Return the Service UIDs of the confirmed orphans."""
     return sorted(uid for uid, since in sightings.items() if now - since >= GRACE)
 
 
 def may_delete(orphaned: int, listed: int) -> bool:
-    """Whether so many orphans among so many load balancers are believable enough to be deleted; beyond that none is."""
+    """Return whether this many orphans are plausible enough to delete them. If they are not, none is deleted."""
     return orphaned <= cap(listed)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The audit for load balancers whose Service is gone, e.g. because its finalizer was removed while nobody watched.
+"""Audit for load balancers whose Service is gone, e.g. because its finalizer was removed while no process watched.
 
-They are reported (log, metric); deleting them has to be switched on, since a second cluster of the same
-`--cluster-name` in the same project would look just like this.
+Orphans are reported in a log line and a metric. Deletion must be turned on, because a second cluster with the same
+`--cluster-name` in the same project would look the same.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancer
 
 
 class OrphanAudit:
-    """Looks every `period` seconds; `delete` what is found, or only report it.
+    """Checks every `period` seconds. `delete`: whether to delete orphans or only report them.
 
-    `in_hand` gives UIDs of Services that somebody takes care of, whether they exist or not.
+    `in_hand` returns UIDs of Services that a controller is handling, whether they exist or not.
     """
 
     def __init__(self, context: Context, *, delete: bool, period: float, in_hand: Callable[[], set[str]] = set) -> None:
@@ -47,7 +47,7 @@ class OrphanAudit:
 
     @property
     def _cloud(self) -> LoadBalancers:
-        """The present cloud's: it is replaced when credentials are reloaded."""
+        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
         found = self._context.gateway.cloud.load_balancers
         assert found is not None
         return found
@@ -58,30 +58,32 @@ class OrphanAudit:
             try:
                 await self.look()
             except NotImplementedByCloud as error:
-                log.info("orphaned load balancers are not looked for: %s", error)
+                log.info("the audit for orphaned load balancers does not run: %s", error)
                 return
             except (CloudError, ApiError) as error:
-                log.warning("orphaned load balancers are looked for later, now that is not possible: %s", error)
-            except Exception:  # a bug; but the Services must not suffer from it
-                log.exception("the look for orphaned load balancers failed; the next one comes in time")
+                log.warning("cannot look for orphaned load balancers now, trying again later: %s", error)
+            except Exception:  # a bug must not affect Services
+                log.exception("the audit for orphaned load balancers failed; the next one follows on schedule")
 
     def saw(self, listed: Iterable[LoadBalancer]) -> None:
-        """The first look, at what was listed at start; the cache of Services was filled just before."""
+        """Make the first check with the listing from the start; the cache of Services was filled just before."""
         services = {service.metadata.uid for service in self._context.services.items()}
         uids = [balancer.service_uid for balancer in listed]
         self._sightings = rules.look({}, uids, services, self._context.monotonic())
 
     async def look(self) -> None:
-        """One look. Raises CloudError and ApiError when it cannot be done."""
+        """Make one check. Raises CloudError and ApiError if that is not possible."""
         context = self._context
         balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
         listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
         services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
-            # The cache may lag or be wrong: those that it lacks are asked for, after the cloud was.
+            # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.
             live, _ = await context.client.list("/api/v1/services", PartialObject)
             if not live:
-                log.warning("the API server lists not even the Service default/kubernetes: that is not believed")
+                log.warning(
+                    "the API server does not even list the Service default/kubernetes, so its answer is not trusted"
+                )
                 return
             services |= {service.metadata.uid for service in live}
         now = context.monotonic()
@@ -95,13 +97,13 @@ class OrphanAudit:
                 await self._remove(listed[uid])
 
     def _report(self, found: list[LoadBalancer], *, held: bool) -> None:
-        """One line for each that is new."""
+        """Log one line for each orphan that is new."""
         way_out = "it is deleted"
         if held:
-            way_out = "there are so many that none is deleted: check --cluster-name and --kubeconfig"
+            way_out = "there are so many orphans that none is deleted: check --cluster-name and --kubeconfig"
         elif not self._delete:
             way_out = (
-                f"delete it by hand, or set --delete-orphaned-load-balancers when no other cluster of this project is "
+                f"delete it by hand, or set --delete-orphaned-load-balancers if no other cluster in this project is "
                 f"named {self._context.cluster_name!r}"
             )
         for balancer in found:
@@ -120,9 +122,9 @@ class OrphanAudit:
         try:
             await context.gateway.call("load_balancers.delete", lambda: self._cloud.delete(spec))
         except (RetryAfter, NotFound):
-            return  # the cloud is at it, or does not know it any more; the next look tells
+            return  # the cloud is deleting it or no longer knows it; the next check shows which
         except CloudError as error:
-            log.warning("orphaned load balancer %s is not deleted, trying again later: %s", balancer.name, error)
+            log.warning("cannot delete orphaned load balancer %s, trying again later: %s", balancer.name, error)
             return
         DELETED.inc()
-        log.info("orphaned load balancer %s is deleted", balancer.name)
+        log.info("deleted orphaned load balancer %s", balancer.name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where pod CIDRs may lie, and how wide a Node's may be: pure decisions. CIDRs are networks, not texts."""
+"""Decide where pod CIDRs may lie and how wide a Node's may be. No I/O. CIDRs are compared as networks, not as text."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from ccm.cloud import Route
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: The length of a Node's prefix when nothing else is said, by family, as kube-controller-manager has it.
+#: The default prefix length of a Node's pod CIDR by family, as in kube-controller-manager.
 NODE_PREFIX: Mapping[int, int] = {4: 24, 6: 64}
 
 
 def parse_cluster_cidrs(text: str) -> list[Network]:
-    """`--cluster-cidr`: one CIDR, or one of each family with a comma between. Raises ValueError."""
+    """Parse `--cluster-cidr`: one CIDR, or one of each family separated by a comma. Raises ValueError."""
     if not text.strip():
         raise ValueError(
-            "--cluster-cidr is empty, but routes are to be configured: give the pods' CIDR (the one that "
-            "kube-controller-manager has), or --configure-cloud-routes=false"
+            "--cluster-cidr is empty, but routes are enabled: set it to the pods' CIDR (the same as for "
+            "kube-controller-manager), or set --configure-cloud-routes=false"
         )
     networks: list[Network] = []
     for part in text.split(","):
         try:
-            networks.append(ipaddress.ip_network(part.strip(), strict=False))  # as Go: host bits do not matter
+            networks.append(ipaddress.ip_network(part.strip(), strict=False))  # as Go does: ignores host bits
         except ValueError as error:
             raise ValueError(f"--cluster-cidr: {error}") from None
     if len(networks) > 2 or (len(networks) == 2 and networks[0].version == networks[1].version):
-        raise ValueError(f"--cluster-cidr={text}: at most one IPv4 and one IPv6 CIDR")
+        raise ValueError(f"--cluster-cidr={text}: give at most one IPv4 and one IPv6 CIDR")
     return networks
 
 
 def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: int) -> Mapping[int, int]:
-    """`--node-cidr-mask-size`, `-ipv4` and `-ipv6`, 0 for not given; the prefix length by family. Raises ValueError."""
+    """Return prefix lengths by family from the `--node-cidr-mask-size*` flags (0: not set). Raises ValueError."""
     families = {network.version for network in cluster}
     if size and families == {4, 6}:
         raise ValueError(
-            "--node-cidr-mask-size is for one family: with a --cluster-cidr of both, give --node-cidr-mask-size-ipv4 "
-            "and --node-cidr-mask-size-ipv6"
+            "--node-cidr-mask-size applies to one family only: with a dual-stack --cluster-cidr, set "
+            "--node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6"
         )
     found: dict[int, int] = {}
     for version, own, longest in ((4, ipv4, 32), (6, ipv6, 128)):
@@ -55,28 +55,28 @@ def parse_node_prefixes(cluster: Sequence[Network], size: int, ipv4: int, ipv6: 
 class PodNetwork:
     """Where pod CIDRs may lie: within `cluster` (`--cluster-cidr`), and no wider than `node_prefix` (length by family).
 
-    A kubelet chooses the pod CIDRs of a Node that it creates. A route outside of the cluster CIDR would take somebody
-    else's traffic to its machine, and many clouds switch off their check of source addresses for what is routed.
+    A kubelet chooses the pod CIDRs of a Node that it creates. A route outside of the cluster CIDR would redirect
+    other machines' traffic to its machine, and many clouds do not check source addresses of routed traffic.
     """
 
     cluster: Sequence[Network]
     node_prefix: Mapping[int, int] = field(default_factory=lambda: NODE_PREFIX)
 
     def problem(self, network: Network) -> str:
-        """Why no route to `network` may be created, "" when one may."""
+        """Return why no route to `network` may be created, "" if one may."""
         if not any(lies_in(network, cidr) for cidr in self.cluster):
             inside = ", ".join(map(str, self.cluster))
             return f"is not inside the cluster CIDR {inside} (--cluster-cidr)"
         shortest = self.node_prefix[network.version]
         if network.prefixlen < shortest:
             return (
-                f"is wider than a Node's /{shortest}: where kube-controller-manager has another "
-                f"--node-cidr-mask-size-ipv{network.version}, give the same here"
+                f"is wider than a Node's /{shortest}: if kube-controller-manager has another "
+                f"--node-cidr-mask-size-ipv{network.version}, set the same value here"
             )
         return ""
 
     def forbids(self, route: Route) -> str:
-        """As `problem`, for a route that is about to be created."""
+        """Apply `problem` to a route that is about to be created."""
         network = parse(route.destination)
         return "is not a CIDR" if network is None else self.problem(network)
 
@@ -87,7 +87,7 @@ def lies_in(network: Network, cidr: Network) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def parse(text: str) -> Network | None:
-    """The network of a CIDR or an address, None for another text."""
+    """Return the network of a CIDR or an address, None for other text."""
     try:
         return ipaddress.ip_network(text)
     except ValueError:

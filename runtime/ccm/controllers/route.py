@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node-route-controller: a route in the cloud for every pod CIDR, so that Pods on different Nodes reach each other.
+"""node-route-controller: creates a route in the cloud for every pod CIDR, so that Pods on all Nodes reach each other.
 
-It looks when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all routes
-every 10 s). While Nodes keep changing, the looks are spaced by what one costs (`route_rules.spacing`). A failed route
-delays neither the others nor its own next attempt; upstream's watch mode forgets it until something else changes.
+It compares when Nodes change, soon after its own failures, and once every period as an audit (upstream lists all
+routes every 10 s). While Nodes keep changing, the cost of one comparison determines the pause before the next
+(`route_rules.spacing`). A failed route delays neither other routes nor its own next attempt. Upstream's watch mode
+forgets a failed route until something else changes.
 """
 
 from __future__ import annotations
@@ -35,17 +36,20 @@ log = logging.getLogger(__name__)
 SYNCS = Counter("route_controller_route_sync", "Comparisons of Nodes and routes.")
 CHANGES = Counter("ccm_route_changes", "Routes created and deleted, by outcome.", ["verb", "result"])
 
-#: After a failure the next attempt comes after RETRY_FIRST seconds, then twice as long each time up to RETRY_MAX.
+#: Seconds before the next attempt after a failure: RETRY_FIRST, then twice as long each time up to RETRY_MAX.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
-#: Conditions written at a time: the API server has others to serve.
+#: Conditions written at the same time; limited, because the API server has other clients.
 CONDITION_WRITERS = 20
 
 
 @dataclass(frozen=True)
 class RouteOptions:
-    """`period`: seconds between audits (`--route-reconciliation-period`); `debounce`: seconds for which changes of
-    Nodes are gathered; `network`: where pod CIDRs may lie, and within which routes are ours; `safety`: the routes of
-    gone Nodes go at the rate at which Nodes are deleted."""
+    """Options of the route controller.
+
+    `period`: seconds between audits (`--route-reconciliation-period`). `debounce`: seconds for which changes of Nodes
+    are collected. `network`: where pod CIDRs may lie; routes within it are ours. `safety`: routes of Nodes that are
+    gone are deleted at the same rate as Nodes.
+    """
 
     network: PodNetwork
     period: float = 60.0
@@ -70,7 +74,7 @@ class RouteController:
 
     @property
     def _cloud(self) -> Routes:
-        """The present cloud's: it is replaced when credentials are reloaded."""
+        """The current cloud's routes: the cloud is replaced when credentials are reloaded."""
         found = self._context.gateway.cloud.routes
         assert found is not None
         return found
@@ -92,13 +96,13 @@ class RouteController:
                 pass
 
     async def _once(self) -> float:
-        """Reconcile; seconds until the next time when no Node changes."""
+        """Reconcile. Return the seconds until the next time if no Node changes."""
         try:
             failed = await self._reconcile()
         except CloudError as error:
             failed = [error]
-        except Exception as error:  # a bug; but the other controllers must not suffer from it
-            log.exception("the routes are not compared with the Nodes")
+        except Exception as error:  # a bug must not affect the other controllers
+            log.exception("cannot compare the routes with the Nodes")
             failed = [error]
         if not failed:
             self._failures = 0
@@ -106,7 +110,7 @@ class RouteController:
         self._failures += 1
         delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))
         wait = min(getattr(error, "retry_after", None) or delay for error in failed)
-        log.warning("%d things about routes failed, trying again in %.0f s: %s", len(failed), wait, failed[0])
+        log.warning("%d route operations failed, next try in %.0f s; the first error: %s", len(failed), wait, failed[0])
         return wait
 
     def _on_node(self, old: Node | None, new: Node | None) -> None:
@@ -114,7 +118,7 @@ class RouteController:
             self._changed.set()
 
     async def _reconcile(self) -> list[Exception]:
-        """Compare and change; what failed. Raises CloudError when the routes cannot be listed."""
+        """Compare and change. Return what failed. Raises CloudError if the routes cannot be listed."""
         SYNCS.inc()
         plan = await self._compare()
         going, unsure = await self._removal.choose(plan)
@@ -125,7 +129,7 @@ class RouteController:
         for node, problem in plan.contested:
             self._events.event(node, "Warning", "OverlappingPodCIDR", problem, topic=problem)
         slots = asyncio.Semaphore(max(1, self._cloud.concurrency))
-        # Deletions first: a CIDR that moves to another Node is free only then.
+        # Deletions first: a CIDR that moves to another Node is free only after its old route is deleted.
         deleted = await asyncio.gather(*(self._delete(route, slots) for route in going))
         created = await asyncio.gather(*(self._create(node, route, slots) for node, route in plan.create))
         unrouted = {node.metadata.name for (node, _), error in zip(plan.create, created, strict=True) if error}
@@ -146,7 +150,7 @@ class RouteController:
             self._not_before = now + rules.spacing(now - started)
 
     async def _set_conditions(self, nodes: Sequence[Node], unrouted: Collection[str]) -> list[ApiError]:
-        """Write `NetworkUnavailable` where it is wrong, a few Nodes at a time; what failed."""
+        """Write `NetworkUnavailable` where it is wrong, a few Nodes at a time. Return what failed."""
         wrong: list[tuple[Node, bool]] = []
         for number, node in enumerate(nodes, 1):
             routed = node.metadata.name not in unrouted
@@ -167,7 +171,7 @@ class RouteController:
     async def _create(self, node: Node, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
         async with slots:
             try:
-                if problem := self._options.network.forbids(route):  # whatever led here
+                if problem := self._options.network.forbids(route):  # the last check, whatever the plan says
                     raise Invalid(f"{route.destination} {problem}")
                 await self._context.gateway.call(
                     "routes.create", lambda: self._cloud.create(self._context.cluster_name, route)
@@ -178,7 +182,7 @@ class RouteController:
                 self._events.event(node, "Warning", "FailedToCreateRoute", message, topic=str(error))
                 return error
         CHANGES.labels("create", "success").inc()
-        log.info("route %s to node %s created", route.destination, node.metadata.name)
+        log.info("created route %s to node %s", route.destination, node.metadata.name)
         return None
 
     async def _delete(self, route: Route, slots: asyncio.Semaphore) -> CloudError | None:
@@ -189,14 +193,14 @@ class RouteController:
                 )
             except CloudError as error:
                 CHANGES.labels("delete", "failure").inc()
-                log.warning("route %s to %s is not deleted: %s", route.destination, route.provider_id, error)
+                log.warning("cannot delete route %s to %s: %s", route.destination, route.provider_id, error)
                 return error
         CHANGES.labels("delete", "success").inc()
-        log.info("route %s to %s deleted", route.destination, route.provider_id or "nowhere")
+        log.info("deleted route %s to %s", route.destination, route.provider_id or "nowhere")
         return None
 
     def _condition_patch(self, node: Node, routed: bool) -> dict[str, Any] | None:
-        """For the Node as it is now; None when there is nothing to write."""
+        """Return the patch for the Node's current state; None if there is nothing to write."""
         now = self._context.now().strftime("%Y-%m-%dT%H:%M:%SZ")
         return rules.condition_patch(self._context.nodes.get(node.metadata.name) or node, routed, now)
 
@@ -205,11 +209,11 @@ class RouteController:
         if patch is None:
             return None
         try:
-            # Strategic: conditions are merged by type, so the kubelet's are left alone.
+            # A strategic merge patch merges conditions by type, so the kubelet's conditions stay unchanged.
             await self._context.client.patch(f"/api/v1/nodes/{node.metadata.name}/status", patch, strategic=True)
         except NotFoundError:
             pass
         except ApiError as error:
-            log.warning("condition of node %s: %s", node.metadata.name, error)
+            log.warning("cannot write the NetworkUnavailable condition of node %s: %s", node.metadata.name, error)
             return error
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of the routes that nobody seems to want are deleted.
+"""Choose which of the routes that no Node claims are deleted.
 
-`route_rules` decides; this file remembers Nodes that went, and asks the API server about the Nodes of a route: what the
-caches lack is no proof that a Node is gone.
+`route_rules` decides. This file remembers Nodes that were deleted, and asks the API server about the Nodes of a route:
+a Node that is missing from the cache may still exist.
 """
 
 from __future__ import annotations
@@ -27,36 +27,38 @@ log = logging.getLogger(__name__)
 
 KEPT = Gauge(
     "ccm_routes_unclaimed",
-    "Routes that no Node seems to want and that stay for now: it is not sure that their Nodes are gone, or it is not "
-    "their turn.",
+    "Routes that no Node claims and that are kept for now, because their Nodes may still exist or other routes are "
+    "deleted first.",
 )
 
 NODES = "/api/v1/nodes"
-#: A listing of the instances may be so old, in seconds: who has no Node any more does not come back.
+#: Maximum age in seconds of a listing of instances: an instance that lost its Node does not get it back.
 FRESH = 60.0
 
 
 class RouteRemoval:
-    """One for a route controller. The routes of gone Nodes go at the rate of `safety`, at which Nodes are deleted."""
+    """Used by one route controller. Routes of deleted Nodes are deleted at the rate of `safety`, as Nodes are."""
 
     def __init__(self, context: Context, safety: Safety) -> None:
         self._context, self._safety = context, safety
-        #: Nodes that went while this process led, by providerID, until their routes are gone.
+        #: Nodes that were deleted while this process led, by providerID, until their routes are deleted.
         self._former: dict[str, Node] = {}
-        #: When routes were deleted because their Node is gone, by providerID: a Node may have two.
+        #: When routes were deleted because their Node is gone, by providerID, because a Node may have two routes.
         self._gone = Window(safety.window)
         self._kept: frozenset[str] = frozenset()
 
     def on_node(self, old: Node | None, new: Node | None) -> None:
-        """A handler of the informer of Nodes."""
+        """Informer handler for Nodes."""
         if new is None and old is not None and old.spec.provider_id:
             self._former[old.spec.provider_id] = old
         elif new is not None:
             self._former.pop(new.spec.provider_id, None)
 
     async def choose(self, plan: rules.RoutePlan) -> tuple[list[Route], list[Exception]]:
-        """The routes to delete now, and what kept the API server from answering about others. The plan keeps the others
-        (`RoutePlan.keep`)."""
+        """Return the routes to delete now, and the errors that prevented decisions about others.
+
+        The plan keeps all other routes (`RoutePlan.keep`).
+        """
         going, unknown = list(plan.delete), list[Route]()
         errors: list[Exception] = []
         self._former = {key: node for key, node in self._former.items() if key in plan.targets}
@@ -87,11 +89,11 @@ class RouteRemoval:
 
     def _has_turn(self, route: Route, plan: rules.RoutePlan) -> bool:
         targets, gone = len(plan.targets), self._gone.within(self._context.monotonic())
-        # Without a cap Nodes are not deleted; but whoever deletes them does not want their routes.
+        # A cap of 0 means that this program deletes no Nodes; whoever deletes them instead does not need their routes.
         return route.provider_id in gone or len(gone) < (self._safety.cap(targets) or absence_rules.cap(targets))
 
     async def _ask(self, removal: rules.Removal) -> rules.Fate:
-        """What becomes of a route. Raises ApiError and CloudError."""
+        """Decide what happens to a route. Raises ApiError and CloudError."""
         route, claimant = removal.route, removal.claimant
         holder = removal.holder or self._former.get(route.provider_id)
         live = await self._read(holder.metadata.name) if holder is not None else None
@@ -105,7 +107,7 @@ class RouteRemoval:
         return rules.Fate.TURN if live is None else rules.Fate.GO
 
     async def _ask_cloud(self, route: Route) -> rules.Fate:
-        """What becomes of a route whose Node this process never knew. Nodes have names of their instances."""
+        """Decide about a route whose Node this process never knew, by looking for a Node with its instance's names."""
         directory = self._context.gateway.instances
         assert directory is not None
         snapshot = await directory.list(not_before=self._context.monotonic() - FRESH)
@@ -113,7 +115,7 @@ class RouteRemoval:
             instance = snapshot.find(InstanceRef("", route.provider_id))
         except NotFound:
             return rules.Fate.UNLISTED
-        except CloudError:  # the listing does not say
+        except CloudError:  # the listing gives no answer
             return rules.Fate.STAY
         for name in instance.names:
             if rules.wants(await self._read(name), route):
@@ -121,7 +123,7 @@ class RouteRemoval:
         return rules.Fate.UNKNOWN
 
     async def _read_instance(self, route: Route) -> rules.Fate:
-        """What becomes of a route whose instance is not listed: a listing may be short. Raises CloudError."""
+        """Decide about a route whose instance is not listed: a listing may be incomplete. Raises CloudError."""
         directory = self._context.gateway.instances
         assert directory is not None
         try:
@@ -131,14 +133,17 @@ class RouteRemoval:
         return rules.Fate.STAY
 
     async def _read(self, name: str) -> Node | None:
-        """The Node of this name as it is now, which may be a new one; None when there is none. Raises ApiError."""
+        """Read the current Node of this name, which may be a new one; None if there is none. Raises ApiError."""
         try:
             return await self._context.client.get(f"{NODES}/{quote(name, safe='')}", Node)
         except NotFoundError:
             return None
 
     async def _orphans(self, unknown: Sequence[Route], plan: rules.RoutePlan) -> list[Route]:
-        """Of the routes to living instances without a known Node, those to delete: few or none. Raises ApiError."""
+        """Of the routes to existing instances without a known Node, return those to delete: few or none.
+
+        Raises ApiError.
+        """
         if not unknown or not orphan_rules.may_delete(len({route.provider_id for route in unknown}), len(plan.targets)):
             return []
         nodes, _ = await self._context.client.list(NODES, Node)
@@ -148,8 +153,8 @@ class RouteRemoval:
         KEPT.set(len(kept))
         if new := kept - self._kept:
             log.warning(
-                "routes that no Node seems to want stay until it is sure that their Nodes are gone, or until it is "
-                "their turn: %s",
+                "keeping routes that no Node claims, until their Nodes are confirmed gone or it is their turn to be "
+                "deleted: %s",
                 ", ".join(sorted(new)),
             )
         self._kept = frozenset(kept)

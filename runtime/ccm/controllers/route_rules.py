@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which routes the cloud should have: pure decisions, no I/O.
+"""Decide which routes the cloud should have. No I/O.
 
-What upstream does, and where these rules differ: docs/reference/parity.md, R1-R42. CIDRs are compared as networks, not
-as text, and a doubled route is removed.
+docs/reference/parity.md, R1-R42, lists upstream's behaviour and where these rules differ. CIDRs are compared as
+networks and not as text, and duplicate routes are removed.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from .route_target_rules import find_targets, spelt
 from .stretches import Steps, at_once, in_order
 from .vouching_rules import Judge, Reason, Refused, Verdict, Vouched
 
-#: The next comparison waits for `SPACING` times as long as the last one took, so that it takes a tenth of the time at
-#: most; at least for a second, and at most for the ten seconds after which upstream compares in any case.
+#: The next comparison waits `SPACING` times as long as the last one took, so that comparisons take at most a tenth of
+#: the time. It waits at least a second, and at most ten, after which upstream compares in any case.
 SPACING, SPACING_MIN, SPACING_MAX = 10.0, 1.0, 10.0
 
 
 def is_responsible(destination: str, cluster: Sequence[Network]) -> bool:
-    """Whether a route is the cluster's to change: its first or last address lies in a cluster CIDR (R1-R12)."""
+    """Return whether the cluster may change a route: its first or last address lies in a cluster CIDR (R1-R12)."""
     network = parse(destination)
     return network is not None and any(network[0] in cidr or network[-1] in cidr for cidr in cluster)
 
 
 class Fate(enum.Enum):
-    """What becomes of a route that no Node seems to want."""
+    """What happens to a route that no Node claims."""
 
     STAY = "stay"
-    #: Its Node lives and does not want it, or another Node wants its CIDR: it goes.
+    #: Its Node exists and does not claim it, or another Node claims its CIDR: delete it.
     GO = "go"
-    #: Its Node, or even its instance, is gone: it goes when it is its turn.
+    #: Its Node, or even its instance, is gone: delete it when it is its turn.
     TURN = "turn"
-    #: Nobody knows a Node of it, and its instance is not listed: when it is its turn, a read of the instance decides.
+    #: It has no known Node, and its instance is not listed: when it is its turn, a read of the instance decides.
     UNLISTED = "unlisted"
-    #: Its instance lives, and nobody knows a Node of it.
+    #: Its instance exists, but it has no known Node.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Removal:
-    """A route that no Node seems to want. `holder`: the Node to which it leads; `claimant`: the Node that wants its
-    CIDR to lead elsewhere; None where there is none."""
+    """A route that no Node claims.
+
+    `holder`: the Node to which it leads. `claimant`: the Node that needs its CIDR to lead elsewhere. None if there is
+    no such Node.
+    """
 
     route: Route
     holder: Node | None = None
@@ -57,28 +60,28 @@ class Removal:
 
 @dataclass
 class RoutePlan:
-    """What to do, and what to tell about whom."""
+    """The routes to change, and the messages for Nodes."""
 
     create: list[tuple[Node, Route]] = field(default_factory=list)
-    #: Doubles, and those that lead nowhere or to former addresses of their Node.
+    #: Duplicates, and routes that lead nowhere or to former addresses of their Node.
     delete: list[Route] = field(default_factory=list)
-    #: Those that are wrong unless the cache is.
+    #: Routes that are wrong, unless the cache is.
     unclaimed: list[Removal] = field(default_factory=list)
     #: The providerIDs to which this cluster's routes lead.
     targets: set[str] = field(default_factory=set)
-    #: Nodes with pod CIDRs of ours, by name.
+    #: Nodes with pod CIDRs that are ours, by name.
     nodes: dict[str, Node] = field(default_factory=dict)
-    #: Nodes that get no route for one of their pod CIDRs, and why.
+    #: Nodes that get no route for one of their pod CIDRs, and the reason.
     problems: list[tuple[Node, str]] = field(default_factory=list)
-    #: Nodes that keep a route which would not be created today, and why not.
+    #: Nodes that keep a route that would not be created now, and the reason.
     kept: list[tuple[Node, str]] = field(default_factory=list)
-    #: Nodes that keep a route which another Node wants, too.
+    #: Nodes that keep a route that another Node claims as well.
     contested: list[tuple[Node, str]] = field(default_factory=list)
-    #: Nodes without pod CIDRs to which a route of ours leads, which is to go.
+    #: Nodes without pod CIDRs that still have a route of ours, which will be deleted.
     cut_off: list[Node] = field(default_factory=list)
 
     def keep(self, routes: Iterable[Route]) -> None:
-        """These unclaimed routes stay for now: whoever wants their CIDRs waits."""
+        """Keep these unclaimed routes for now: Nodes that claim their CIDRs wait."""
         kept = {parse(route.destination): route for route in routes}
         waiting = [(node, route) for node, route in self.create if parse(route.destination) in kept]
         self.create = [each for each in self.create if each not in waiting]
@@ -90,7 +93,7 @@ class RoutePlan:
 
 @dataclass(slots=True)
 class _Claim:
-    """`barrier`: why no route may be created for it; `waits`: that is not settled yet."""
+    """One pod CIDR of one Node. `barrier`: why no route may be created; `waits`: that is not decided yet."""
 
     node: Node
     text: str
@@ -100,17 +103,17 @@ class _Claim:
 
 
 class _Claims:
-    """Which Node has which pod CIDR. CIDRs nest or are disjoint, so an overlap is found by looking up prefixes."""
+    """Which Node has which pod CIDR. CIDRs nest or are disjoint, so overlaps are found by looking up prefixes."""
 
     def __init__(self, lengths: Collection[tuple[int, int]]) -> None:
         """`lengths`: IP version and prefix length of all claims."""
         self._lengths = lengths
-        #: Granted claims inside a network, of two Nodes at most: one of them is another Node than any that asks.
+        #: Granted claims inside a network, of at most two Nodes: at least one of them is not the Node that asks.
         self._inside: dict[Network, tuple[_Claim, ...]] = {}
         self.granted: dict[Network, _Claim] = {}
 
     def other(self, network: Network, node: Node) -> _Claim | None:
-        """A claim of another Node that overlaps."""
+        """Return a claim of another Node that overlaps."""
         found = [*self._inside.get(network, ()), *(self.granted.get(wider) for wider in self._wider(network))]
         return next((claim for claim in found if claim and claim.node.metadata.name != node.metadata.name), None)
 
@@ -122,7 +125,7 @@ class _Claims:
                 self._inside[wider] = (*inside, claim)
 
     def _wider(self, network: Network) -> list[Network]:
-        """The network itself and those around it, as far as anybody has such a prefix length."""
+        """Return the network and those that contain it, limited to prefix lengths that some claim has."""
         return [
             network if length == network.prefixlen else network.supernet(new_prefix=length)
             for version, length in self._lengths
@@ -133,7 +136,7 @@ class _Claims:
 def plan(
     nodes: Iterable[Node], routes: Sequence[Route], network: PodNetwork, judge: Judge, owner: str = ""
 ) -> RoutePlan:
-    """As `planning`, at once."""
+    """Run `planning` without a pause."""
     return at_once(planning(nodes, routes, network, judge, owner))
 
 
@@ -143,11 +146,11 @@ def planning(
     """Compare Nodes with the cloud's routes; `owner` is this cluster's name.
 
     Nodes without pod CIDRs, without a providerID, or of another cloud get no routes. Routes outside of the cluster's
-    CIDRs and those of another owner are never touched. Of Nodes whose pod CIDRs overlap, the one that has its route
-    keeps it, else the older one gets it.
+    CIDRs and those of another owner are never changed. If the pod CIDRs of several Nodes overlap, the Node that has
+    its route keeps it; otherwise the oldest Node gets it.
 
-    A route is created only for a Node that the cloud vouches for, and a pod CIDR that may be a Node's. A route that is
-    there is not cut for that reason: the Node keeps it. A route that names addresses alone is first matched to a Node.
+    A route is created only if the cloud vouches for the Node and the pod CIDR is allowed for a Node. An existing route
+    is not deleted for that reason: the Node keeps it. A route that has only addresses is first matched to a Node.
     """
     result = RoutePlan()
     listed = yield from _listed(routes, owner)
@@ -174,7 +177,7 @@ def planning(
         yield
         claim = granted.get(where)
         if claim is not None and _leads_to(route, claim) and where not in present:
-            present.add(where)  # also outside of the cluster's CIDRs, or it would be created again and again
+            present.add(where)  # also outside of the cluster's CIDRs; otherwise it would be created in every pass
             result.targets.add(route.provider_id)
         elif _foreign(route, owner):
             taken.setdefault(where, route)
@@ -192,11 +195,11 @@ def planning(
             continue
         if where in targets.pending:
             led = ", ".join(targets.pending[where].target_addresses or ())
-            text = f"pod CIDR {claim.text} is routed to {led}, and the cloud has not said yet whose address that is"
+            text = f"pod CIDR {claim.text} is routed to {led}, and the cloud has not reported whose address that is yet"
             result.problems.append((claim.node, text))
             continue
         if where in taken:
-            text = f"pod CIDR {claim.text} is routed elsewhere by cluster {taken[where].owner!r} of the same network"
+            text = f"pod CIDR {claim.text} is routed elsewhere by cluster {taken[where].owner!r} in the same network"
             result.problems.append((claim.node, text))
             continue
         route = Route(claim.text, claim.node.spec.provider_id, owner=owner, target_addresses=_ips(claim.verdict))
@@ -206,7 +209,7 @@ def planning(
 
 
 def _listed(routes: Iterable[Route], owner: str) -> Steps[list[tuple[Route, Network]]]:
-    """The routes that can be read, and where they lead; those of other owners last."""
+    """Return the routes that can be parsed, with their destinations; those of other owners come last."""
     own: list[tuple[Route, Network]] = []
     others: list[tuple[Route, Network]] = []
     for route in routes:
@@ -219,7 +222,7 @@ def _listed(routes: Iterable[Route], owner: str) -> Steps[list[tuple[Route, Netw
 def _claims_of(
     ours: Sequence[tuple[Node, Verdict]], network: PodNetwork, result: RoutePlan
 ) -> Steps[list[tuple[Network, _Claim]]]:
-    """What each Node wants, and what stands in the way; notes in `result` who has pod CIDRs."""
+    """Return what each Node claims and what prevents it. Adds the Nodes with pod CIDRs to `result`."""
     wishes: list[tuple[Network, _Claim]] = []
     for node, verdict in ours:
         yield
@@ -247,7 +250,7 @@ def _claims_of(
 def _covered(
     wishes: Iterable[tuple[Network, _Claim]], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
 ) -> Steps[dict[Network, tuple[str, str]]]:
-    """Which of these CIDRs cover an address that the cloud names for a Node's machine: the address and the Node."""
+    """Return which of these CIDRs cover an address that the cloud reports for a Node: the address and the Node."""
     wanted: set[Network] = set()
     for where, _ in wishes:
         wanted.add(where)
@@ -267,7 +270,7 @@ def _covered(
 
 
 def _lengths(wishes: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
-    """IP version and prefix length of all CIDRs: a handful, so that looking up each of them is cheap."""
+    """Return IP version and prefix length of all CIDRs. There are only a few, so looking up each is cheap."""
     found: set[tuple[int, int]] = set()
     for where, _ in wishes:
         found.add((where.version, where.prefixlen))
@@ -278,7 +281,7 @@ def _lengths(wishes: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, i
 def _grant(
     wishes: Sequence[tuple[Network, _Claim]], listed: Sequence[tuple[Route, Network]], result: RoutePlan
 ) -> Steps[dict[Network, _Claim]]:
-    """Which Node gets, or keeps, the route of which CIDR; notes in `result` what is wrong."""
+    """Return which Node gets or keeps the route of each CIDR. Adds problems to `result`."""
     has: set[tuple[Network, str]] = set()
     for route, network in listed:
         yield
@@ -300,10 +303,12 @@ def _grant(
         yield
         mine = claim.node.metadata.name
         if claim.barrier:
-            # It stands in nobody's way, except where its route has the very same destination.
+            # Such a claim blocks no other claim, unless its existing route has the same destination.
             holder = kept.setdefault(network, claim) if is_there(network, claim) else None
             if holder is not None and holder.node is claim.node and network not in claims.granted:
-                result.kept.append((claim.node, f"the route to {claim.text} stays, but {claim.barrier}"))
+                result.kept.append(
+                    (claim.node, f"the route to {claim.text} is kept, but would not be created now: {claim.barrier}")
+                )
             elif claim.waits:
                 result.nodes.pop(mine, None)
             else:
@@ -314,14 +319,14 @@ def _grant(
             claims.grant(network, claim)
             continue
         same = parse(other.text) == network
-        how = "is also that" if same else f"overlaps {other.text}"
+        how = "is also the pod CIDR" if same else f"overlaps {other.text}"
         its = other.node.metadata.name
         result.problems.append((claim.node, f"pod CIDR {claim.text} {how} of node {its}, which keeps the route"))
         result.contested.append(
             (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
         )
     found: dict[Network, _Claim] = {}
-    for network, _ in wishes:  # as they came, so that the same Nodes give the same plan
+    for network, _ in wishes:  # in the given order, so that the same Nodes give the same plan
         yield
         if (holder := claims.granted.get(network) or kept.get(network)) is not None:
             found[network] = holder
@@ -329,16 +334,16 @@ def _grant(
 
 
 def _is_sure(route: Route, claimant: Node | None) -> bool:
-    """Whether a route is wrong whatever the API server says: it leads nowhere, or its own Node gets a better one."""
+    """Return whether a route is wrong whatever the API server says: it leads nowhere, or its Node gets a better one."""
     if route.blackhole or not route.provider_id:
         return True
     return claimant is not None and claimant.spec.provider_id == route.provider_id
 
 
 def wants(node: Node | None, route: Route, *, elsewhere: bool = False) -> bool:
-    """Whether a Node, as it was just read, wants a route to this CIDR: this one, or one that leads `elsewhere`.
+    """Return whether a Node that was just read claims a route to this CIDR: this one, or one that leads `elsewhere`.
 
-    One that lost its providerID may well want this one.
+    A Node that lost its providerID may still claim this route.
     """
     if node is None or (node.spec.provider_id in ("", route.provider_id)) is elsewhere:
         return False
@@ -350,7 +355,7 @@ def _foreign(route: Route, owner: str) -> bool:
 
 
 def _leads_to(route: Route, claim: _Claim) -> bool:
-    """Whether it is the Node's; where the cloud keeps addresses with a route, they must be the Node's present ones.
+    """Return whether the route leads to the Node. If the cloud stores addresses with it, they must be the current ones.
 
     A route that could not be created again is not deleted because of its addresses.
     """
@@ -363,18 +368,18 @@ def _leads_to(route: Route, claim: _Claim) -> bool:
 
 
 def _ips(verdict: Verdict) -> tuple[str, ...] | None:
-    """The addresses that a route may lead to."""
+    """Return the addresses to which a route may lead."""
     addresses = verdict.addresses if isinstance(verdict, Vouched) else ()
     return tuple(each.address for each in addresses if each.type.endswith("IP")) or None
 
 
 def spacing(took: float) -> float:
-    """Seconds between the end of a comparison that took `took` seconds and the next one that a Node may cause."""
+    """Return the seconds from the end of a comparison that took `took` seconds to the next one a Node may trigger."""
     return min(SPACING_MAX, max(SPACING_MIN, SPACING * took))
 
 
 def routing(node: Node | None, judge: Judge) -> Hashable:
-    """All of a Node that its routes depend on: what else changes is no reason to look (R30-R33)."""
+    """Return everything about a Node that affects its routes. Other changes trigger no comparison (R30-R33)."""
     verdict = None if node is None else judge(node)
     if node is None or verdict is None:
         return None
@@ -383,7 +388,7 @@ def routing(node: Node | None, judge: Judge) -> Hashable:
 
 
 def condition_patch(node: Node, routed: bool, now: str) -> dict[str, Any] | None:
-    """The patch of `NetworkUnavailable`; None when status and reason are right already (R34-R41)."""
+    """Return the patch of `NetworkUnavailable`; None if status and reason are already right (R34-R41)."""
     status, reason, message = (
         ("False", "RouteCreated", "RouteController created a route")
         if routed

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a route is that the cloud lists with addresses and without a providerID: pure decisions, no I/O.
+"""Find the Node of each route that the cloud lists with addresses and without a providerID. No I/O.
 
-Some clouds' routes lead to an address. Only the framework knows every Node's instance and its addresses from the
-listing that it has anyway, so such a provider need not list all instances each time it lists routes.
+In some clouds, a route leads to an address. The framework already knows every Node's instance and its addresses, so
+such a provider need not list all instances whenever it lists routes.
 
-What cannot be told is pending: such a route is neither deleted nor replaced. Only an address that is none of any Node's
-instance's, while all of these are known, makes it a route to nowhere.
+A route whose Node cannot be determined is pending: it is neither deleted nor replaced. A route leads nowhere only if
+the instances of all Nodes are known and none of them has its address.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from .vouching_rules import Reason, Refused, Verdict, Vouched
 
 @dataclass
 class Targets:
-    """`routes`: with the providerID of their Node, where it was found. `pending`: those whose Node cannot be told yet,
-    by destination."""
+    """The result of `find_targets`.
+
+    `routes`: with the providerID of their Node where it was found. `pending`: routes whose Node cannot be determined
+    yet, by destination.
+    """
 
     routes: list[tuple[Route, Network]] = field(default_factory=list)
     pending: dict[Network, Route] = field(default_factory=dict)
@@ -41,8 +44,9 @@ def find_targets(
 ) -> Steps[Targets]:
     """Match routes to Nodes.
 
-    `claimants`: the Nodes with this very pod CIDR. `barred`: names of those that get no new route at present: the one
-    that claims the CIDR of a route to an unknown address keeps it, as it keeps one that names its instance.
+    `claimants`: the Nodes with this exact pod CIDR. `barred`: names of Nodes that get no new route at present. A
+    barred Node that claims the CIDR of a route to an unknown address keeps that route, as it would keep a route with
+    its providerID.
     """
     found = Targets()
     if not any(_names_addresses_alone(route) for route, _ in listed):
@@ -86,7 +90,7 @@ def _names_addresses_alone(route: Route) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def spelt(address: str) -> str:
-    """One spelling for each address."""
+    """Return one spelling for each address."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rules of the controllers raise."""
+"""The exception that the controllers' rules raise."""
 
 
 class RuleError(Exception):
-    """An object asks for something impossible; the message names the object's field and the way out."""
+    """An object requests something impossible. The message names the object's field and says how to fix it."""

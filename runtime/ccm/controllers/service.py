@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""service-lb-controller: a load balancer of the cloud for every Service of type LoadBalancer.
+"""service-lb-controller: maintains a load balancer in the cloud for every Service of type LoadBalancer.
 
-Everything about one Service goes through one queue key, so nothing about it ever happens twice at a time. At start, one
-listing says what the cloud has; a Service whose fingerprint is the cloud's already costs no write. Changes of Nodes are
-gathered, and cause one update per Service per burst. Waiting for the cloud holds no worker: the key goes back into the
-queue, and one listing answers for all that wait. IDs such as S47 and W16 are those of docs/reference/parity.md.
+All work on one Service uses one queue key, so two operations on it never run at the same time. At start, one listing
+shows what the cloud has; a Service whose fingerprint the cloud already has needs no write. Changes of Nodes are
+collected, and each burst causes one update per Service. Waiting for the cloud occupies no worker: the key returns to
+the queue, and one listing answers for all waiting Services. IDs such as S47 and W16 refer to docs/reference/parity.md.
 """
 
 from __future__ import annotations
@@ -47,40 +47,41 @@ from .vouching import Vouching
 log = logging.getLogger(__name__)
 
 _BUCKETS = tuple(2.0**n for n in range(15))
-SYNCS = Counter("service_controller_loadbalancer_sync", "Load balancers written to the cloud, for whatever reason.")
+SYNCS = Counter("service_controller_loadbalancer_sync", "Load balancers written to the cloud, for any reason.")
 NODE_SYNC_ERRORS = Counter("service_controller_nodesync_error", "Failed updates of a load balancer's backends.")
 NODE_SYNC_LATENCY = Histogram(
     "service_controller_nodesync_latency_seconds",
-    "From a change of Nodes to the update being queued.",
+    "Seconds from a change of Nodes until the update is queued.",
     buckets=_BUCKETS,
 )
 UPDATE_LATENCY = Histogram(
     "service_controller_update_loadbalancer_host_latency_seconds",
-    "The update of one load balancer's backends.",
+    "Seconds to update the backends of one load balancer.",
     buckets=_BUCKETS,
 )
 ENSURE_LATENCY = Histogram(
     "ccm_load_balancer_ensure_duration_seconds",
-    "From the first attempt to write a load balancer to its being ready in the cloud.",
+    "Seconds from the first attempt to write a load balancer until it is ready in the cloud.",
     buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640),
 )
 FAILURES = Counter("ccm_service_sync_failures", "Failed attempts to serve or release a Service, by error.", ["error"])
-WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written and that the cloud is still working on.")
+WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written but not yet ready in the cloud.")
 
-#: After losing a race against another writer the next attempt comes so soon, in seconds; so often, then it is an error.
+#: Seconds before the next attempt after a conflict with another writer, and how many conflicts are not an error.
 LOST_RACE, LOST_RACES = 0.2, 5
-#: The least time between two attempts, whatever a cloud says, in seconds.
+#: Minimum seconds between two attempts, whatever the cloud suggests.
 AT_LEAST = 0.1
 
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """`workers`: Services written at a time; the provider's limits bound them further.
+    """Options of the service controller.
 
-    `debounce`, `debounce_max`: a burst of Node changes ends when none came for `debounce` seconds, at the latest
-    `debounce_max` seconds after its first. `poll`, `poll_max`: seconds between looks at a load balancer that the cloud
-    is still working on. `ready_only`: only Ready Nodes are backends. `audit_period`: seconds between looks for load
-    balancers whose Service is gone, 0 for none; `delete_orphans`: such ones are deleted.
+    `workers`: Services written at a time; the provider's limits apply as well. `debounce`, `debounce_max`: a burst of
+    Node changes ends after `debounce` seconds without a change, at the latest `debounce_max` seconds after the first.
+    `poll`, `poll_max`: seconds between reads of a load balancer that the cloud is still working on. `ready_only`: only
+    Ready Nodes are backends. `audit_period`: seconds between audits for load balancers whose Service is gone, 0 for
+    none; `delete_orphans`: whether the audit deletes them.
     """
 
     workers: int = 20
@@ -120,7 +121,7 @@ class ServiceController:
     async def run(self) -> None:
         context, options = self._context, self._options
         await asyncio.gather(context.services.wait_synced(), context.nodes.wait_synced())
-        context.services.add_handler(self._allocations.on_service)  # all Services, before the first one is served
+        context.services.add_handler(self._allocations.on_service)  # must know all Services before the first is served
         await self._vouching.ready()
         await self._balancers.begin()
         audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period, in_hand=self._in_hand)
@@ -136,11 +137,11 @@ class ServiceController:
             tasks.create_task(self._follow_cloud())
             if isinstance(self._balancers.cloud, ComparesLoadBalancers):
                 tasks.create_task(self._comparison.run(self._settled, self._compare))
-            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else others' look like orphans
+            if options.audit_period and context.gateway.cloud.has_cluster_id:  # else those of others look like orphans
                 tasks.create_task(audit.run())
 
     def _in_hand(self) -> set[str]:
-        """UIDs of the Services that the queue takes care of, also of those that are gone and not yet released."""
+        """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
         states = (*self._known.values(), *self._vanished.states.values())
         return {state.service.metadata.uid for state in states}
 
@@ -155,7 +156,7 @@ class ServiceController:
         key = f"{service.metadata.namespace}/{service.metadata.name}"
         if new is None:
             known = self._known.get(key)
-            if known is not None:  # without our finalizer: somebody removed it by hand
+            if known is not None:  # it went without our release: someone removed our finalizer
                 same = known.service.metadata.uid == service.metadata.uid
                 known.was_going = same and service.metadata.deletion_timestamp is not None
                 self._queue.add(key)
@@ -168,18 +169,18 @@ class ServiceController:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if rules.serves_alike(old, new, self._vouching.judge, ready_only=self._options.ready_only):
             if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
-                self._backends_stale = True  # for whoever writes next
+                self._backends_stale = True  # for the next write
             return
         self._on_verdict()
 
     def _on_verdict(self) -> None:
-        """A Node, or what the cloud says of one, changed in a way that may concern load balancers."""
+        """React to a change of a Node, or of what the cloud says about it, that may affect load balancers."""
         self._backends_stale = True
         self._changed_at = self._context.monotonic()
         self._nodes_changed.set()
 
     async def _follow_nodes(self) -> None:
-        """Wait for a burst of Node changes to end, then look once at every Service."""
+        """Wait for a burst of Node changes to end, then check every Service once."""
         while True:
             await self._nodes_changed.wait()
             first = self._context.monotonic()
@@ -192,16 +193,16 @@ class ServiceController:
             self._nodes_changed.clear()
             try:
                 self._refresh_backends()
-            except Exception:  # a bug; but what is known goes on to be served
+            except Exception:  # a bug; continue with the known backends
                 self._backends_stale = True
-                log.exception("the backends stay as they are")
+                log.exception("cannot update the list of backends; the previous one stays in use")
             NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
 
     async def _follow_cloud(self) -> None:
-        """Look at every Service again when the cloud was replaced. What it has as it should be costs no write."""
+        """Check every Service again when the cloud was replaced. A load balancer that is up to date needs no write."""
         while True:
             await self._cloud_replaced.wait()
             self._cloud_replaced.clear()
@@ -210,7 +211,7 @@ class ServiceController:
                 self._queue.add(key)
 
     def _settled(self) -> list[comparison_rules.Compared]:
-        """The Services whose load balancer is ready, and as this process last wrote or recognised it."""
+        """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
         return [
             comparison_rules.Compared(key, known.written_at, known.compared_at)
             for key, known in self._known.items()
@@ -222,7 +223,7 @@ class ServiceController:
         self._queue.add(key)
 
     def _refresh_backends(self) -> None:
-        """Equal ones stay the same object: thousands of Nodes are compared once, not for each Service."""
+        """Update the backends. Equal ones stay the same object, so Nodes are compared once and not for each Service."""
         if self._backends_stale:
             self._backends_stale = False
             found = self._backends_now()
@@ -246,7 +247,7 @@ class ServiceController:
             if known is None:
                 known = self._known[key] = self._vanished.come_back(key, service) or ServiceState(service)
             known.service, known.updating = service, False
-            # One that is going already cannot be given our finalizer any more.
+            # A Service that is being deleted can no longer be given our finalizer.
             if rules.wants_load_balancer(service) and service.metadata.deletion_timestamp is None:
                 await self._ensure(key, service, known)
             else:
@@ -254,13 +255,13 @@ class ServiceController:
                 self._forget(key)
         except Requeue:
             raise
-        except RetryAfter as error:  # nothing is wrong, the cloud is at work
+        except RetryAfter as error:  # not a failure: the cloud is still working
             raise Requeue(max(AT_LEAST, error.retry_after or self._options.poll)) from None
         except Exception as error:
             if known is not None and isinstance(error, (ConflictError, NotFoundError)):
                 known.lost_races += 1
                 if known.lost_races <= LOST_RACES:
-                    raise Requeue(LOST_RACE) from None  # another writer was faster; the cache will show it in a moment
+                    raise Requeue(LOST_RACE) from None  # another writer was faster; the cache will catch up
             self._wait_for(key, False)
             self._failed(service, known, error)
             if (wait := getattr(error, "retry_after", None)) is not None:
@@ -275,7 +276,7 @@ class ServiceController:
             return
         if known is not None:
             if known.reported and getattr(error, "retry_after", None) is not None:
-                return  # in an outage hundreds of Services come back every few seconds, with nothing new to say
+                return  # in an outage, hundreds of Services are retried every few seconds with the same error
             known.reported = True
         expected = isinstance(error, (CloudError, ApiError, rules.ServiceRuleError))
         what = str(error) if expected else f"unexpected {type(error).__name__}: {error}"
@@ -297,7 +298,7 @@ class ServiceController:
 
     async def _ensure(self, key: str, service: Service, known: ServiceState) -> None:
         spec = rules.load_balancer_spec(service, self._context.cluster_name)
-        if known.cloud is not self._balancers.cloud:  # what another cloud was told says nothing about this one
+        if known.cloud is not self._balancers.cloud:  # what was written to another cloud does not count for this one
             known.mark, known.cloud = None, self._balancers.cloud
         known.deleting = False
         try:
@@ -323,13 +324,13 @@ class ServiceController:
                 self._events.event(service, "Warning", "LoadBalancerWarning", warning)
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
-        if known.asked:  # while it was being written
+        if known.asked:  # a user asked while it was being written
             self._compare(key)
 
     async def _take_step(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
-        """Do what is next for the load balancer. Returns it as the cloud has it now, None when nothing is to be done.
+        """Take the next step for the load balancer. Return its current state, None if there is nothing to do.
 
-        Raises ImplementedElsewhere when another controller serves the Service.
+        Raises ImplementedElsewhere if another controller serves the Service.
         """
         mark = self._balancers.mark(spec, self._backends)
         listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
@@ -343,7 +344,7 @@ class ServiceController:
             try:
                 return await self._update(service, spec, known)
             except NotFound:
-                known.mark = None  # it vanished under us
+                known.mark = None  # someone deleted it in the meantime
                 return await self._make(service, spec, known)
         if step is rules.Step.LOOK:
             return await self._balancers.look(spec, known, self._waiting)
@@ -354,7 +355,7 @@ class ServiceController:
         return await self._make(service, spec, known)
 
     async def _deviates(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> bool:
-        """Whether the load balancer must be written again, although nothing that it is made from changed."""
+        """Return whether the load balancer must be written again although its Service did not change."""
         asked, known.compare, known.compared_at = known.asked, False, self._context.monotonic()
         try:
             found = await self._comparison.deviates(service, spec, self._backends, asked=asked)
@@ -365,7 +366,7 @@ class ServiceController:
         return found
 
     async def _update(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer:
-        """Write the backends alone. What fails is tried again as an update, after its back-off (W16)."""
+        """Write only the backends. A failed update is retried as an update, after its back-off (W16)."""
         wanted, started = self._backends, self._context.monotonic()
         known.updating = known.unsure = True
         try:
@@ -376,7 +377,7 @@ class ServiceController:
             raise
         except CloudError as error:
             if isinstance(error, Conflict):
-                known.mark = None  # what cannot be updated is ensured
+                known.mark = None  # if it cannot be updated, write all of it
             NODE_SYNC_ERRORS.inc()
             raise
         known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic())
@@ -385,11 +386,11 @@ class ServiceController:
         if wanted:
             self._events.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
-            self._tell_of_no_backends(service)
+            self._report_no_backends(service)
         return balancer
 
     async def _make(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer:
-        """Create it, or bring all of it to what is wanted, for the Nodes as they are this moment (S47)."""
+        """Create the load balancer, or write all of it, for the current Nodes (S47)."""
         self._refresh_backends()
         wanted = self._backends
         known.updating = False
@@ -398,13 +399,13 @@ class ServiceController:
             self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
         await self._writes.add_finalizer(service)
         if not wanted:
-            self._tell_of_no_backends(service)
-        known.mark, known.spec = None, spec  # until it is answered, nobody knows
+            self._report_no_backends(service)
+        known.mark, known.spec = None, spec  # unknown until the cloud answers
         known.tried_at, known.met, known.again_at = self._context.monotonic(), False, -math.inf
 
         async def ensure() -> LoadBalancer:
             answer = await self._balancers.cloud.ensure(spec, wanted)
-            if isinstance(answer, LoadBalancer):  # the gateway reports everything else
+            if isinstance(answer, LoadBalancer):  # the gateway reports any other type
                 self._allocations.answered(service, (each.ip for each in answer.ingress))
             return answer
 
@@ -413,26 +414,26 @@ class ServiceController:
         SYNCS.inc()
         return balancer
 
-    def _tell_of_no_backends(self, service: Service) -> None:
+    def _report_no_backends(self, service: Service) -> None:
         message = "There are no available nodes for LoadBalancer"
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
 
     async def _clean_up(self, service: Service, known: ServiceState) -> None:
-        """Delete the load balancer, also what is left of a half-made one (W19), then let the Service go."""
+        """Delete the load balancer, even a partially created one (W19), then release the Service."""
         ours = rules.FINALIZER in service.metadata.finalizers
         if not ours and known.spec is None and service.metadata.uid not in self._balancers.at_start:
             return
         if not known.deleting:
             known.deleting = True
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        known.mark = None  # should it be wanted again before we are done, it is made anew
+        known.mark = None  # if the Service wants it again before the deletion is done, it is created again
         await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), known)
         self._balancers.at_start.pop(service.metadata.uid, None)
         await self._writes.release(service)
         self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
     def _vanish(self, key: str, known: ServiceState) -> None:
-        """The Service is gone without our having released it, or another one has its name."""
+        """Handle a Service that is gone without being released, or was replaced by another one of its name."""
         if known.spec is None and rules.FINALIZER not in known.service.metadata.finalizers:
             self._forget(key)
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud's load balancers, as the Service controller asks for them and deletes them.
+"""Reads and deletes the cloud's load balancers for the Service controller.
 
-At start, one listing tells what the cloud has; one listing answers for all that wait for the cloud at a time.
+At start, one listing shows what the cloud has. Later, one listing answers for all load balancers that wait.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: So many waiting load balancers are looked at by one listing rather than one by one.
+#: From this number on, waiting load balancers are read with one listing instead of one by one.
 BULK = 3
-#: Every so many looks at a waiting load balancer it is read alone: only that shows that it failed in the cloud.
+#: Every READ_EVERY reads, a waiting load balancer is read alone: only that shows that it failed in the cloud.
 READ_EVERY = 6
-#: A load balancer that the cloud does not know when it is to be deleted is asked for again so much later, in seconds.
+#: Seconds until a second request to delete a load balancer that the cloud did not know.
 CONFIRM = 5.0
 
 
 class _Listing(NamedTuple):
-    """All load balancers by Service UID, for all who ask at the time; `begun` in monotonic seconds."""
+    """All load balancers by Service UID, shared by concurrent callers; `begun` in monotonic seconds."""
 
     begun: float
     found: Mapping[str, LoadBalancer]
 
 
 class ServiceBalancers:
-    """`poll`: seconds that a listing answers for those that wait.
+    """`poll`: seconds for which waiting load balancers share a listing.
 
-    `at_start`: what the cloud had, by Service UID, when it was first listed and nobody has looked at since.
+    `at_start`: the first listing by Service UID, without the entries that have been used since.
     """
 
     def __init__(self, context: Context, allocations: ServiceAllocations, poll: float) -> None:
@@ -67,7 +67,7 @@ class ServiceBalancers:
 
     @property
     def cloud(self) -> LoadBalancers:
-        """The present cloud's: it is replaced when credentials are reloaded."""
+        """The current cloud's load balancers: the cloud is replaced when credentials are reloaded."""
         found = self._context.gateway.cloud.load_balancers
         assert found is not None
         if found is not self._introduced:
@@ -80,23 +80,23 @@ class ServiceBalancers:
         return await self._context.gateway.call(f"load_balancers.{verb}", function)
 
     async def begin(self) -> None:
-        """List what the present cloud has, for `at_start`. Returns when the cloud has answered."""
+        """List what the current cloud has, for `at_start`. Returns when the cloud has answered."""
         self._listing = None
-        self.at_start = await self._list_for_sure()
+        self.at_start = await self._list_until_answered()
 
-    async def _list_for_sure(self) -> dict[str, LoadBalancer]:
-        """Asked until it answers: without a listing every Service would be written."""
+    async def _list_until_answered(self) -> dict[str, LoadBalancer]:
+        """List until the cloud answers: without a listing, every Service would be written."""
         delay = 1.0
         while True:
             try:
                 return await self._list()
             except NotImplementedByCloud as error:
-                log.warning("every Service is written once, since load balancers cannot be listed: %s", error)
+                log.warning("load balancers cannot be listed, so every Service is written once: %s", error)
                 return {}
             except CloudError as error:
                 delay = min(30.0, delay * 2)
                 wait = error.retry_after or delay
-                log.warning("load balancers cannot be listed, trying again in %.0f s: %s", wait, error)
+                log.warning("cannot list load balancers, trying again in %.0f s: %s", wait, error)
                 await asyncio.sleep(wait)
 
     async def _list(self) -> dict[str, LoadBalancer]:
@@ -104,7 +104,7 @@ class ServiceBalancers:
         return {balancer.service_uid: balancer for balancer in found}
 
     async def _listing_since(self, moment: float) -> Mapping[str, LoadBalancer]:
-        """A listing that was begun after `moment`, and not long ago."""
+        """Return a recent listing that began after `moment`."""
         async with self._listing_now:
             now = self._context.monotonic()
             if self._listing is None or self._listing.begun < max(moment, now - self._poll):
@@ -112,7 +112,7 @@ class ServiceBalancers:
             return self._listing.found
 
     async def look(self, spec: LoadBalancerSpec, state: ServiceState, waiting: Collection[str]) -> LoadBalancer:
-        """The load balancer as the cloud has it now; one listing answers for all that wait."""
+        """Return the load balancer's current state in the cloud. One listing answers for all that wait."""
         if len(waiting) >= BULK and state.polls % READ_EVERY:
             with contextlib.suppress(NotImplementedByCloud):
                 found = await self._listing_since(state.written_at)
@@ -121,29 +121,29 @@ class ServiceBalancers:
         try:
             return await self.call("get", lambda: self.cloud.get(spec))
         except (NotFound, Conflict):
-            state.mark = None  # it vanished or failed while we waited: it is made again
+            state.mark = None  # it vanished or failed in the meantime: create it again
             raise
 
     def mark(self, spec: LoadBalancerSpec, backends: Backends) -> Hashable:
-        """What the cloud would be told for this spec, to be compared: a change that no write would show is none.
+        """Return a comparable value of what would be written for this spec; an equal value means no write is needed.
 
-        Raises Transient when the provider fails.
+        Raises Transient if the provider fails.
         """
         try:
             found = self.cloud.fingerprint(spec, backends)
         except Exception as error:
             raise Transient(
-                f"load_balancers.fingerprint: a bug of the provider: {type(error).__name__}: {error}"
+                f"load_balancers.fingerprint: bug in the provider: {type(error).__name__}: {error}"
             ) from error
         return found or (repr(spec), backends.digest)
 
     async def delete(self, spec: LoadBalancerSpec, state: ServiceState) -> None:
-        """Returns when nothing is left. Raises Requeue and RetryAfter until then.
+        """Delete the load balancer. Returns when nothing is left; raises Requeue and RetryAfter until then.
 
-        A Service has our finalizer, so something may well be there, and once the finalizer is gone nobody looks for it
-        any more: a cloud that knows of nothing is asked once more, after `CONFIRM`, since one wrong answer of it would
-        leak a load balancer. The same goes for one that is eventually consistent, until its listings have caught up.
-        Neither is needed once the cloud said that it was at it.
+        The Service has our finalizer, so a load balancer may exist, and nothing looks for it once the finalizer is
+        removed. If the cloud reports that there is none, it is asked again after `CONFIRM`, because one wrong answer
+        would leak a load balancer. The same applies to an eventually consistent cloud, until its listings have caught
+        up. Neither is needed once the cloud has reported that it is deleting the load balancer.
         """
         if (left := state.again_at - self._context.monotonic()) > 0:
             raise Requeue(left)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service asks of the cloud and which Nodes serve it: pure decisions, no I/O.
+"""Decide what a Service requests from the cloud and which Nodes serve it. No I/O.
 
-What upstream does, and where these rules differ: docs/reference/parity.md, S1-S159 and W13-W20.
+docs/reference/parity.md, S1-S159 and W13-W20, lists upstream's behaviour and where these rules differ.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 AUTOSCALER_TAINT = "ToBeDeletedByClusterAutoscaler"
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 HEALTH_CHECK_PATH = "/healthz"
-#: How many Nodes a message names.
+#: Number of Nodes that a message names.
 _NAMED = 20
 _FALSE = {"0", "f", "F", "false", "False", "FALSE"}
 
 
 class ServiceRuleError(RuleError):
-    """The Service asks for something that cannot be understood; the message names the field and the value."""
+    """The Service contains a value that cannot be used. The message names the field and the value."""
 
 
 def wants_load_balancer(service: Service) -> bool:
-    """Type LoadBalancer and no class: any class, even one naming this controller, means hands off."""
+    """Type LoadBalancer and no class. A Service with any class, even this controller's name, is left alone."""
     return service.spec.type == "LoadBalancer" and not service.spec.load_balancer_class
 
 
 def needs_cleanup(service: Service) -> bool:
-    """It has our finalizer and is going, or no longer wants a load balancer (S43-S46)."""
+    """It has our finalizer and is being deleted, or no longer wants a load balancer (S43-S46)."""
     return FINALIZER in service.metadata.finalizers and (
         service.metadata.deletion_timestamp is not None or service.spec.type != "LoadBalancer"
     )
@@ -52,9 +52,9 @@ def concerns_us(service: Service) -> bool:
 
 
 def needs_update(old: Service, new: Service) -> bool:
-    """Whether a change of a Service is worth a look (S48-S62).
+    """Return whether a change of a Service requires a sync (S48-S62).
 
-    Labels, selector, status and internalTrafficPolicy are not, but what we wrote there is not to be lost.
+    Changes of labels, selector, status and internalTrafficPolicy do not, unless they remove what we wrote.
     """
     if concerns_us(old) != concerns_us(new) or needs_cleanup(new) or lost_ours(old, new):
         return True
@@ -62,8 +62,10 @@ def needs_update(old: Service, new: Service) -> bool:
 
 
 def lost_ours(old: Service, new: Service) -> bool:
-    """Whether our finalizer or all addresses are gone from a Service that still wants them: etcd was restored, or
-    somebody removed them."""
+    """Return whether a Service that wants a load balancer lost our finalizer or all its addresses.
+
+    It happens when etcd was restored or someone removed them.
+    """
     if not wants_load_balancer(new):
         return False
     finalizer = FINALIZER in old.metadata.finalizers and FINALIZER not in new.metadata.finalizers
@@ -90,23 +92,23 @@ def _watched(service: Service) -> tuple[Any, ...]:
 
 
 def requests_only_local_traffic(service: Service) -> bool:
-    """Clients outside of the cluster reach Pods on the Node that they connect to, and no others (S137-S143)."""
+    """Clients outside of the cluster reach only Pods on the Node that they connect to (S137-S143)."""
     return service.spec.type in ("LoadBalancer", "NodePort") and service.spec.external_traffic_policy == "Local"
 
 
 def health_check(service: Service) -> tuple[str, int]:
-    """Path and node port that tell whether a Node has Pods of this Service (S144-S148); ("", 0): every Node serves."""
+    """Path and node port that show whether a Node has Pods of this Service (S144-S148); ("", 0): every Node serves."""
     if service.spec.type != "LoadBalancer" or not requests_only_local_traffic(service):
         return "", 0
     return HEALTH_CHECK_PATH, service.spec.health_check_node_port
 
 
 def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """The Service's wish in the contract's terms. Raises ServiceRuleError."""
+    """Return the Service's desired load balancer in the terms of the contract. Raises ServiceRuleError."""
     spec = service.spec
     if len(spec.ports) > PORTS:
         raise ServiceRuleError(
-            f"spec.ports: more than {PORTS} ports, the most that one load balancer gets: create several Services"
+            f"spec.ports: more than {PORTS} ports, the maximum for one load balancer: split it into several Services"
         )
     affinity = (spec.session_affinity_config or {}).get("clientIP") or {}
     return LoadBalancerSpec(
@@ -140,7 +142,7 @@ def load_balancer_spec(service: Service, cluster: str) -> LoadBalancerSpec:
 
 
 def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
-    """Identity is enough to delete, so a Service with unusable annotations can still go."""
+    """Return a spec for deletion. It needs only identity, so a Service with invalid annotations can be deleted."""
     try:
         return load_balancer_spec(service, cluster)
     except ServiceRuleError:
@@ -149,21 +151,21 @@ def deletion_spec(service: Service, cluster: str) -> LoadBalancerSpec:
 
 
 class Step(enum.Enum):
-    """What is to be done next for a Service that wants a load balancer."""
+    """What is done next for a Service that wants a load balancer."""
 
-    ADOPT = "the cloud has had it as it should be since before our start: write nothing"
-    ENSURE = "create it, or write all of it"
-    UPDATE = "write the backends alone"
-    LOOK = "it is written: look whether the cloud is done"
-    COMPARE = "it is done: compare what the cloud has with what was written"
-    NOTHING = "it is done"
+    ADOPT = "the cloud's load balancer was already up to date at start: write nothing"
+    ENSURE = "create the load balancer, or write all of it"
+    UPDATE = "write only the backends"
+    LOOK = "it is written: read whether the cloud is done"
+    COMPARE = "the cloud is done: compare the load balancer with what was written"
+    NOTHING = "the cloud is done: write nothing"
 
 
 def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends], Hashable], listed: str = "") -> Step:
-    """The least that brings the cloud to what is wanted.
+    """Return the smallest step that brings the cloud to the desired state.
 
-    `mark`: what the cloud would be told now; `mark_of`: the same with other backends. `listed`: the fingerprint that
-    the cloud's listing had for it at our start, "" for none.
+    `mark`: what would be written to the cloud now; `mark_of`: the same with other backends. `listed`: the fingerprint
+    in the cloud's listing at start, "" for none.
     """
     if state.mark is None:
         return Step.ADOPT if listed and listed == mark else Step.ENSURE
@@ -175,10 +177,10 @@ def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends],
 
 
 def source_ranges(service: Service) -> tuple[str, ...]:
-    """CIDRs that may connect, normalised and without doubles; () for everybody (S132-S136).
+    """Return the CIDRs that may connect, normalised and without duplicates; () means all clients (S132-S136).
 
-    The spec's field wins over the annotation. A range that holds all addresses of a family makes the others of that
-    family redundant, and they are left out. All IPv4 addresses alone mean everybody, as upstream.
+    The spec's field wins over the annotation. A range with all addresses of a family makes that family's other ranges
+    redundant, so they are left out. All IPv4 addresses alone mean all clients, as in upstream.
     Raises ServiceRuleError, also for more than `limits.SOURCE_RANGES`.
     """
     if service.spec.load_balancer_source_ranges:
@@ -189,7 +191,7 @@ def source_ranges(service: Service) -> tuple[str, ...]:
         texts = annotation.split(",") if annotation else []
     if len(texts) > SOURCE_RANGES:
         raise ServiceRuleError(
-            f"{where}: more than {SOURCE_RANGES} CIDRs, the most that one Service may name: combine them to larger ones"
+            f"{where}: more than {SOURCE_RANGES} CIDRs, the maximum for one Service: combine them into larger ones"
         )
     networks: dict[str, None] = {}
     for text in texts:
@@ -204,12 +206,12 @@ def source_ranges(service: Service) -> tuple[str, ...]:
     return tuple(each for each in networks if each in everywhere or (":" in each) not in open_families)
 
 
-#: The longest CIDR in any spelling: an IPv6 address that ends as an IPv4 one (45 characters), a slash and 3 digits.
+#: The longest CIDR in any spelling: an IPv6 address with an IPv4 address at its end (45 characters), a slash, 3 digits.
 _LONGEST = 49
 
 
 def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """Raises ValueError, also for an address alone and for one with a zone, which means something on one machine."""
+    """Raises ValueError, also without a prefix length and for an address with a zone, which is local to a machine."""
     if len(text) > _LONGEST:
         raise ValueError(f"{len(text)} characters")
     if "/" not in text:
@@ -220,10 +222,10 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
 
 
 def load_balancer_ip(service: Service) -> str:
-    """The address that the Service asks for, "" for any, in the spelling that clouds use (RFC 5952).
+    """Return the address that the Service requests, "" for any, in the spelling that clouds use (RFC 5952).
 
-    The API server takes any text of any length there. Raises ServiceRuleError for what is no address, and for an IPv4
-    address that is written as an IPv6 one: providers compare addresses, and such a one is equal to none.
+    The API server accepts any text of any length there. Raises ServiceRuleError for text that is not an address, and
+    for an IPv4-mapped IPv6 address: providers compare addresses, and such an address equals none of theirs.
     """
     text = service.spec.load_balancer_ip
     if not text:
@@ -240,17 +242,17 @@ def load_balancer_ip(service: Service) -> str:
 
 
 def is_backend(node: Node, judge: Judge) -> bool:
-    """Whether load balancers shall send to this Node.
+    """Return whether load balancers send traffic to this Node.
 
-    As upstream: not going, not excluded by label, not about to be removed by the autoscaler; readiness is left to
-    the cloud's health checks. Beyond upstream: only Nodes with a providerID of ours (W15, W18), so that a joining Node
-    causes one update, when it can be used, instead of two; and only those that the cloud vouches for.
+    As in upstream, the Node must not be deleted, excluded by label, or about to be removed by the autoscaler; the
+    cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
+    a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
     """
     return _vouched(node, judge) is not None
 
 
 def _vouched(node: Node, judge: Judge) -> Vouched | None:
-    """What a load balancer may use of a backend, None when the Node is none."""
+    """Return what a load balancer may use of a backend, None if the Node is not a backend."""
     if node.metadata.deletion_timestamp is not None:
         return None
     excluded = node.metadata.labels.get(EXCLUDE_LABEL)
@@ -263,10 +265,10 @@ def _vouched(node: Node, judge: Judge) -> Vouched | None:
 
 
 def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
-    """All Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
+    """Return all Nodes that serve load balancers, by name, with the addresses and labels that the cloud vouches for.
 
-    `ready_only` leaves out those that are not Ready, unless none is: then the API server knows less than the cloud's
-    health checks do.
+    `ready_only` excludes Nodes that are not Ready, unless none is Ready: in that case the cloud's health checks know
+    more than the API server does.
     """
     judged = [(node, vouched) for node in nodes if (vouched := _vouched(node, judge)) is not None]
     chosen = sorted(judged, key=lambda each: each[0].metadata.name)
@@ -279,7 +281,7 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
 
 
 def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only: bool = False) -> bool:
-    """Whether a change of a Node (None: it does not exist) means nothing to load balancers."""
+    """Return whether a change of a Node (None: it does not exist) makes no difference to load balancers."""
     before, after = ([] if node is None else [node] for node in (old, new))
     if backends(before, judge) != backends(after, judge):
         return False
@@ -287,13 +289,13 @@ def serves_alike(old: Node | None, new: Node | None, judge: Judge, *, ready_only
 
 
 def some_names(chosen: Sequence[Backend]) -> str:
-    """The Nodes' names for a message, the first of them when there are many."""
+    """Return the Nodes' names for a message; only the first ones if there are many."""
     names = ", ".join(backend.node_name for backend in chosen[:_NAMED])
     return f"[{names}]" if len(chosen) <= _NAMED else f"[{names}, ... ({len(chosen)} in total)]"
 
 
 def ingress_wire(ingress: Sequence[Ingress]) -> list[dict[str, Any]]:
-    """`status.loadBalancer.ingress` as it goes to the API server, with ipMode spelt out where that defaults it."""
+    """Return `status.loadBalancer.ingress` in wire form, with ipMode set where the API server would default it."""
     entries = []
     for one in ingress:
         entry: dict[str, Any] = {}
@@ -312,7 +314,7 @@ def _port_wire(port: IngressPort | IngressPortStatus) -> dict[str, Any]:
 
 
 def same_ingress(current: Sequence[IngressEntry], wanted: Sequence[dict[str, Any]]) -> bool:
-    """Whether the status says already what `ingress_wire` gave (W20: a missing ipMode means VIP)."""
+    """Return whether the status already equals the result of `ingress_wire` (W20: a missing ipMode means VIP)."""
     present = []
     for entry in current:
         wire: dict[str, Any] = {}

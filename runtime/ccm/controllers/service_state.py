@@ -15,15 +15,15 @@ from ccm.engine.objects import Service
 class ServiceState:
     """What this process knows about one Service.
 
-    `mark`: what the cloud was last told, None when that is not known (`ServiceBalancers.mark`); `spec` and `backends`
-    are what it was made from. `updating`: a write of the backends alone is being tried; `unsure`: it failed, so they
-    must be written again. `polls`: looks at the cloud since it was written; `settled`: it is ready and the Service says
-    where. `tried_at`: when it was last tried to make it; `met`: the cloud knew it when it was to be deleted;
-    `again_at`: when a cloud that did not is asked again. `reported`: an Event said what is wrong since the last
-    success. `vanished_at`: since when the Service is gone without our having released it. `ingress`: what its status
-    was last given. `cloud`: the one that all this is about. `was_going`: it was being deleted when it was last seen.
-    `compare`: its load balancer is to be compared with it; `asked`: for a user; `compared_at`: when it was. All times
-    are seconds of the context's monotonic clock.
+    `mark`: what was last written to the cloud, None if unknown (`ServiceBalancers.mark`); `spec` and `backends`: what
+    it was computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so
+    they must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is
+    ready and the Service has its addresses. `tried_at`: the last attempt to write it. `met`: the cloud reported that
+    it is being deleted. `again_at`: when a cloud that did not know it is asked again. `reported`: an Event has
+    reported the current failure. `vanished_at`: since when the Service is gone without being released. `ingress`: the
+    addresses last written to its status. `cloud`: the cloud that all this applies to. `was_going`: the Service was
+    being deleted when it was last seen. `compare`: the load balancer is due for a comparison; `asked`: a user asked
+    for it; `compared_at`: the last one. All times are seconds of the context's monotonic clock.
     """
 
     service: Service

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller writes to a Service: its finalizer and the addresses of its load balancer.
+"""Write the finalizer and the load balancer's addresses to a Service.
 
-Both go through the status subresource: then `services/status` is the only right to write.
+Both are written through the status subresource, so the controller needs write permission for `services/status` only.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class ServiceWrites:
         await self._patch(service, {"metadata": {"finalizers": finalizers, "resourceVersion": version}})
 
     async def publish(self, service: Service, ingress: Sequence[Ingress]) -> None:
-        """Write the ingress addresses where they differ."""
+        """Write the ingress addresses if they differ."""
         wire = rules.ingress_wire(ingress)
         if not rules.same_ingress(service.status.load_balancer.ingress, wire):
             await self._patch(service, {"status": {"loadBalancer": {"ingress": wire}}})
 
     async def restore(self, service: Service, ingress: Sequence[Ingress]) -> None:
-        """Write the finalizer and the addresses again where they were lost. No addresses: it is served elsewhere."""
+        """Restore a lost finalizer or lost addresses. Without `ingress`, another controller serves the Service."""
         if ingress:
             await self.add_finalizer(service)
             if not service.status.load_balancer.ingress:
                 await self.publish(service, ingress)
 
     async def release(self, service: Service) -> None:
-        """Remove the addresses and the finalizer, which lets a Service that is being deleted go."""
+        """Remove the addresses and the finalizer, so that the API server can delete the Service."""
         patch: dict[str, Any] = {}
         meta = service.metadata
         if service.status.load_balancer.ingress:

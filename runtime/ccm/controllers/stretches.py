@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computations about all objects in stretches, so that the event loop turns in between.
+"""Run computations about all objects in stretches, so that the event loop can run other tasks in between.
 
-A decision that takes long is a generator: it yields after each object, does no I/O, and returns its result. So it stays
-a pure function, and whoever runs it decides how much of it runs at a time.
+A long decision is a generator: it yields after each object, does no I/O, and returns its result. It remains a pure
+function, and its caller decides how much of it runs at a time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
 
-#: Steps at a stretch, or Nodes judged at a stretch, before other tasks get their turn. It is a number and not a time so
-#: that a simulation in virtual time runs the same way each time. A step takes up to 0.1 ms.
+#: Steps to run, or Nodes to judge, before other tasks get their turn. It is a number and not a time, so that a
+#: simulation in virtual time is repeatable. A step takes up to 0.1 ms.
 STRETCH = 250
 
 
 def at_once(steps: Steps[T]) -> T:
-    """The result, without a pause."""
+    """Return the result, without a pause."""
     while True:
         try:
             next(steps)
@@ -32,7 +32,7 @@ def at_once(steps: Steps[T]) -> T:
 
 
 async def in_stretches(steps: Steps[T]) -> T:
-    """The result; other tasks get a turn after each `STRETCH` steps."""
+    """Return the result. Other tasks get a turn after each `STRETCH` steps."""
     while True:
         try:
             for _ in range(STRETCH):
@@ -44,7 +44,7 @@ async def in_stretches(steps: Steps[T]) -> T:
 
 
 def in_order(items: Iterable[T], key: Callable[[T], Any]) -> Steps[list[T]]:
-    """As `sorted(items, key=key)`. Sorting 50,000 objects at once would take a tenth of a second."""
+    """Sort like `sorted(items, key=key)`, in steps: sorting 50,000 objects at once would take a tenth of a second."""
     heap: list[tuple[Any, int, T]] = []
     for number, item in enumerate(items):
         heap.append((key(item), number, item))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Services that are gone although this process never released them.
 
-Their finalizer was removed by hand, or the API server shows an older state or another cluster. So a load balancer is
-deleted only when a live read says that its Service is gone, after the orphan audit's grace, and within its cap.
+Either their finalizer was removed by hand, or the API server shows an older state or another cluster. The load
+balancer is therefore deleted only if a live read reports the Service gone, after the orphan audit's grace period, and
+within the audit's cap.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ log = logging.getLogger(__name__)
 VANISHED = Gauge(
     "ccm_services_vanished",
     "Services that are gone although this process never released them. Their load balancers are kept for five minutes, "
-    "and as long as there are many of them.",
+    "and for as long as there are many such Services.",
 )
 
-#: Where all Services are.
+#: The path of all Services.
 SERVICES = "/api/v1/services"
-#: A Service that is there again while its load balancer is being deleted is looked at again so soon, in seconds.
+#: Seconds until the next check of a Service that reappears while its load balancer is being deleted.
 SOON = 0.2
 
 
 class VanishedServices:
-    """`known`: the Services that are there; `queue(key)` has a key served by `delete`, or by whom it belongs to.
+    """`known`: the existing Services. `queue(key)`: queues a key for `delete`, or for the controller of its kind.
 
-    Its keys are "namespace/name/UID": another Service may have the name by now.
+    The keys here are "namespace/name/UID", because another Service may have the name by now.
     """
 
     def __init__(
@@ -61,25 +62,25 @@ class VanishedServices:
         vanished = f"{key}/{state.service.metadata.uid}"
         self.states[vanished] = state
         VANISHED.set(len(self.states))
-        log.warning("Service %s vanished and was not released: its load balancer stays for %.0f s", key, grace(state))
+        log.warning("Service %s is gone but was not released: keeping its load balancer for %.0f s", key, grace(state))
         self._queue(vanished)
 
     def come_back(self, key: str, service: Service) -> ServiceState | None:
-        """What is known of a Service that had only seemed to be gone. Raises Requeue while it is being deleted."""
+        """Return the state of a Service that only seemed to be gone. Raises Requeue while it is being deleted."""
         vanished = f"{key}/{service.metadata.uid}"
         state = self.states.get(vanished)
         if state is not None:
             if state.deleting:
-                self._queue(vanished)  # which finds out that the Service lives
+                self._queue(vanished)  # `delete` then finds out that the Service exists
                 raise Requeue(SOON)
             self._remove(vanished)
-            log.warning("Service %s is there again: its load balancer stays", key)
+            log.warning("Service %s exists again: keeping its load balancer", key)
         return state
 
     async def delete(self, key: str) -> Service:
-        """Delete the load balancer of a Service that vanished, once that is sure. Returns the Service.
+        """Delete the load balancer of a Service that is confirmed gone. Return the Service.
 
-        Raises Requeue and RetryAfter until then, and ApiError when the API server does not say whether it lives.
+        Raises Requeue and RetryAfter until then, and ApiError if the API server does not answer.
         """
         state, now = self.states[key], self._context.monotonic()
         service = state.service
@@ -93,14 +94,14 @@ class VanishedServices:
         together = len(unexpected)
         if state in unexpected and not orphan_rules.may_delete(together, together + len(self._known)):
             message = (
-                f"The Service vanished and was not released, as did {together - 1} others: so many are not "
-                "believed, and their load balancers stay. Check --kubeconfig and the state of etcd. If the Services "
-                "are really gone, delete the load balancers by hand"
+                f"The Service is gone but was not released, and the same is true of {together - 1} others. That many "
+                "are not plausible, so their load balancers are kept. Check --kubeconfig and the state of etcd. If "
+                "the Services are really gone, delete the load balancers by hand"
             )
             self._events.event(service, "Warning", "LoadBalancerKept", message)
             raise Requeue(absence_rules.GRACE)
         if not state.deleting:
-            state.deleting, state.mark = True, None  # should it come back, it is made anew
+            state.deleting, state.mark = True, None  # if the Service reappears, the load balancer is created again
             self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
         try:
             spec = state.spec or rules.deletion_spec(service, self._context.cluster_name)
@@ -121,5 +122,5 @@ class VanishedServices:
 
 
 def grace(state: ServiceState) -> float:
-    """For how many seconds a Service must be gone. One that was going when it was last seen was meant to go."""
+    """Return the seconds for which a Service must be gone: none if it was being deleted when it was last seen."""
     return 0.0 if state.was_going or rules.needs_cleanup(state.service) else absence_rules.GRACE

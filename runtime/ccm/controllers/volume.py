@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""persistentvolume-label-controller: PersistentVolumes that people wrote get the zone and region of their volume.
+"""persistentvolume-label-controller: labels manually created PersistentVolumes with zone and region.
 
-Without them a Pod is scheduled where its volume cannot go. Volumes that a CSI provisioner made have it from there.
-Upstream had this in its cloud-controller-manager until 1.13, then as an admission plugin of the API server until 1.30,
-and since then leaves it out; so it is off unless `--controllers` names it.
+Without these labels, a Pod may be scheduled to a Node that cannot attach its volume. CSI provisioners set them
+themselves. Upstream had this in its cloud-controller-manager until 1.13 and in an admission plugin of the API server
+until 1.30, and has removed it since. The controller is therefore off unless `--controllers` names it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .rule_error import RuleError
 
 log = logging.getLogger(__name__)
 
-LABELLED = Counter("ccm_volumes_labelled", "PersistentVolumes that got the zone and region of their volume.")
+LABELLED = Counter("ccm_volumes_labelled", "PersistentVolumes labelled with the zone and region of their volume.")
 NOT_LABELLED = Counter(
     "ccm_volume_labelling_failures",
-    "Attempts after which a PersistentVolume still lacked zone or region, by reason: Cloud (it could not say, or knows "
-    "no such volume), Invalid (it never will), API (the API server did not take it).",
+    "Failed attempts to label a PersistentVolume with zone and region, by reason: Cloud (it could not answer, or knows "
+    "no such volume), Invalid (no retry can help), API (the API server refused the change).",
     ["reason"],
 )
 for _reason in ("Cloud", "Invalid", "API"):
@@ -39,7 +39,7 @@ for _reason in ("Cloud", "Invalid", "API"):
 
 @dataclass(frozen=True)
 class VolumeOptions:
-    """`workers`: volumes that the cloud is asked about at the same time (upstream's 5)."""
+    """`workers`: volumes about which the cloud is asked at the same time (5 in upstream)."""
 
     workers: int = 5
 
@@ -58,7 +58,7 @@ class VolumeController:
 
     @property
     def _cloud(self) -> Volumes:
-        """The present cloud's: it is replaced when credentials are reloaded."""
+        """The current cloud's volumes: the cloud is replaced when credentials are reloaded."""
         found = self._context.gateway.cloud.volumes
         assert found is not None
         return found
@@ -69,14 +69,14 @@ class VolumeController:
         await self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log))
 
     def _on_volume(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
-        if new is None or not rules.is_wanting(new):
+        if new is None or not rules.needs_labels(new):
             return
-        if old is None or not rules.is_wanting(old) or rules.reference(old) != rules.reference(new):
+        if old is None or not rules.needs_labels(old) or rules.reference(old) != rules.reference(new):
             self._queue.add(new.metadata.name)
 
     async def _sync(self, name: str) -> None:
         volume = self._volumes.get(name)
-        if volume is None or not rules.is_wanting(volume):
+        if volume is None or not rules.needs_labels(volume):
             return
         ref = rules.reference(volume)
         assert ref is not None
@@ -84,13 +84,13 @@ class VolumeController:
             found = await self._context.gateway.call("volumes.labels", lambda: self._cloud.labels(ref))
             patch = rules.patch(volume, found)
         except NotImplementedByCloud as error:
-            log.debug("volume %s is left alone: %s", name, error)
+            log.debug("volume %s stays unchanged: %s", name, error)
             return
         except (Invalid, RuleError) as error:
-            self._tell(volume, "Invalid", error)
-            return  # only a change of the volume can help
+            self._report(volume, "Invalid", error)
+            return  # only a change of the volume helps
         except CloudError as error:
-            self._tell(volume, "Cloud", error)
+            self._report(volume, "Cloud", error)
             if error.retry_after is not None:
                 raise Requeue(error.retry_after) from error
             raise
@@ -104,18 +104,18 @@ class VolumeController:
         except NotFoundError:
             return
         except ConflictError:
-            raise Requeue(1.0) from None  # another writer was faster; the cache will show it in a moment
+            raise Requeue(1.0) from None  # another writer was faster; the cache will catch up
         except ApiError as error:
-            self._tell(volume, "API", error)
+            self._report(volume, "API", error)
             raise
         LABELLED.inc()
-        log.info("volume %s got the zone and region of its disk", name)
+        log.info("labelled volume %s with the zone and region of its disk", name)
 
-    def _tell(self, volume: PersistentVolume, reason: str, error: Exception) -> None:
+    def _report(self, volume: PersistentVolume, reason: str, error: Exception) -> None:
         NOT_LABELLED.labels(reason).inc()
         self._events.event(
             ObjectRef("v1", "PersistentVolume", volume.metadata.name, uid=volume.metadata.uid),
             "Warning",
             "VolumeNotLabelled",
-            f"its zone and region are not known, so Pods may be scheduled where it cannot go: {error}",
+            f"the volume's zone and region are unknown, so Pods may be scheduled where it cannot be attached: {error}",
         )

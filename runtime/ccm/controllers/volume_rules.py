@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a PersistentVolume lacks: pure decisions, no I/O.
+"""Decide which labels a PersistentVolume is missing. No I/O.
 
-The rules are those of the controller that upstream had until 1.13, and of the admission plugin PersistentVolumeLabel
-that followed it until 1.30. There are two differences: labels that are there are never overruled, and a node affinity
-that is there is left as it is, because the API server does not let it change.
+The rules follow the controller that upstream had until 1.13, and the admission plugin PersistentVolumeLabel that
+replaced it until 1.30. There are two differences: existing labels are never overwritten, and an existing node affinity
+is kept, because the API server does not allow changes to it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .rule_error import RuleError
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _LEGACY = {ZONE: "failure-domain.beta.kubernetes.io/zone", REGION: "failure-domain.beta.kubernetes.io/region"}
-#: Between the zones of a volume that is in several.
+#: Separates the zones of a volume that is in several.
 ZONES = "__"
 PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 
 
 def reference(volume: PersistentVolume) -> VolumeRef | None:
-    """The volume in some cloud that it stands for; None for NFS, local disks and the like."""
+    """Return the volume in some cloud that the object refers to; None for NFS, local disks and the like."""
     spec = volume.spec
     if spec.csi is not None:
         return VolumeRef(spec.csi.driver, spec.csi.volume_handle)
@@ -38,10 +38,10 @@ def reference(volume: PersistentVolume) -> VolumeRef | None:
     return next((VolumeRef(driver, handle) for driver, handle in in_tree.items() if handle), None)
 
 
-def is_wanting(volume: PersistentVolume) -> bool:
-    """Whether its cloud should be asked where it is.
+def needs_labels(volume: PersistentVolume) -> bool:
+    """Return whether to ask the cloud where the volume is.
 
-    One that a provisioner made is not: whoever made it knows, and one that says no zone may be meant for all.
+    A volume created by a provisioner is skipped: the provisioner knows its zones, and no zone may mean all of them.
     """
     meta = volume.metadata
     if meta.deletion_timestamp or PROVISIONED_BY in meta.annotations or reference(volume) is None:
@@ -50,15 +50,15 @@ def is_wanting(volume: PersistentVolume) -> bool:
 
 
 def patch(volume: PersistentVolume, found: Mapping[str, str]) -> dict[str, Any] | None:
-    """A merge patch that adds what is lacking, on the very volume that was looked at; None when nothing is.
+    """Return a merge patch that adds missing labels to exactly the volume that was read; None if none are missing.
 
-    The scheduler keeps Pods where the labels say, and the affinity says it in the form that is in use today. Raises
-    RuleError for a label of the cloud's with an empty zone among several.
+    The scheduler follows the labels. The node affinity expresses the same in the form used today. Raises RuleError if
+    the cloud returns several zones of which one is empty.
     """
     labels = {key: value for key, value in found.items() if value and not _is_labelled(volume, key)}
     for key, value in labels.items():
         if not all(value.split(ZONES)):
-            raise RuleError(f"the cloud says {key}={value!r}: one of the zones is empty")
+            raise RuleError(f"the cloud returned {key}={value!r}, in which a zone is empty")
     if not labels:
         return None
     meta = {"uid": volume.metadata.uid, "resourceVersion": volume.metadata.resource_version, "labels": labels}

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud says about the machines of Nodes, kept at hand for the controllers that write to the cloud.
+"""Cache of what the cloud says about the machines of Nodes, for controllers that write to the cloud.
 
-`vouching_rules` decides; this file knows which Nodes claim which providerID, remembers what the cloud said last, and
-asks it where that is not enough. What another controller learns costs no second call: the listings and single reads of
-the node controllers are used as they come.
+`vouching_rules` decides. This file knows which Nodes claim which providerID, remembers what the cloud last said, and
+asks the cloud if that is not enough. It also uses the listings and single reads of the node controllers, so those
+cause no second call.
 
-What the cloud once said about a Node (its UID and providerID) stays in force while it says nothing else: a listing that
-lacks the instance is no contradiction, and the lifecycle controller decides about deletion.
+What the cloud once said about a Node (its UID and providerID) stays valid until the cloud says otherwise. A listing
+without the instance is no contradiction: the lifecycle controller decides about deletion.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ log = logging.getLogger(__name__)
 NOT_VOUCHED = Gauge(
     "ccm_nodes_not_vouched",
     "Nodes that get no new route and are no backend, by reason: CloudUnknown, InstanceNotFound, SameProviderID, "
-    "OtherMachine, ListingNotBelieved (nothing is written until a listing has half of the Ready Nodes). "
+    "OtherMachine, ListingNotBelieved (nothing is written until a listing contains half of the Ready Nodes). "
     "AddressNotVouched: the Node is used, but not all addresses that it claims.",
     ["reason"],
 )
 for _reason in Reason:
     NOT_VOUCHED.labels(_reason.value)
 
-#: Seconds until the cloud is asked about a Node again: first and longest after it gave no answer; after an answer that
-#: contradicts the Node, which may be older than a change in the cloud.
+#: Seconds until the cloud is asked about a Node again, first and longest: after it gave no answer; and after an answer
+#: that contradicts the Node, because that answer may be older than a change in the cloud.
 RETRY_FIRST, RETRY_MAX = 1.0, 60.0
 AGAIN_FIRST, AGAIN_MAX = 60.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Fact:
-    """What the cloud said about the machine of one Node. `heard`: as it came; `instance`: as it is used."""
+    """What the cloud said about the machine of one Node. `heard`: as received; `instance`: as used."""
 
     uid: str
     provider_id: str
@@ -64,8 +64,11 @@ class _Fact:
 
 @dataclass(slots=True)
 class _Look:
-    """When the cloud is asked about one Node, in monotonic seconds. `doubt`: what it said instead of an answer.
-    `named`: it said which instances have the Node's name."""
+    """When to ask the cloud about one Node, in monotonic seconds.
+
+    `doubt`: the error if the cloud gave no answer. `named`: the cloud has reported which instances have the Node's
+    name.
+    """
 
     uid: str
     provider_id: str
@@ -79,7 +82,7 @@ class _Look:
 
 
 class Vouching:
-    """One for the process. It follows the Nodes from its construction; `run` asks the cloud, on the leader alone."""
+    """One per process. It follows the Nodes from its construction; `run` asks the cloud, and only on the leader."""
 
     def __init__(self, context: Context) -> None:
         if context.gateway.instances is None:
@@ -87,14 +90,14 @@ class Vouching:
         self._directory: InstanceDirectory = context.gateway.instances
         self._context = context
         self._events: EventBudget | None = None
-        #: The Nodes by what spellings of one providerID share (`InstanceDirectory.same_as`), then by name.
+        #: Nodes by normalised providerID (`InstanceDirectory.same_as`), then by name.
         self._claims: dict[str, dict[str, Node]] = {}
         self._keys: dict[str, str] = {}
         self._facts: dict[str, _Fact] = {}
         self._looks: dict[str, _Look] = {}
-        #: Verdicts that hold until something changes, with the Node that each is about.
+        #: Verdicts that are valid until something changes, with the Node that each applies to.
         self._judged: dict[str, tuple[Node, Verdict]] = {}
-        #: What listeners know: the addresses in use, None for none.
+        #: What listeners were last notified of: the addresses in use, None for none.
         self._told: dict[str, object] = {}
         self._reasons: dict[str, Reason] = {}
         self._counts: Counter[Reason] = Counter()
@@ -107,18 +110,18 @@ class Vouching:
         context.nodes.add_handler(self._on_node)
         self._directory.on_news(self._on_news)
 
-    # What controllers ask.
+    # Questions of controllers.
 
     async def ready(self) -> None:
-        """Return when the cloud has said enough to write backends and routes."""
+        """Return when the cloud has reported enough to write backends and routes."""
         await self._ready.wait()
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when the verdict about some Node changed, perhaps without a change of the Node."""
+        """Call `listener` when the verdict about a Node changes, even if the Node itself does not."""
         self._listeners.append(listener)
 
     def judge(self, node: Node) -> Verdict | None:
-        """The verdict as of now, None for a Node that is not one of this cloud. No I/O."""
+        """Return the current verdict, None for a Node of another cloud. No I/O."""
         name, provider_id = node.metadata.name, node.spec.provider_id
         cached = self._judged.get(name)
         if cached is not None and cached[0] is node:
@@ -138,16 +141,16 @@ class Vouching:
         return verdict
 
     def claimants(self, provider_id: str) -> Iterable[Node]:
-        """All Nodes with this providerID, in whatever spelling."""
+        """Return all Nodes with this providerID, whatever its spelling."""
         return self._claims.get(self._directory.same_as(provider_id), {}).values()
 
     async def problem(self, node: Node, instance: Instance, *, not_before: float) -> Refused | None:
-        """What contradicts that `instance` is the Node's machine. Raises CloudError.
+        """Return why `instance` is not the Node's machine, None if it may be. Raises CloudError.
 
-        It asks the cloud only where the Node brought its providerID and the instance has another name than the Node.
+        It asks the cloud only if the Node had a providerID of its own and the instance has another name than the Node.
         """
         if not node.spec.provider_id:
-            return None  # it was found by its name
+            return None  # the instance was found by the Node's name
         namesakes: Sequence[Instance] = ()
         if not instance.is_named(node.metadata.name):
             namesakes = await self._ask_for_namesakes(node.metadata.name, not_before)
@@ -164,7 +167,7 @@ class Vouching:
         return look if look is not None and _same(look, node) else None
 
     def _instance(self, node: Node) -> Instance | None:
-        """The instance as the cloud last described it. Addresses that it no longer names at all stay in force."""
+        """Return the instance as the cloud last described it. Its last addresses stay valid if the cloud omits all."""
         heard = self._directory.known(node.spec.provider_id)
         fact = self._facts.get(node.metadata.name)
         if fact is not None and not _same(fact, node):
@@ -179,7 +182,7 @@ class Vouching:
         return instance
 
     def _namesakes(self, name: str, look: _Look | None) -> Sequence[Instance] | None:
-        """The instances with this name; None while no read since the Node came could tell that there is none."""
+        """Return the instances with this name; None until a read after the Node's arrival can show that none exist."""
         found = self._directory.named(name)
         if look is not None and not look.named:
             look.named = self._directory.listed_at >= look.seen_at
@@ -189,7 +192,7 @@ class Vouching:
         node = new or old
         assert node is not None
         name, now = node.metadata.name, self._context.monotonic()
-        if new is None or self._look_of(new) is None:  # it went, is another one, or was given its providerID
+        if new is None or self._look_of(new) is None:  # it was deleted, replaced, or given its providerID
             self._looks.pop(name, None)
             self._facts.pop(name, None)
         if new is not None and name not in self._looks:
@@ -233,13 +236,13 @@ class Vouching:
         if self._running and any([self._review(node) for node in about]):
             self._notify()
 
-    # What follows from it.
+    # Consequences.
 
     def _review(self, node: Node) -> bool:
-        """Judge a Node as it is now, say what is wrong, plan to ask; whether listeners must know."""
+        """Judge a Node again, report problems and plan the next request. Return whether listeners must be notified."""
         name, now = node.metadata.name, self._context.monotonic()
         verdict, look = self.judge(node), self._looks[name]
-        if verdict is None:  # the cloud was replaced by one that it is not of
+        if verdict is None:  # the cloud was replaced by one that the Node does not belong to
             return self._forget(name)
         used = verdict.addresses if isinstance(verdict, Vouched) else None
         changed = self._told.get(name) != used
@@ -264,8 +267,11 @@ class Vouching:
         return changed
 
     def _earliest(self, look: _Look, reason: Reason) -> float:
-        """When the cloud may be asked about the Node. What it said may be older than the Node or a change of it, so a
-        first contradiction is looked into at once; but not what the first listing said just now."""
+        """Return when the cloud may be asked about the Node.
+
+        The cached answer may be older than the Node or a change of it, so a first contradiction is checked at once. An
+        exception is a contradiction from the first listing, which is new.
+        """
         if reason is Reason.CLOUD_UNKNOWN:
             return -math.inf if look.doubt is None else look.asked_at + RETRY_FIRST
         if look.asked_at == -math.inf and self._ready.is_set():
@@ -291,13 +297,13 @@ class Vouching:
             listener()
 
     async def _review_all(self) -> None:
-        """After news from the cloud, which may be another one that spells its providerIDs otherwise."""
+        """Review all Nodes after news from the cloud, which may be another one that spells providerIDs differently."""
         self._news = False
         changed = False
         for number, node in enumerate(self._context.nodes.items(), 1):
             name = node.metadata.name
             if self._context.nodes.get(name) is not node:
-                continue  # it changed meanwhile and was reviewed then
+                continue  # it changed in the meantime and was reviewed then
             owned = self._directory.owns(node.spec.provider_id)
             if self._keys.get(name) != (self._directory.same_as(node.spec.provider_id) if owned else None):
                 self._index(name, node)
@@ -308,7 +314,7 @@ class Vouching:
         if changed:
             self._notify()
 
-    # What is asked.
+    # Requests to the cloud.
 
     async def run(self) -> None:
         """Ask until cancelled. A second caller only waits."""
@@ -318,7 +324,7 @@ class Vouching:
         self._events = EventBudget(self._context.recorder("node-vouching"), self._context.monotonic)
         await self._context.nodes.wait_synced()
         missing = await missing_from_first_listing(self._context, self._directory, self._disbelieve)
-        await asyncio.gather(*(self._ask_for_sure(node, doubt) for node, doubt in missing))
+        await asyncio.gather(*(self._ask_directly(node, doubt) for node, doubt in missing))
         NOT_VOUCHED.labels(Reason.LISTING_NOT_BELIEVED.value).set(0)
         await self._review_all()
         self._ready.set()
@@ -339,14 +345,14 @@ class Vouching:
                         await self._wake.wait()
 
     async def _ask(self, name: str, look: _Look) -> None:
-        """One question about one Node; the directory makes one read of many."""
+        """Ask the cloud about one Node. The directory combines concurrent requests into one read."""
         node, now = self._context.nodes.get(name), self._context.monotonic()
         first, look.asked_at = look.asked_at == -math.inf, now
         try:
             if node is None or self._looks.get(name) is not look or not self._directory.owns(node.spec.provider_id):
                 look.due = math.inf
                 return
-            # A read that began after the Node came is fresh enough, unless it is what contradicts the Node.
+            # A read that began after the Node arrived is fresh enough, unless that read contradicts the Node.
             verdict = self.judge(node)
             unknown = isinstance(verdict, Refused) and verdict.reason is Reason.CLOUD_UNKNOWN
             not_before = look.seen_at if first and unknown else now
@@ -373,7 +379,7 @@ class Vouching:
         self._wake.set()
 
     async def _ask_for_namesakes(self, name: str, not_before: float) -> Sequence[Instance]:
-        """The instances with this name. Raises CloudError."""
+        """Return the instances with this name. Raises CloudError."""
         try:
             return [await self._directory.lookup(InstanceRef(name), not_before=not_before)]
         except NotFound:
@@ -388,8 +394,8 @@ class Vouching:
         for node in missing:
             self._events.event(node, "Warning", "NodeNotVouched", message, topic=Reason.LISTING_NOT_BELIEVED)
 
-    async def _ask_for_sure(self, node: Node, doubt: CloudError) -> None:
-        """What the cloud answers when it is asked for the very instance that its listing lacks."""
+    async def _ask_directly(self, node: Node, doubt: CloudError) -> None:
+        """Ask the cloud for the one instance that is missing from its listing."""
         look = self._look_of(node)
         if look is None:
             return
@@ -405,5 +411,5 @@ class Vouching:
 
 
 def _same(known: _Fact | _Look, node: Node) -> bool:
-    """Whether it is about this Node, with the providerID that it has."""
+    """Return whether it applies to this Node with its current providerID."""
     return known.uid == node.metadata.uid and known.provider_id == node.spec.provider_id

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a Node the cloud vouches for: pure decisions, no I/O.
+"""Decide which statements of a Node the cloud vouches for. No I/O.
 
-A kubelet writes its own Node. NodeRestriction limits which Node it writes, not the providerID, pod CIDRs, addresses
-and most labels that it chooses there. A controller with the rights of the cloud must not act on these unseen: it would
-write for the kubelet what the kubelet may not write (a confused deputy). So whatever goes from a Node to the cloud
-passes `judge` first.
+A kubelet writes its own Node. NodeRestriction limits which Node it writes, but not the providerID, pod CIDRs, addresses
+and most labels that it sets there. A controller with permissions in the cloud must not trust these values: it would
+write on the kubelet's behalf what the kubelet may not write (a confused deputy). Everything that goes from a Node to
+the cloud therefore passes `judge` first.
 
 Three rules:
 
-1. One machine, one Node. Of several Nodes with one providerID, one is used.
-2. Addresses are the instance's.
-3. Labels that the cloud knows have the instance's values.
+1. One machine, one Node. If several Nodes have the same providerID, one of them is used.
+2. Only addresses of the instance are used.
+3. For labels that the cloud knows, the instance's values are used.
 
-Pod CIDRs are judged in `route_rules`.
+`route_rules` checks pod CIDRs.
 """
 
 from __future__ import annotations
@@ -32,34 +32,35 @@ IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _TYPES = {kind.value: kind for kind in AddressType}
 _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
-#: A first listing is believed when it has at least this share of the Ready Nodes. An attacker who invents some Nodes
-#: does not reach that; credentials of another project, or a wrong filter, do.
+#: A first listing is plausible if it contains at least this share of the Ready Nodes. An attacker who invents some
+#: Nodes cannot push it below that share; credentials of another project or a wrong filter do.
 BELIEVED_SHARE = 0.5
 _AGAIN = "delete the Node and restart its kubelet, so that it registers again"
 
 
 class Reason(enum.StrEnum):
-    """Why a Node, or something that it says, is not used; labels of `ccm_nodes_not_vouched`."""
+    """Why a Node, or something that it claims, is not used; labels of `ccm_nodes_not_vouched`."""
 
-    #: The cloud did not answer yet, or could not say.
+    #: The cloud has not answered yet, or could not.
     CLOUD_UNKNOWN = "CloudUnknown"
-    #: The cloud says that there is no such instance.
+    #: The cloud reports that the instance does not exist.
     INSTANCE_NOT_FOUND = "InstanceNotFound"
-    #: Another Node has the same providerID, and holds it.
+    #: Another Node has the same providerID and takes precedence.
     SAME_PROVIDER_ID = "SameProviderID"
     #: Another instance has the Node's name.
     OTHER_MACHINE = "OtherMachine"
-    #: The Node is used, but not this address of it.
+    #: The Node is used, but not this address.
     ADDRESS_NOT_VOUCHED = "AddressNotVouched"
-    #: The first listing lacks most Nodes: nothing is written yet.
+    #: Most Nodes are missing from the first listing: nothing is written yet.
     LISTING_NOT_BELIEVED = "ListingNotBelieved"
 
 
 @dataclass(frozen=True, slots=True)
 class Vouched:
-    """What load balancers and routes may use. `ignored`: addresses that the Node claims and its instance does not have.
+    """What load balancers and routes may use.
 
-    `own`: all IP addresses that the cloud names for the instance.
+    `ignored`: addresses that the Node claims and its instance does not have. `own`: all IP addresses that the cloud
+    reports for the instance.
     """
 
     addresses: tuple[Address, ...]
@@ -70,14 +71,14 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The Node gets no new route and is no backend. `message`: what contradicts what, and what to do."""
+    """The Node gets no new route and is no backend. `message`: the contradiction, and what to do."""
 
     reason: Reason
     message: str
 
 
 Verdict = Vouched | Refused
-#: The verdict about a Node, None when it is not one of this cloud.
+#: Returns the verdict about a Node, None if it does not belong to this cloud.
 Judge = Callable[[Node], Verdict | None]
 
 
@@ -90,9 +91,9 @@ def judge(
 ) -> Verdict:
     """Judge a Node of this cloud.
 
-    `instance`: what the cloud has for its providerID, None when that is not known, and then `doubt` says why.
-    `claimants`: the other Nodes with this providerID, in whatever spelling. `namesakes`: the instances with the Node's
-    name, None when that is not known; it matters only where the instance has another name and no such alias.
+    `instance`: the cloud's instance with the Node's providerID, None if unknown; `doubt` then says why. `claimants`:
+    the other Nodes with this providerID, whatever its spelling. `namesakes`: the instances with the Node's name, None
+    if unknown; they matter only if neither the instance's name nor an alias is the Node's name.
     """
     if instance is None:
         return _unknown(node, doubt)
@@ -112,17 +113,17 @@ def _unknown(node: Node, doubt: CloudError | None) -> Refused:
     if isinstance(doubt, NotFound):
         return Refused(
             Reason.INSTANCE_NOT_FOUND,
-            f"the cloud has no instance for its providerID {node.spec.provider_id} ({doubt}): {_AGAIN}",
+            f"the cloud has no instance with the Node's providerID {node.spec.provider_id} ({doubt}): {_AGAIN}",
         )
     why = f": {doubt}" if doubt is not None else " yet"
-    return Refused(Reason.CLOUD_UNKNOWN, f"the cloud has not said which instance {node.spec.provider_id} is{why}")
+    return Refused(Reason.CLOUD_UNKNOWN, f"the cloud has not reported instance {node.spec.provider_id}{why}")
 
 
 def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> str:
-    """Rule 1: why another Node holds this providerID; "" when this one does.
+    """Apply rule 1: return why another Node holds this providerID; "" if this Node holds it.
 
-    The Node with the instance's name holds it, then one with an alias of it, otherwise the oldest: a kubelet that
-    deletes its Node and creates it again with a providerID that it copied comes too late (CVE-2025-5187).
+    The Node with the instance's name holds it, then a Node with one of its aliases, then the oldest. A kubelet that
+    deletes its Node and creates it again with a copied providerID therefore comes last (CVE-2025-5187).
     """
 
     def precedence(each: Node) -> tuple[bool, bool, str, str]:
@@ -133,19 +134,20 @@ def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> s
     if first is node:
         return ""
     holder = first.metadata.name
-    why = "has the instance's name" if instance.is_named(holder) else "is older"
+    why = "it has the instance's name" if instance.is_named(holder) else "it is older"
     return (
-        f"its providerID {node.spec.provider_id} is also that of node {holder}, which {why} and keeps it. "
-        f"If this Node is the machine, delete node {holder}; otherwise {_AGAIN}"
+        f"the Node's providerID {node.spec.provider_id} also belongs to node {holder}, which keeps it because {why}. "
+        f"If this Node is the real machine, delete node {holder}; otherwise {_AGAIN}"
     )
 
 
 def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], tuple[str, ...]]:
-    """Rule 2: those addresses of the Node that are its instance's, as the cloud spells them; and the IPs that are not.
+    """Apply rule 2: return the Node's addresses that its instance has, as the cloud spells them, and the other IPs.
 
-    When no IP is left, all of the instance's are used: the cloud vouches for these, and a Node whose `--node-ip` the
-    cloud does not know stays reachable. A cloud that names no address gives nothing to compare with: the Node's are
-    used as they are. A Hostname must be the name of the Node or of the instance; DNS names must be the instance's.
+    If no IP is left, all IPs of the instance are used: the cloud vouches for them, and a Node with a `--node-ip` that
+    the cloud does not know stays reachable. If the cloud reports no address, there is nothing to compare with and the
+    Node's addresses are used unchanged. A Hostname must be the name of the Node or the instance; DNS names must be the
+    instance's.
     """
     claimed = [Address(_TYPES[each.type], each.address) for each in node.status.addresses if each.type in _TYPES]
     if not instance.addresses:
@@ -172,19 +174,19 @@ def own_addresses(node: Node, instance: Instance) -> tuple[tuple[Address, ...], 
 
 
 def ignored_message(node: Node, verdict: Vouched) -> str:
-    """What to tell about addresses that are left out."""
+    """Return the message about addresses that are left out."""
     return (
-        f"{', '.join(verdict.ignored)} is not an address of its instance {node.spec.provider_id} "
-        f"({', '.join(verdict.own)}): load balancers and routes do not use it. Correct the kubelet's --node-ip or the "
-        "instance's network"
+        f"address {', '.join(verdict.ignored)} does not belong to the Node's instance {node.spec.provider_id} "
+        f"({', '.join(verdict.own)}), so load balancers and routes do not use it. Correct the kubelet's --node-ip or "
+        "the instance's network"
     )
 
 
 def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, str]:
-    """Rule 3: the Node's labels, with the instance's values of all that the cloud knows.
+    """Apply rule 3: return the Node's labels, with the instance's values for all that the cloud knows.
 
-    What the cloud leaves empty, and all other labels, are the Node's own: a kubelet can choose them, except those below
-    `node-restriction.kubernetes.io/`.
+    Values that the cloud leaves empty and all other labels are the Node's own. A kubelet can choose those, except
+    labels below `node-restriction.kubernetes.io/`.
     """
     known = {
         key: value
@@ -194,8 +196,8 @@ def own_labels(labels: Mapping[str, str], instance: Instance) -> Mapping[str, st
     return {**labels, **known} if known else labels
 
 
-def is_believable(found: int, ready: int) -> bool:
-    """Whether a first listing may decide about backends and routes: it has `found` of `ready` Nodes."""
+def is_plausible(found: int, ready: int) -> bool:
+    """Return whether a first listing with `found` of `ready` Nodes may decide about backends and routes."""
     return found >= ready * BELIEVED_SHARE
 
 

@@ -22,9 +22,12 @@ def _whole(obj: Any) -> Any:
 
 @dataclass(frozen=True)
 class Watched(Generic[T]):
-    """One kind. `resource`: its plural, as in a path. `type`: the part of it that is decoded (`PartialObject` for the
-    metadata alone). `keep`: what the cache keeps of an object. `doubtful`: absence from a list is no proof that an
-    object is gone (`ccm.engine.absence_rules`); for kinds whose absence makes a controller delete something."""
+    """One kind of object.
+
+    `resource`: its plural, as in a path. `type`: the part of it that is decoded (`PartialObject` for the metadata
+    alone). `keep`: reduces an object to what the cache keeps. `doubtful`: absence from a list does not prove that an
+    object is gone (`ccm.engine.absence_rules`); for kinds whose absence makes a controller delete something.
+    """
 
     resource: str
     type: type[T]
@@ -35,11 +38,11 @@ class Watched(Generic[T]):
 
     @property
     def path(self) -> str:
-        """Of all its objects, in all namespaces."""
+        """The path of all its objects, in all namespaces."""
         return f"/{f'apis/{self.group}' if self.group else 'api'}/{self.version}/{self.resource}"
 
     def informer(self, client: KubeClient, check: Callable[[], Awaitable[None]]) -> Informer[T]:
-        """Its cache, which is empty until it runs. `check` is called after each list."""
+        """Return its cache, which is empty until it runs. `check` is called after each list."""
         return Informer(
             client, self.path, self.type, name=self.resource, keep=self.keep, doubtful=self.doubtful, check=check
         )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider of the simulated cloud (docs/providers/sim.md), and the example to copy for a provider of one's own.
+"""The provider of the simulated cloud (docs/providers/sim.md), and the example to copy for your own provider.
 
-It shows all there is to do: read the configuration with all its problems (`Settings`), speak HTTP and turn every way
-of failing into the contract's errors (`Api`; both are in `sim_api`), and one small class for each capability. What it
-leaves out is the framework's job: batching, caching, retries, rate limits.
+It shows everything a provider does: read the configuration and report all its problems (`Settings`), speak HTTP and
+map every failure to the contract's errors (`Api`; both are in `sim_api`), and one small class for each capability. The
+framework does everything else: batching, caching, retries, rate limits.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SimInstances:
             raise NotFound(f"project {self._api.settings.project} has no instance named {ref.node_name!r}")
         if len(named) > 1:
             ids = ", ".join(row.id for row in named)
-            raise Conflict(f"{len(named)} instances are named {ref.node_name!r} ({ids})")
+            raise Conflict(f"{len(named)} instances are named {ref.node_name!r} ({ids}): rename all but one")
         return _instance(named[0])
 
     def owns(self, provider_id: str) -> bool:
@@ -96,7 +96,7 @@ class SimInstances:
 
 
 class SimLoadBalancers:
-    """A load balancer is found by its ownership tags alone; a name that somebody else took is a Conflict."""
+    """A load balancer is found only by its ownership tags. A name that is already taken is a Conflict."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -106,7 +106,7 @@ class SimLoadBalancers:
         return [_load_balancer(row) for row in rows if "service_uid" in row.tags]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves, so that `update_backends` cannot claim to have written what else changed in the spec."""
+        """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
         return f"{_digest(_wanted(spec))}-{_digest_of(backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -116,15 +116,15 @@ class SimLoadBalancers:
         return _load_balancer(found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """Raises RetryAfter when the cloud is busy with an earlier change: an answer means that this one is written."""
+        """Raises RetryAfter while the cloud is busy with an earlier change. Returns once this change is written."""
         _check_supported(spec)
         wanted = _wanted(spec) | {"targets": _targets(backends)}
         fingerprint = self.fingerprint(spec, backends)
         try:
             found = await self._find(spec)
             if found.state == "error":
-                await self.delete(spec)  # all that this cloud lets do with it
-                raise NotFound(f"load balancer {found.id} failed in the cloud and is deleted")
+                await self.delete(spec)  # the only change that this cloud allows
+                raise NotFound(f"load balancer {found.id} failed in the cloud and is being deleted")
         except NotFound:
             tags = {"cluster": spec.cluster, "service_uid": spec.uid, "fingerprint": fingerprint}
             body = wanted | {"name": spec.default_name, "ip": spec.load_balancer_ip, "tags": tags}
@@ -167,7 +167,8 @@ class SimLoadBalancers:
         if len(found) > 1:
             ids = ", ".join(row.id for row in found)
             raise Conflict(
-                f"{len(found)} load balancers ({ids}) carry the tags of Service {spec.namespace}/{spec.name}"
+                f"{len(found)} load balancers ({ids}) have the tags of Service {spec.namespace}/{spec.name}: "
+                "delete all but one"
             )
         return found[0]
 
@@ -185,7 +186,7 @@ class SimRoutes:
     async def create(self, cluster: str, route: cloud.Route) -> None:
         match = PROVIDER_ID.fullmatch(route.provider_id)
         if match is None:
-            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no instance of this cloud")
+            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is not an instance of this cloud")
         body = {"destination": route.destination, "instance_id": match["id"], "owner": cluster}
         await self._api.call("POST", "/routes", Route, body=body)
 
@@ -203,7 +204,7 @@ class SimVolumes:
     async def labels(self, ref: VolumeRef) -> Mapping[str, str]:
         if ref.driver != CSI_DRIVER:
             raise NotImplementedByCloud(
-                f"volumes of {ref.driver!r} are not of this cloud (its driver is {CSI_DRIVER!r})"
+                f"volumes of driver {ref.driver!r} do not belong to this cloud (its driver is {CSI_DRIVER!r})"
             )
         if not VOLUME_ID.fullmatch(ref.handle):
             raise Invalid(f"volume handle {ref.handle!r} is not of the form v-…")
@@ -211,7 +212,7 @@ class SimVolumes:
         return {"topology.kubernetes.io/zone": row.zone, "topology.kubernetes.io/region": row.region}
 
 
-# From the cloud's things to the contract's and back. Pure.
+# Conversions between the cloud's objects and the contract's. No I/O.
 
 
 def _instance(row: Instance) -> cloud.Instance:
@@ -234,7 +235,7 @@ def _route(row: Route) -> cloud.Route:
 
 
 def _load_balancer(row: LoadBalancer) -> cloud.LoadBalancer:
-    """The address counts only once something answers there. `Proxy`: nodes see the node port as the destination."""
+    """The address is published once it answers. `Proxy`: nodes see the node port as the destination."""
     ready = row.state == "active"
     return cloud.LoadBalancer(
         service_uid=row.tags.get("service_uid", ""),
@@ -250,14 +251,14 @@ def _check_supported(spec: LoadBalancerSpec) -> None:
     for port in spec.ports:
         if port.protocol not in ("TCP", "UDP"):
             raise NotImplementedByCloud(
-                f"port {port.port}: load balancers of this cloud forward TCP and UDP, not {port.protocol}"
+                f"port {port.port}: load balancers of this cloud forward only TCP and UDP, not {port.protocol}"
             )
     if "IPv4" not in spec.ip_families:
-        raise NotImplementedByCloud("load balancers of this cloud have IPv4 addresses only")
+        raise NotImplementedByCloud("load balancers of this cloud have only IPv4 addresses")
 
 
 def _wanted(spec: LoadBalancerSpec) -> dict[str, Any]:
-    """All that is written of a Service except its targets."""
+    """Return everything that is written for a Service, except its targets."""
     health = {"node_port": spec.health_check_node_port} if spec.health_check_node_port else None
     return {
         "ports": [
@@ -275,7 +276,7 @@ def _digest_of(backends: Sequence[Backend]) -> str:
 
 
 def _targets(backends: Sequence[Backend]) -> list[dict[str, str]]:
-    """Sorted: the order of backends means nothing. Nodes of other clouds and those without an address are left out."""
+    """Return sorted targets, because order has no meaning, without Nodes of other clouds or without address."""
     matches = [(PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip) for backend in backends]
     return [
         {"instance_id": id_, "address": address}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud's HTTP API: its configuration, one call, and what it sends."""
+"""The simulated cloud's HTTP API: configuration, requests, and the objects in its responses."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from ccm.cloud import (
 T = TypeVar("T")
 Query = Sequence[tuple[str, str]]
 
-#: When to ask again about a load balancer that the cloud works on, in seconds.
+#: Seconds until the next request about a load balancer that the cloud is working on.
 POLL = 1.0
-#: What a project bears when cloud.conf does not say.
+#: The limits of a project if cloud.conf does not set them.
 BEARS = Limits()
 
 
 class Settings(Struct, frozen=True):
-    """cloud.conf. `token`: the project's own, inline or in a file that is read again whenever it is needed.
+    """cloud.conf. `token`: the project's own token, inline or in a file that is read again whenever it is needed.
 
-    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: what the project bears (`cloud.Limits`).
+    `calls_per_second`, `burst`, `concurrency`, `listing_lag`: the project's limits (`cloud.Limits`).
     """
 
     source: str
@@ -65,7 +65,7 @@ class Settings(Struct, frozen=True):
 
     @classmethod
     def parse(cls, config: ProviderConfig) -> Settings:
-        """Raises ConfigError with every problem, each naming the file and the key, never a value that may be secret."""
+        """Raises ConfigError with all problems. Each names the file and the key, never a value that may be secret."""
         try:
             given = yaml.safe_load(config.text) or {}
         except (yaml.YAMLError, RecursionError) as error:
@@ -88,14 +88,14 @@ class Settings(Struct, frozen=True):
         if isinstance(endpoint, str) and endpoint and not _is_http_url(endpoint):
             problems.append("endpoint: expected http://HOST:PORT or https://HOST:PORT, without credentials")
         if ("token" in given) == ("token_file" in given):
-            problems.append("token, token_file: exactly one of them is needed")
+            problems.append("token, token_file: set exactly one of them")
         if problems:
             raise ConfigError([f"{config.source}: {problem}" for problem in problems])
         return cls(config.source, **given)
 
 
 class Api:
-    """The cloud's HTTP API: one `call` is one request, and whatever goes wrong is a CloudError."""
+    """The cloud's HTTP API: one `call` is one request, and every failure is a CloudError."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -105,7 +105,7 @@ class Api:
         self._renewing = asyncio.Lock()
 
     async def open(self) -> None:
-        """Prove the credentials with the cheapest call, and learn which region this is."""
+        """Check the credentials with the cheapest call, and learn the region."""
         tls: ssl.SSLContext | bool = True
         if self.settings.ca_file:
             try:
@@ -124,9 +124,9 @@ class Api:
     async def call(
         self, method: str, path: str, answer: type[T], *, query: Query = (), body: Any = None, missing: str = ""
     ) -> T:
-        """One call in the project. Only the error code `missing` means NotFound: a 404 of a proxy proves nothing.
+        """Make one call in the project. Only the error code `missing` means NotFound: a proxy's 404 proves nothing.
 
-        An access token that the cloud no longer takes is renewed, once.
+        An access token that the cloud no longer accepts is renewed once.
         """
         path = f"/v1/projects/{quote(self.settings.project, safe='')}{path}"
         token = self._access_token or await self._renew("")
@@ -137,7 +137,7 @@ class Api:
         return self._read(reply, answer, missing)
 
     async def list(self, path: str, item: type[T], query: Query = ()) -> list[T]:
-        """All pages. Raises Transient when they do not add up to the total that the cloud names."""
+        """Return all pages. Raises Transient if they contain fewer items than the cloud's total."""
         found: dict[str, T] = {}
         listing, asked = await self.page(path, item, query, None), None
         while True:
@@ -147,7 +147,7 @@ class Api:
             asked = listing.next_page_token
             listing = await self.page(path, item, query, asked)
         if len(found) < listing.total:
-            raise Transient(f"{path}: {len(found)} of {listing.total} came: the listing is incomplete")
+            raise Transient(f"{path}: the listing is incomplete: {len(found)} of {listing.total} items arrived")
         return list(found.values())
 
     async def page(self, path: str, item: type[T], query: Query, token: str | None) -> Listing[T]:
@@ -155,7 +155,7 @@ class Api:
         return await self.call("GET", path, Listing[item], query=[*query, *paging])  # type: ignore[valid-type]
 
     async def _renew(self, refused: str) -> str:
-        """A new access token for the project's token, unless another call got one since `refused` was in use."""
+        """Get a new access token for the project's token, unless another call did so since `refused` was in use."""
         async with self._renewing:
             if self._access_token == refused:
                 self._access_token = ""
@@ -175,7 +175,7 @@ class Api:
             raise Unauthorized(f"{self.settings.source}: token_file {path}: {reason}") from None
 
     async def _send(self, method: str, path: str, token: str, query: Query, body: Any) -> Reply:
-        """Raises Transient when there is no answer at all."""
+        """Raises Transient if there is no response."""
         if self._session is None:
             raise Transient("the provider was not started")
         endpoint, what = self.settings.endpoint.rstrip("/"), f"{method} {path}"
@@ -199,14 +199,14 @@ class Api:
             return msgspec.json.decode(reply.body or b"null", type=answer)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             size = len(reply.body)
-            raise Transient(f"{reply.what}: the answer ({size} bytes) cannot be read: {error}") from None
+            raise Transient(f"{reply.what}: cannot parse the response ({size} bytes): {error}") from None
 
     def _error(self, reply: Reply, missing: str) -> CloudError:
-        """The contract's error for an answer that is none."""
+        """Return the contract's error for a response that reports a failure."""
         try:
             error = msgspec.json.decode(reply.body, type=Failure).error
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            error = FailureDetail("no error of this cloud", "is a proxy in between?")
+            error = FailureDetail("not an error of this cloud", "is a proxy in between?")
         text = f"{reply.what}: {reply.status} {error.code}: {error.message}"
         match reply.status, error.code:
             case 404, code if missing and code == missing:
@@ -215,8 +215,10 @@ class Api:
                 return QuotaExceeded(text)
             case 401 | 403, _:
                 key = "token_file" if self.settings.token_file else "token"
-                return Unauthorized(f"{text}. Check project and {key} in {self.settings.source}, and what they may do")
-            case 409, "busy" | "already_exists":  # the second: ours, but not in the listing yet
+                return Unauthorized(
+                    f"{text}. Check project and {key} in {self.settings.source}, and their permissions in the cloud"
+                )
+            case 409, "busy" | "already_exists":  # already_exists: our own, but not in the listing yet
                 return RetryAfter(text, POLL)
             case 409, _:
                 return Conflict(text)
@@ -228,11 +230,11 @@ class Api:
         return Transient(text)
 
 
-# What the cloud sends; fields that nobody needs are left out.
+# The cloud's responses, without fields that this provider does not use.
 
 
 class Reply(NamedTuple):
-    """An answer as it came; `what` was asked, for messages."""
+    """A response as received. `what`: the request, for messages."""
 
     what: str
     status: int

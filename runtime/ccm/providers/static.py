@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines without a cloud: what there is stands in a file (docs/providers/static.md).
+"""Machines without a cloud: a file lists them (docs/providers/static.md).
 
-A machine that is taken out of the file is gone. A file that cannot be read, is wrong, or names no machine at all says
-nothing: unknown, never gone.
+A machine that is removed from the file is gone. If the file is unreadable, invalid, or lists no machine at all, the
+machines are unknown, never gone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ccm.cloud import (
 
 from .static_config import Settings
 
-#: Seconds for reading the file; one on a server that is away may take for ever.
+#: Seconds allowed for reading the file; a file on an unreachable server may block forever.
 PATIENCE = 5.0
 
 
@@ -62,7 +62,7 @@ class StaticCloud(cloud.Cloud):
         self.load_balancers = StaticLoadBalancers(self._settings) if self._settings.pool else None
 
     async def start(self) -> None:
-        """Raises ConfigError with all problems of the file; later on they are Transient."""
+        """Raises ConfigError with all problems of the file. Later, problems of the file are Transient."""
         await self._inventory.read()
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ class StaticCloud(cloud.Cloud):
 
 
 class Inventory:
-    """The machines, read again whenever the file has changed."""
+    """The machines. The file is read again whenever it has changed."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -79,21 +79,21 @@ class Inventory:
         self._machines: tuple[Instance, ...] = settings.machines or ()
 
     async def machines(self) -> tuple[Instance, ...]:
-        """Raises Transient when that cannot be told."""
+        """Return the machines. Raises Transient if they are unknown."""
         try:
             return await self.read()
         except ConfigError as error:
-            raise Transient(f"which machines there are cannot be told: {error}") from None
+            raise Transient(f"the list of machines is unknown: {error}") from None
 
     async def read(self) -> tuple[Instance, ...]:
-        """Raises ConfigError, or Transient when the file system does not answer."""
+        """Raises ConfigError, or Transient if the file system does not respond."""
         if not self.settings.file:
             return self._machines
         try:
             text = await self._calls.run(Path(self.settings.file).read_text, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise ConfigError([f"{self.settings.source}: {self.settings.file} cannot be read: {reason}"]) from None
+            raise ConfigError([f"{self.settings.source}: cannot read {self.settings.file}: {reason}"]) from None
         if text != self._text:
             self._machines, self._text = self.settings.read_file(text), text
         return self._machines
@@ -118,17 +118,17 @@ class StaticInstances:
             if getattr(machine, attribute) == wanted:
                 return machine
         settings = self._inventory.settings
-        raise NotFound(f"{settings.file or settings.source} names no machine {wanted}")
+        raise NotFound(f"{settings.file or settings.source} lists no machine {wanted}")
 
     def owns(self, provider_id: str) -> bool:
         return self._id.fullmatch(provider_id) is not None
 
 
 class StaticLoadBalancers:
-    """An address of the pool for each Service; that it leads to the nodes is somebody else's work.
+    """Allocates an address of the pool for each Service. Routing it to the nodes is left to others.
 
-    No cloud records which Service has which address: the Services' status does (`AllocatesAddresses`). What this
-    object knows in addition is what it gave, until it is replaced by one with a changed configuration.
+    No cloud records which Service has which address: the Services' status does (`AllocatesAddresses`). In addition,
+    this object knows the addresses that it allocated, until a changed configuration replaces it.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -141,11 +141,11 @@ class StaticLoadBalancers:
         self._allocations = allocations
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """Those that this object gave; after a restart none, so that each Service is asked for once."""
+        """Return those that this object allocated: none after a restart, so that each Service is ensured once."""
         return [balancer for (owner, _), balancer in self._given.items() if owner == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Ports and nodes are kube-proxy's matter, but a change of them shall be seen to have come through."""
+        """Include ports and nodes although kube-proxy handles them, so that a change of them is seen as written."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
         wish = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
         return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
@@ -153,11 +153,11 @@ class StaticLoadBalancers:
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
         found = self._given.get((spec.cluster, spec.uid))
         if found is None:
-            raise NotFound(f"Service {spec.namespace}/{spec.name} was given no address")
+            raise NotFound(f"Service {spec.namespace}/{spec.name} has no address")
         return found
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Waits for nothing: between the choice of an address and the answer, nobody else is asked.
+        """Never awaits between choosing an address and returning it, so that no other Service gets the same one.
 
         Raises Transient while it is not known which addresses Services have.
         """
@@ -171,8 +171,8 @@ class StaticLoadBalancers:
             ingress=tuple(Ingress(ip=address, ip_mode="VIP") for address in addresses),
             fingerprint=self.fingerprint(spec, backends),
             warnings=tuple(
-                f"the address {each.ip} in the status of this Service is in use by an older one: "
-                f"it gets {', '.join(addresses)} instead"
+                f"the address {each.ip} in the status of this Service is in use by an older Service: "
+                f"this one gets {', '.join(addresses)} instead"
                 for each in spec.ingress
                 if each.ip and self._is_taken(each.ip, spec)
             ),
@@ -196,7 +196,7 @@ class StaticLoadBalancers:
                 del self._owners[ingress.ip]
 
     def _address(self, spec: LoadBalancerSpec, family: str) -> str | None:
-        """The address for one family, None if the pool has none of it."""
+        """Return the address for one family, None if the pool has none of that family."""
         pool = [str(address) for address in self._settings.pool if f"IPv{address.version}" == family]
         if not pool:
             return None
@@ -206,8 +206,8 @@ class StaticLoadBalancers:
         for ingress in (*(given.ingress if given else ()), *spec.ingress):
             if ingress.ip in pool and not self._is_taken(ingress.ip, spec):
                 return ingress.ip
-        # The same name starts its search at the same place, so that a Service that is created again mostly gets the
-        # address that it had.
+        # The search starts at a hash of the name, so that a Service that is created again usually gets its former
+        # address.
         start = int(hashlib.sha256(f"{spec.namespace}/{spec.name}".encode()).hexdigest(), 16) % len(pool)
         for address in pool[start:] + pool[:start]:
             if not self._is_taken(address, spec):
@@ -215,17 +215,17 @@ class StaticLoadBalancers:
         raise QuotaExceeded(f"all {len(pool)} {family} addresses of load_balancer_addresses are in use")
 
     def _requested(self, wanted: str, pool: Sequence[str], spec: LoadBalancerSpec) -> str:
-        """`spec.loadBalancerIP`. The message names nobody: the other Service may be another tenant's."""
+        """Check `spec.loadBalancerIP`. The message names no Service: the other one may belong to another tenant."""
         if wanted not in pool:
-            raise Invalid(f"the address {wanted} is not one of load_balancer_addresses of {self._settings.source}")
+            raise Invalid(f"the address {wanted} is not in load_balancer_addresses of {self._settings.source}")
         if self._is_taken(wanted, spec):
             raise Conflict(f"the address {wanted} is in use")
         return wanted
 
     def _is_taken(self, address: str, spec: LoadBalancerSpec) -> bool:
-        """Whether another Service has it."""
+        """Return whether another Service has the address."""
         if self._allocations is None:
-            raise Transient("no address is given before it is known which addresses Services have")
+            raise Transient("cannot allocate an address until it is known which addresses Services have")
         owner = (spec.cluster, spec.uid)
         return self._owners.get(address, owner) != owner or self._allocations.holder(address) not in (None, spec.uid)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the provider `static` reads: its configuration and lists of machines. Pure.
+"""Configuration and lists of machines of the provider `static`. No I/O.
 
-Everything that is wrong is told at once, each with its file and line.
+All problems are reported at once, each with its file and line.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ ID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,125}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 IP_TYPES = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
-#: More addresses are a slip of the pen.
+#: A larger pool is most likely a typing error.
 LARGEST_POOL = 65536
 
 SOURCES = ("machines", "machines_file", "inventory_file")
-#: Key -> whether it is needed or what it is without, and what it means: docs/providers/static.md is made of these.
+#: Key -> its default (or whether it is required), and its meaning. docs/providers/static.md is generated from these.
 KEYS = {
-    "cluster": ("required", "the middle of the providerIDs. Nodes with any other providerID are left alone"),
-    "region": ("", "of machines that name none"),
-    "zone": ("", "of machines that name none"),
+    "cluster": ("required", "the middle part of the providerIDs. Nodes with any other providerID are left alone"),
+    "region": ("", "the region of machines that set none"),
+    "zone": ("", "the zone of machines that set none"),
     "machines": ("one of these", "the machines themselves"),
     "machines_file": (
         "one of these",
-        "a file with such a list, alone or under the key `machines`; followed while it changes",
+        "a file with such a list, at the top level or under the key `machines`; read again when it changes",
     ),
-    "inventory_file": ("one of these", "an Ansible inventory in YAML; followed while it changes"),
-    "inventory_group": ("`all`", "only the hosts of this group, and of the groups in it"),
+    "inventory_file": ("one of these", "an Ansible inventory in YAML; read again when it changes"),
+    "inventory_group": ("`all`", "use only the hosts of this group and its child groups"),
     "load_balancer_addresses": (
         "",
-        "a list of addresses, ranges `A-B` and networks, of both families, none of them a machine's; without it "
-        "Services are somebody else's",
+        "a list of addresses, ranges `A-B` and networks, of both families; must not contain a machine's address. If "
+        "not set, this provider does not serve Services",
     ),
 }
 MACHINE_KEYS = {
     "name": ("required", "the Node's name, exactly"),
-    "id": ("the name", "the end of the providerID; something that no other machine will ever have: a serial number"),
+    "id": ("the name", "the last part of the providerID; must be unique for all time, such as a serial number"),
     "addresses": (
         "required",
         "IP addresses (InternalIP), or `{type, address}` with InternalIP, ExternalIP, Hostname, InternalDNS, "
-        "ExternalDNS; in the order in which the Node shall have them. Without a Hostname, the name is added. No two "
-        "machines have one InternalIP",
+        "ExternalDNS; in the order of the Node's addresses. Without a Hostname, the name is added. An InternalIP must "
+        "not occur on two machines",
     ),
     "type": ("", "the label `node.kubernetes.io/instance-type`"),
     "zone": ("the file's", "the label `topology.kubernetes.io/zone`"),
@@ -61,7 +61,7 @@ MACHINE_KEYS = {
         "`shutdown`: the Node is tainted with `node.cloudprovider.kubernetes.io/shutdown` and kept",
     ),
 }
-#: The variables of an inventory that are read, besides `ansible_host`.
+#: The inventory variables that are read, in addition to `ansible_host`.
 VARIABLES = {f"ccm_{key}": key for key in MACHINE_KEYS}
 
 IP = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -69,7 +69,7 @@ IP = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf. `machines` are those that stand in it, None when they are in `file`."""
+    """cloud.conf. `machines`: those listed in it, None if they are in `file`."""
 
     source: str
     cluster: str
@@ -96,9 +96,9 @@ class Settings:
         if "cluster" not in given:
             problems.add(top, "cluster: is missing; it is the middle of each providerID, static://CLUSTER/ID")
         if len([key for key in SOURCES if key in given]) != 1:
-            problems.add(top, f"exactly one of {', '.join(SOURCES)} is needed")
+            problems.add(top, f"set exactly one of {', '.join(SOURCES)}")
         if "inventory_group" in given and "inventory_file" not in given:
-            problems.add(given["inventory_group"], "inventory_group: is of use with inventory_file only")
+            problems.add(given["inventory_group"], "inventory_group: has an effect only with inventory_file")
         take = Taker(given, problems, "")
         cluster = take.text("cluster", ID)
         region, zone = take.text("region", LABEL_VALUE), take.text("zone", LABEL_VALUE)
@@ -120,7 +120,7 @@ class Settings:
         return defaults if machines is None else Settings(**{**vars(defaults), "machines": machines})
 
     def read_file(self, text: str) -> tuple[Instance, ...]:
-        """The machines of the file. Raises ConfigError with all problems; also when there is none at all."""
+        """Parse the machines in the file. Raises ConfigError with all problems, and if there is no machine at all."""
         problems = Problems(self.file)
         top = read(text, problems)
         problems.raise_any()
@@ -143,21 +143,23 @@ class Settings:
                 continue
             own = [each for each in instance.addresses if each.type in IP_TYPES]
             for ip in dict.fromkeys(each.address for each in own if each.address in pool):
-                told = f"{ip} is one of load_balancer_addresses, which belong to no machine"
+                told = f"{ip} is in load_balancer_addresses, which must not contain a machine's address"
                 problems.add(entry, f"machine {instance.name!r}: addresses: {told}")
             internal = [f"address {each.address!r}" for each in own if each.type is AddressType.INTERNAL_IP]
             for what in (f"name {instance.name!r}", f"id {instance.provider_id.rpartition('/')[2]!r}", *internal):
                 if what in lines:
-                    problems.add(entry, f"the {what} is taken by the machine in line {lines[what]}")
+                    problems.add(entry, f"the {what} is already used by the machine in line {lines[what]}")
                 lines.setdefault(what, entry.line)
             found.append(instance)
         if not entries and not problems.found:
-            problems.add(Located(None, 1), "names no machine at all")
+            problems.add(Located(None, 1), "lists no machine at all")
         return tuple(found)
 
     def _machine(self, entry: Located, problems: Problems) -> Instance | None:
         if not isinstance(entry.value, dict):
-            problems.add(entry, f"a machine is keys and values, at least name and addresses, not {shown(entry)}")
+            problems.add(
+                entry, f"expected a machine with keys and values, such as name and addresses, not {shown(entry)}"
+            )
             return None
         before = len(problems.found)
         given = entry.value.get("name", Located("?", 0)).value
@@ -184,7 +186,7 @@ class Settings:
 
 @dataclass
 class Taker:
-    """Takes the values of one mapping; what is wrong becomes a problem, and the value empty."""
+    """Reads the values of one mapping. An invalid value becomes a problem and is returned empty."""
 
     given: Mapping[str, Located]
     problems: Problems
@@ -194,11 +196,11 @@ class Taker:
         if (found := self.given.get(key)) is None:
             return ""
         if not isinstance(found.value, str):
-            return self._wrong(found, f"{key}: expected text, not {shown(found)}; quotes make text of a number")
+            return self._wrong(found, f"{key}: expected text, not {shown(found)}; put numbers in quotes")
         if "{{" in found.value:
-            return self._wrong(found, f"{key}: {found.value!r} is a template, and nobody computes it here")
+            return self._wrong(found, f"{key}: {found.value!r} is a template; templates are not evaluated")
         if not found.value or (pattern is not None and not pattern.fullmatch(found.value)):
-            return self._wrong(found, f"{key}: {found.value!r} is not possible; it must look like {_example(key)}")
+            return self._wrong(found, f"{key}: {found.value!r} is invalid; expected {_example(key)}")
         return found.value
 
     def addresses(self) -> tuple[Address, ...]:
@@ -219,21 +221,21 @@ class Taker:
         elif isinstance(each.value, dict) and each.value.keys() == {"type", "address"}:
             named, text = each.value["type"].value, each.value["address"].value
             if named not in list(AddressType):
-                self._wrong(each, f"addresses: type {named!r} is none of {', '.join(AddressType)}")
+                self._wrong(each, f"addresses: type {named!r} is unknown; expected one of {', '.join(AddressType)}")
                 return None
             kind = AddressType(named)
         else:
             self._wrong(each, f"addresses: expected an IP address, or type and address, not {shown(each)}")
             return None
         if not isinstance(text, str) or not text or "{{" in text:
-            hint = "; templates are not computed" if "{{" in str(text) else ""
-            self._wrong(each, f"addresses: {text!r} is no address{hint}")
+            hint = "; templates are not evaluated" if "{{" in str(text) else ""
+            self._wrong(each, f"addresses: {text!r} is not an address{hint}")
             return None
         if kind in IP_TYPES:
             try:
                 return Address(kind, str(ipaddress.ip_address(text)))
             except ValueError:
-                self._wrong(each, f"addresses: {text!r} is no IP address")
+                self._wrong(each, f"addresses: {text!r} is not an IP address")
                 return None
         return Address(kind, text)
 
@@ -257,9 +259,9 @@ class Taker:
             return {}
         for key, value in found.value.items():
             if not LABEL_KEY.fullmatch(key):
-                self._wrong(value, f"labels: {key!r} is no key of a label")
+                self._wrong(value, f"labels: {key!r} is not a valid label key")
             elif not isinstance(value.value, str) or not LABEL_VALUE.fullmatch(value.value):
-                self._wrong(value, f"labels: {key}: {value.value!r} is no value of a label (a number needs quotes)")
+                self._wrong(value, f"labels: {key}: {value.value!r} is not a valid label value (put numbers in quotes)")
         return {key: str(value.value) for key, value in found.value.items()}
 
     def _wrong(self, where: Located, text: str) -> str:
@@ -283,7 +285,7 @@ def _entries(found: Located, problems: Problems) -> list[Located]:
 
 
 def _pool(found: Located | None, problems: Problems) -> tuple[IP, ...]:
-    """Addresses, ranges A-B, and networks; of a network all addresses that a host may have."""
+    """Parse addresses, ranges A-B, and networks. A network stands for all its host addresses."""
     if found is None:
         return ()
     if not isinstance(found.value, list) or not found.value:
@@ -311,6 +313,6 @@ def _range(text: str) -> Iterator[IP]:
         return
     start, end = ipaddress.ip_address(first), ipaddress.ip_address(last)
     if start.version != end.version or int(start) > int(end):
-        raise ValueError("a range goes from a lower to a higher address")
+        raise ValueError("the range must go from a lower to a higher address of the same family")
     make: Callable[[int], IP] = ipaddress.IPv4Address if start.version == 4 else ipaddress.IPv6Address
     yield from map(make, range(int(start), int(end) + 1))

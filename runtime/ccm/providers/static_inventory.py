@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Ansible inventory in YAML as a list of machines, for the provider `static`. Pure."""
+"""Converts an Ansible inventory in YAML to a list of machines, for the provider `static`. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ccm.cloud.toolkit.located_yaml import Located, Problems, shown
 
 @dataclass
 class _Group:
-    """One group, gathered from everywhere that it stands. `depth` as Ansible counts it: below `all`, 0."""
+    """One group, merged from all its occurrences. `depth` as Ansible counts it: 0 directly below `all`."""
 
     variables: dict[str, Located] = field(default_factory=dict)
     hosts: set[str] = field(default_factory=set)
@@ -25,7 +25,7 @@ class _Group:
 class _Inventory:
     problems: Problems
     groups: dict[str, _Group] = field(default_factory=lambda: {"all": _Group()})
-    #: Host -> its own variables, with the line where it stands first.
+    #: Host -> its own variables, with the line of its first occurrence.
     hosts: dict[str, Located] = field(default_factory=dict)
 
     def gather(self, name: str, node: Located) -> None:
@@ -53,7 +53,7 @@ class _Inventory:
         return {}
 
     def members(self, name: str) -> set[str]:
-        """Hosts of a group and of all groups below it."""
+        """Return the hosts of a group and of all groups below it."""
         if name == "all":
             return set(self.hosts)
         seen, todo = set[str](), [name]
@@ -64,8 +64,8 @@ class _Inventory:
         return {host for each in seen for host in self.groups[each].hosts}
 
     def rank(self) -> list[str]:
-        """All groups, outer ones first and those of equal depth by name: the later one's variables win."""
-        for _ in self.groups:  # as often as groups can stand in one another
+        """Return all groups, outer ones first, then by name. Variables of later groups win."""
+        for _ in self.groups:  # the number of groups is the maximum nesting depth
             for name, group in self.groups.items():
                 for child in group.children if name != "all" else ():
                     self.groups[child].depth = max(self.groups[child].depth, group.depth + 1)
@@ -73,9 +73,9 @@ class _Inventory:
 
 
 def inventory(top: Located, group: str, problems: Problems, variables: Mapping[str, str]) -> list[Located]:
-    """The hosts of a group of a YAML inventory as machines, from `ansible_host` and further variables.
+    """Convert the hosts of a group to machines, from `ansible_host` and further variables.
 
-    `variables`: name of a variable -> the key of a machine that it is the value of.
+    `variables`: name of a variable -> the machine's key that it sets.
     """
     if not isinstance(top.value, dict):
         problems.add(top, "expected an Ansible inventory in YAML: groups with hosts, children and vars")
@@ -84,7 +84,7 @@ def inventory(top: Located, group: str, problems: Problems, variables: Mapping[s
     for name, node in top.value.items():
         found.gather(name, node)
     if group not in found.groups:
-        problems.add(top, f"inventory_group: there is no group {group!r}; there are {', '.join(sorted(found.groups))}")
+        problems.add(top, f"inventory_group: there is no group {group!r}; known are {', '.join(sorted(found.groups))}")
         return []
     rank = [(found.groups[name].variables, found.members(name)) for name in found.rank()]
     machines = []
@@ -105,7 +105,7 @@ def _as_machine(name: str, said: dict[str, Located], line: int, variables: Mappi
 
 
 def expanded(pattern: str) -> list[str]:
-    """`node[01:03].example.org` and `rack-[a:c]`, as Ansible expands them, with an optional step."""
+    """Expand `node[01:03].example.org` and `rack-[a:c]` as Ansible does, with an optional step."""
     match = re.search(r"\[(\w+):(\w+)(?::(\d+))?\]", pattern)
     if match is None:
         return [pattern]

@@ -233,7 +233,7 @@ async def test_with_the_credentials_of_another_project_no_node_goes(
         ccm = start_ccm(conf=other.conf(), **FAST)
         await ccm.leading()
         messages = await eventually(lambda: event_messages(kube, "DeletionHeld", names[0]))
-        assert "lists the instances of 0 Ready Nodes and lacks those of 5 others" in messages[0]
+        assert "lists the instances of 0 Ready Nodes, but not those of 5 others" in messages[0]
         await asyncio.sleep(3)
         assert await get_node(kube, names[0]) is not None
         assert await metric(ccm, admin_token, "ccm_node_deletions_total") == 0

@@ -91,7 +91,7 @@ async def test_the_example_works_and_what_is_broken_is_named(
     leader = start_ccm(controllers=f"*,{NAME},broken-controller", config=config(tmp_path, 1))
     await leader.leading()
     assert re.search(
-        r"ERROR .*broken-controller is not started: .*broken 1\.0 \(nowhere:SPEC\) does not import", leader.text
+        r"ERROR .*broken-controller is not started: .*broken 1\.0 \(nowhere:SPEC\) cannot be imported", leader.text
     )
     assert "controller 'service-lb-controller' of taken 1.0 (mine:SPEC) is not used" in leader.text
     await make_slice(kube, "busy")

@@ -58,7 +58,7 @@ def judge(node: Node) -> None:
     """All that is decided about a Node on its own."""
     snapshot = Snapshot.of([INSTANCE, machine("healthy")], 0.0, 1)
     for what, arguments in (
-        (node_rules.asks_anew, (node, node)),
+        (node_rules.may_succeed_now, (node, node)),
         (node_rules.is_ready, (node,)),
         (node_rules.plan_initialisation, (node, INSTANCE)),
         (node_rules.plan_repair, (node, INSTANCE)),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The annotations of a Service that Octavia load balancers are made by: those of cloud-provider-openstack.
+"""The Service annotations that configure Octavia load balancers; the same as in cloud-provider-openstack.
 
-`TABLE` is what the documentation is generated from. A value that cannot be understood is reported on the Service, where
-cloud-provider-openstack logs it and takes its default. Each value has a form and a longest text: who creates Services
-may be a stranger, and values go into paths, queries, patterns and Events.
+The documentation is generated from `TABLE`. An invalid value is reported on the Service; cloud-provider-openstack logs
+it and uses its default. Each value has a form and a maximum length, because the author of a Service may be untrusted
+and values end up in paths, queries, patterns and Events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PREFIX = "loadbalancer.openstack.org/"
 INTERNAL = "service.beta.kubernetes.io/openstack-internal-load-balancer"
 
 LB_METHODS = ("ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT")
-#: What the annotation and Octavia call the versions of the PROXY protocol.
+#: Versions of the PROXY protocol: value of the annotation -> Octavia's name.
 PROXY = {"true": "PROXY", "v1": "PROXY", "v2": "PROXYV2", "false": "", "": ""}
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
@@ -41,7 +41,7 @@ REFERENCE = re.compile(r"https?://[A-Za-z0-9.:\[\]_-]{1,255}/[A-Za-z0-9._~:/%+=-
 
 
 def identity(text: str) -> str:
-    """An ID as Neutron and Octavia give them, in lower case; "" stays "". Raises ValueError."""
+    """Parse an ID of Neutron or Octavia, in lower case; "" stays "". Raises ValueError."""
     text = text.strip().lower()
     if text and not UUID.fullmatch(text):
         raise ValueError("an ID such as 152a2b07-8cb3-4f5a-9d1e-0c2f6f1d3e4b")
@@ -76,12 +76,12 @@ _MILLISECONDS = number(0, 31_536_000_000)
 
 
 def _own(name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "", **more: bool) -> Annotation:
-    """What shapes the Service's own load balancer."""
+    """An annotation that configures the Service's own load balancer."""
     return Annotation(PREFIX + name, kind, effect, read, default, **more)
 
 
 def _other(name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "") -> Annotation:
-    """What names another resource of the project, for a new load balancer."""
+    """An annotation that names another resource of the project, for a new load balancer."""
     return Annotation(PREFIX + name, kind, effect, read, default, names_another=True, for_new=True)
 
 
@@ -98,7 +98,7 @@ TABLE: tuple[Annotation, ...] = (
         "ID",
         "Network of the floating IP; for a new load balancer",
         identity,
-        "`floating-network-id`, else found",
+        "`floating-network-id`, otherwise discovered",
     ),
     _other(
         "floating-subnet-id",
@@ -110,7 +110,7 @@ TABLE: tuple[Annotation, ...] = (
     _other(
         "floating-subnet",
         "pattern",
-        "Subnets of the floating IP by name: a glob, `~` and a regular expression; `!` first negates; "
+        "Subnets of the floating IP by name: a glob, or `~` and a regular expression; `!` first negates; "
         "for a new load balancer",
         _pattern,
         "`floating-subnet`",
@@ -118,7 +118,7 @@ TABLE: tuple[Annotation, ...] = (
     _other(
         "floating-subnet-tags",
         "tags",
-        "Subnets of the floating IP by tags, comma-separated: any of them; all of them after `&`; `!` first negates; "
+        "Subnets of the floating IP by tags, comma-separated: any of them; after `&`, all of them; `!` first negates; "
         "for a new load balancer",
         tags,
         "`floating-subnet-tags`",
@@ -131,46 +131,56 @@ TABLE: tuple[Annotation, ...] = (
         "ID",
         "Subnet of the members; for new members",
         identity,
-        "`member-subnet-id`, else `subnet-id`, else that of the VIP",
+        "`member-subnet-id`, else `subnet-id`, else the VIP's subnet",
     ),
     _own("keep-floatingip", "true, false", "Keep the floating IP when the Service is deleted", boolean, "`false`"),
     _own(
         "load-balancer-id",
         "ID",
-        "Use this load balancer: one's own, or one that `sharing` lets it share with other Services (`max-shared-lb`)",
+        "Use this load balancer: the Service's own, or one that `sharing` allows it to share (`max-shared-lb`)",
         identity,
         for_new=True,
     ),
     _own(
         "load-balancer-address",
         "address",
-        "Written by cloud-provider-openstack. With `sharing = project` a load balancer of the Service's name at this "
-        "address is its own. Where `load-balancer-id` names one that is gone, a new one is made",
+        "Written by cloud-provider-openstack. With `sharing = project`, a load balancer with the Service's name at "
+        "this address belongs to the Service. If `load-balancer-id` names one that is gone, a new one is created",
         address,
         for_new=True,
     ),
-    _own("hostname", "DNS name", "This host name in the Service's status, in place of the address", host_name),
+    _own("hostname", "DNS name", "Write this host name to the Service's status instead of the address", host_name),
     _own(
         "node-selector",
         "labels",
-        "Only nodes with these labels are members: `key=value` or `key`, comma-separated",
+        "Use only nodes with these labels as members: `key=value` or `key`, comma-separated",
         selector,
         "`node-selector`",
     ),
     _own("connection-limit", "number", "Connections per listener, -1 for no limit", number(-1, 2**31 - 1), "`-1`"),
-    _own("proxy-protocol", "true, false, v1, v2", "Speak the PROXY protocol to members (TCP ports)", _proxy, "`false`"),
-    _own("x-forwarded-for", "true, false", "HTTP listeners that add the header (TCP ports)", boolean, "`false`"),
+    _own("proxy-protocol", "true, false, v1, v2", "Send the PROXY protocol to members (TCP ports)", _proxy, "`false`"),
+    _own("x-forwarded-for", "true, false", "Use HTTP listeners that add the header (TCP ports)", boolean, "`false`"),
     _own("lb-method", "choice", f"How members are chosen: {', '.join(LB_METHODS)}", one_of(*LB_METHODS), "`lb-method`"),
-    _own("timeout-client-data", "ms", "Inactivity of the client", _MILLISECONDS, "`50000`"),
-    _own("timeout-member-connect", "ms", "Connecting to a member", _MILLISECONDS, "`5000`"),
-    _own("timeout-member-data", "ms", "Inactivity of the member", _MILLISECONDS, "`50000`"),
-    _own("timeout-tcp-inspect", "ms", "Waiting for more data of a request to inspect", _MILLISECONDS, "`0`"),
+    _own("timeout-client-data", "ms", "Inactivity timeout of the client", _MILLISECONDS, "`50000`"),
+    _own("timeout-member-connect", "ms", "Timeout for connecting to a member", _MILLISECONDS, "`5000`"),
+    _own("timeout-member-data", "ms", "Inactivity timeout of the member", _MILLISECONDS, "`50000`"),
+    _own("timeout-tcp-inspect", "ms", "Time to wait for more data of a request to inspect", _MILLISECONDS, "`0`"),
     _own("enable-health-monitor", "true, false", "Whether members are probed", boolean, "`create-monitor`"),
-    _own("health-monitor-delay", "s", "Between probes", number(1, 2**31 - 1), "`monitor-delay`"),
-    _own("health-monitor-timeout", "s", "For one probe, at most the delay", number(1, 2**31 - 1), "`monitor-timeout`"),
-    _own("health-monitor-max-retries", "1-10", "Good probes until up", number(1, 10), "`monitor-max-retries`"),
+    _own("health-monitor-delay", "s", "Time between probes", number(1, 2**31 - 1), "`monitor-delay`"),
     _own(
-        "health-monitor-max-retries-down", "1-10", "Bad probes until down", number(1, 10), "`monitor-max-retries-down`"
+        "health-monitor-timeout",
+        "s",
+        "Timeout of a probe; at most the delay",
+        number(1, 2**31 - 1),
+        "`monitor-timeout`",
+    ),
+    _own("health-monitor-max-retries", "1-10", "Successful probes until up", number(1, 10), "`monitor-max-retries`"),
+    _own(
+        "health-monitor-max-retries-down",
+        "1-10",
+        "Failed probes until down",
+        number(1, 10),
+        "`monitor-max-retries-down`",
     ),
     _other("flavor-id", "ID", "Octavia flavor; for a new load balancer", identity, "`flavor-id`"),
     _other(
@@ -183,12 +193,12 @@ TABLE: tuple[Annotation, ...] = (
     _own(
         "default-tls-container-ref",
         "URL",
-        "TERMINATED_HTTPS listeners with this secret or container (TCP ports)",
+        "Use TERMINATED_HTTPS listeners with this secret or container (TCP ports)",
         _reference,
         "`default-tls-container-ref`",
         names_another=True,
     ),
-    Annotation(INTERNAL, "true, false", "No floating IP", boolean, "`false`; `internal-lb = true` wins"),
+    Annotation(INTERNAL, "true, false", "Use no floating IP", boolean, "`false`; `internal-lb = true` wins"),
 )
 
 KNOWN = AnnotationTable(PREFIX, TABLE)
@@ -196,12 +206,12 @@ BY_KEY, BY_NAME = KNOWN.by_key, KNOWN.by_name
 
 
 class Annotations(ServiceAnnotations):
-    """What a Service says, read."""
+    """The annotations of one Service, parsed."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given, KNOWN)
 
 
 def unknown(given: Mapping[str, str]) -> list[str]:
-    """Annotations of our prefix that mean nothing, most likely misspelt; the first ones of many."""
+    """Return unknown annotations with our prefix, which are probably misspelled; only the first ones of many."""
     return KNOWN.unknown(given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At which address a Service's load balancer is reached, and what the Service is told about what it cannot have."""
+"""The address of a Service's load balancer, and the warnings about requests that cannot be fulfilled."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ class Addresses:
         self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
 
     async def check(self, want: Wish) -> bool:
-        """Raises Invalid when the Service may not have the address or the port that it asks for. Returns whether it
-        asks for a floating IP that was there before it."""
+        """Check that the Service may have the address and the port that it requests. Raises Invalid.
+
+        Return whether it requests a floating IP that already existed.
+        """
         used_again = False
         if want.floating is not None:
             used_again = is_used_again(await self._floating.check(want.floating), want.floating)
@@ -39,9 +41,9 @@ class Addresses:
         return used_again
 
     async def warnings(self, job: Job, address: str, floating: Row | None) -> tuple[str, ...]:
-        """What a person should know, although the load balancer is as it was asked for.
+        """Return what a person should know although the load balancer is as requested.
 
-        `floating`: the floating IP, if it may be one that was made by another wish.
+        `floating`: the floating IP, if it may have been created from other settings.
         """
         spec, want, row, owner = job.spec, job.want, job.row, job.owner
         found = [self._floating.warning(want.floating)] if want.floating is not None and owner else []
@@ -49,24 +51,24 @@ class Addresses:
         kept = rules.kept(want, row, job.features)
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
-        # What cloud.conf says is not about a load balancer that was made by somebody else.
+        # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
         if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
             found.append(
-                f"what is said for a new load balancer does not change this one, until the Service is deleted and "
+                f"settings for new load balancers do not change this one until the Service is deleted and "
                 f"created again: {', '.join(told)}"
             )
         if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
             found.append(
-                f"loadBalancerIP asks for {spec.load_balancer_ip}, and the load balancer, which was not made for this "
-                f"Service, is reached at {address}"
+                f"loadBalancerIP requests {spec.load_balancer_ip}, but the load balancer was not created for this "
+                f"Service and is reached at {address}"
             )
         found.append(permissions.warning(spec.annotations, self._section, row["id"]))
         if misspelt := unknown(spec.annotations):
-            found.append(f"annotations that mean nothing, most likely misspelt: {', '.join(misspelt)}")
+            found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")
         return tuple(filter(None, found))
 
     async def flags(self, want: Wish) -> str:
-        """Of the Mark. Where there is no external network, a Service that wants a floating IP goes without."""
+        """Return the flags of the Mark. Without an external network, no Service gets a floating IP."""
         flags = {
             "f": want.floating is not None and await self._floating.can_be_had(want.floating),
             "k": want.keep_floating_ip,
@@ -76,9 +78,9 @@ class Addresses:
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
     async def reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
-        """The address for clients, and its floating IP, which is made or taken away as is wanted.
+        """Return the address for clients and its floating IP, which is created or removed as desired.
 
-        Raises Conflict when another address is asked for: that of a load balancer is for ever.
+        Raises Conflict if another address is requested: the address of a load balancer never changes.
         """
         port, vip = row.get("vip_port_id") or "", str(row.get("vip_address") or "")
         can_float = port and ":" not in vip
@@ -89,7 +91,7 @@ class Addresses:
                 )
             if owner and vip and want.vip_address and not rules.same_address(want.vip_address, vip):
                 raise Conflict(
-                    f"load balancer {row['id']} has the address {vip}, and loadBalancerIP asks for "
+                    f"load balancer {row['id']} has the address {vip}, but loadBalancerIP requests "
                     f"{want.vip_address}: delete the Service and create it again"
                 )
             return vip, None
@@ -99,7 +101,7 @@ class Addresses:
         on_port = await self._floating.on(port)
         if on_port is None:
             raise Conflict(
-                f"load balancer {row['id']} has no floating IP, and a Service that shares it gives it none: only the "
-                "one that it was made for does"
+                f"load balancer {row['id']} has no floating IP, and this Service only shares it: only the Service that "
+                "it was created for can give it one"
             )
         return str(on_port["floating_ip_address"]), on_port

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia's load balancers: one listing for all Services that ask at once, and one writer of each at a time."""
+"""Octavia's load balancers: one listing for all concurrent callers, and one writer at a time for each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LOAD_BALANCER = "load-balancer"
 
 
 class Balancers(SharedBalancers[dict[str, Any]]):
-    """All load balancers of the project by ID, in one listing for all who ask at the same time.
+    """All load balancers of the project by ID, in one listing for all concurrent callers.
 
-    Writers in other processes are kept out by Octavia itself: what one of them has written is PENDING, and our write is
-    refused, until Octavia has carried it out.
+    Octavia itself locks out writers in other processes: after a write, a load balancer is PENDING and refuses our
+    writes until Octavia has carried the change out.
     """
 
     def __init__(self, api: Api) -> None:
@@ -28,7 +28,7 @@ class Balancers(SharedBalancers[dict[str, Any]]):
         self._api = api
 
     async def read(self, balancer_id: str) -> dict[str, Any]:
-        """One load balancer as it is now. Raises NotFound."""
+        """Return one load balancer as it is now. Raises NotFound."""
         path = f"/lbaas/loadbalancers/{balancer_id}"
         answer = await self._api.call("GET", LOAD_BALANCER, path, missing=balancer_id)
         return dict(answer["loadbalancer"])

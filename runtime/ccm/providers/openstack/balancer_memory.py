@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this process remembers of a Service's load balancer between two calls."""
+"""What this process remembers about a Service's load balancer between two calls."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .balancer_parts import Pools
 from .load_balancer_rules import Row, Wish
 from .remedies import Remedies
 
-#: A new load balancer is looked at when it is twice as old as at the last look, at most so much later, in seconds.
+#: Maximum seconds between two reads of a new load balancer. Until then, each read waits as long as it has existed.
 PATIENCE = 12.0
 
 
 @dataclass
 class Memory:
-    """What this process knows about a Service's load balancer beyond what the cloud tells.
+    """What this process knows about a Service's load balancer beyond what the cloud reports.
 
-    `row`, `owner`: as it was seen last, so that a change of members can be written without a look. `born`: when it was
-    made, while it is new; `look_at`: when to look at it next (monotonic). `address`: at which clients reach it.
-    `written`: pool -> the members that it was given, while not all of its pools have theirs. `pools`: port -> pool.
-    `replaced`: there was one that failed, whose floating IP may be free now. `doubted`: its parts are not as its tag
-    says. `tried`: what was done about failures. `warnings`: what there is to tell of it.
+    `row`, `owner`: as last seen, so that a change of members needs no read. `born`: when it was created, while it is
+    new; `look_at`: when to read it next (monotonic seconds). `address`: at which clients reach it. `written`: pool ->
+    its last members, until all pools have theirs. `pools`: port -> pool. `replaced`: it replaces one that failed, whose
+    floating IP may be free now. `doubted`: its parts differ from what its tag says. `tried`: remedies tried after
+    failures. `warnings`: what to report about it.
     """
 
     balancer_id: str = ""
@@ -40,6 +40,6 @@ class Memory:
     written: dict[str, str] = field(default_factory=dict)
 
     def look_later(self, now: float) -> None:
-        """Plan the next look at one that is new."""
+        """Plan the next read of a new load balancer."""
         if self.born:
             self.look_at = now + min(PATIENCE, max(1.0, now - self.born + 1.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancer is a Service's: `sharing_rules` decides, and here is what it has to ask the cloud for."""
+"""Find the load balancer of a Service. `sharing_rules` decides; this file reads from the cloud what it needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """`soon`: seconds until a Service that waits for Octavia comes back."""
+    """`soon`: returns the seconds until a Service that waits for Octavia is retried."""
 
     def __init__(
         self, api: Api, balancers: Balancers, floating: FloatingIps, removal: Removal, soon: Callable[[], float]
@@ -33,7 +33,7 @@ class Ownership:
         self._balancers, self._floating, self._removal, self._soon = balancers, floating, removal, soon
 
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
-        """`_choose` among those that are there now. `balancer_id`: the one that it had; then that alone may be read."""
+        """Apply `choose` to the current load balancers. With `balancer_id` (its last one), often only that is read."""
         rows = await self._balancers.look(balancer_id)
         if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
             rows = await self._balancers.look()
@@ -42,8 +42,10 @@ class Ownership:
     async def choose(
         self, rows: Mapping[str, Row], spec: LoadBalancerSpec, *, to_delete: bool = False
     ) -> tuple[Row | None, bool]:
-        """The Service's load balancer, and whether it was made for it. Raises Conflict when that cannot be told, and
-        RetryAfter when there is one too many."""
+        """Return the Service's load balancer, and whether it was created for the Service.
+
+        Raises Conflict if that cannot be determined, and RetryAfter if a superfluous one must be deleted first.
+        """
         named = permissions.named(spec.annotations, self._section)
         choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
         for row in () if to_delete else choice.superfluous:
@@ -56,24 +58,26 @@ class Ownership:
         if choice.candidates:
             ids = ", ".join(row["id"] for row in choice.candidates)
             raise Conflict(
-                f"there is a load balancer of this Service's name ({ids}), and nothing shows whether it was made for "
-                f"it or for another cluster called {spec.cluster!r}: to take it over, set sharing = project in "
-                f"[LoadBalancer] of cloud.conf and the annotation {PREFIX}load-balancer-id; or choose another "
-                "--cluster-name, or delete it"
+                f"a load balancer with this Service's name exists ({ids}), and nothing shows whether it was created "
+                f"for this Service or for another cluster named {spec.cluster!r}: to take it over, set sharing = "
+                f"project in [LoadBalancer] of cloud.conf and the annotation {PREFIX}load-balancer-id; otherwise "
+                "choose another --cluster-name, or delete it"
             )
         return None, True
 
     async def choose_to_delete(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> tuple[Row | None, bool]:
-        """What nobody can tell to be ours stays, and does not keep the Service from going."""
+        """Like `choose`. A load balancer whose owner is unknown is kept and does not block the Service's deletion."""
         try:
             return await self.choose(rows, spec, to_delete=True)
         except Conflict as error:
-            log.warning("Service %s/%s is deleted, and not its load balancer: %s", spec.namespace, spec.name, error)
+            log.warning("Service %s/%s is deleted without its load balancer: %s", spec.namespace, spec.name, error)
             return None, True
 
     async def check_no_other(self, rows: Mapping[str, Row], spec: LoadBalancerSpec) -> None:
-        """Raises Conflict when the Service may have a load balancer already, which no rule gives to it: a second one
-        would have another address, and the first one would be left behind."""
+        """Raises Conflict if the Service may already have a load balancer that no rule assigns to it.
+
+        A second one would have another address, and the first one would be left behind.
+        """
         if (row := sharing_rules.of_former_name(rows.values(), spec)) is not None:
             raise sharing_rules.refusal_of_a_second(row, spec)
         for row in sharing_rules.may_be_ours(rows.values(), spec) if spec.ingress else ():
@@ -81,10 +85,10 @@ class Ownership:
                 raise sharing_rules.refusal_of_a_second(row, spec)
 
     async def _remove_superfluous(self, row: Row, spec: LoadBalancerSpec) -> None:
-        """A load balancer was made twice: the older one stays, if nobody else uses the younger one."""
+        """Delete the younger of two load balancers of the Service, unless others use it."""
         if row["provisioning_status"] in GOING:
             return
-        text = f"load balancer {row['id']} was made by a request whose answer was lost, and is deleted"
+        text = f"load balancer {row['id']} is being deleted: it was created by a request whose answer was lost"
         if row["provisioning_status"] in DELETABLE:
             try:
                 beside = await self._removal.delete_own(spec, row["id"])
@@ -92,8 +96,8 @@ class Ownership:
                 beside = ()
             if beside:
                 raise Conflict(
-                    f"load balancer {row['id']} carries the tag of Service {spec.uid}, which has another one, and is "
-                    f"not deleted: others use it: {', '.join(beside)}"
+                    f"load balancer {row['id']} has the tag of Service {spec.uid}, which has another load balancer. "
+                    f"It is not deleted, because others use it: {', '.join(beside)}"
                 )
         raise RetryAfter(text, self._soon())
 

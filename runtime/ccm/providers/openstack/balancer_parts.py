@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and single writes of a load balancer's parts. What is to be written, `load_balancer_diff` decides."""
+"""Reads and single writes of a load balancer's parts. `load_balancer_diff` decides what to write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 #: Protocol and port of a listener -> the ID of its pool.
 Pools = Mapping[tuple[str, int], str]
-#: When to look again at what was gone when it was to be written, in seconds.
+#: Seconds until the next read after something disappeared during a write.
 SOON = 1.5
 
 
@@ -32,14 +32,14 @@ class Parts:
         return await self._of(row, "listeners")
 
     async def outline(self, row: Row) -> diff.Observed:
-        """Listeners and pools, without members and monitors: two calls."""
+        """Return listeners and pools, without members and monitors: two calls."""
         listeners, pools = await asyncio.gather(self._of(row, "listeners"), self._of(row, "pools"))
         return diff.Observed(listeners, pools, {}, {})
 
     async def observe(self, row: Row) -> diff.Observed:
-        """Everything that a load balancer consists of: two calls, one for each pool, and one for each monitor.
+        """Return all parts of a load balancer: two calls, one for each pool, and one for each monitor.
 
-        Raises RetryAfter when a part goes while it is read.
+        Raises RetryAfter if a part disappears in the meantime.
         """
         seen = await self.outline(row)
         try:
@@ -64,8 +64,11 @@ class Parts:
         return dict(answer["healthmonitor"])
 
     async def pools(self, row: Row, name: str, owner: bool, wanted: Sequence[Listener], known: Pools) -> Pools:
-        """Port -> pool. Of a load balancer with one listener and pool the row tells it, of others what is `known`, if
-        it still fits. Raises Conflict when the parts are not those that we made."""
+        """Return port -> pool.
+
+        If the load balancer has one listener and one pool, the row shows them. Otherwise `known` is used if it still
+        fits. Raises Conflict if the parts are not those that we created.
+        """
         keys = [(each.protocol, each.port) for each in wanted]
         own = [str(each["id"]) for each in row.get("pools") or ()]
         if len(keys) == 1 and len(own) == 1 and len(row.get("listeners") or ()) == 1 and owner:
@@ -81,7 +84,7 @@ class Parts:
         return known
 
     async def do(self, step: Step) -> None:
-        """One step. What is gone meanwhile is looked at again (RetryAfter)."""
+        """Run one step. If its object disappeared in the meantime, raise RetryAfter to read again."""
         found = step.path.split("/")[2:3]
         try:
             await self._api.call(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a Service gives up a load balancer: it is deleted if nobody else has anything on it, else left to the others.
+"""Release a Service's load balancer: delete it if nobody else uses it, otherwise leave it to the others.
 
-Every deletion of a load balancer goes through `Removal`. Each begins with a read of its own, while no other Service of
-this process may change the tags, and looks at the listeners, too: tags can be lost, and a cascading delete takes
-whatever is there along.
+Every deletion of a load balancer goes through `Removal`. Each starts with a read of its own while no other Service of
+this process may change the tags, and checks the listeners, too: tags can be lost, and a cascading delete removes
+everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The states in which Octavia deletes a load balancer.
+#: The states in which Octavia accepts the deletion of a load balancer.
 DELETABLE = ("ACTIVE", "ERROR")
 
 
@@ -38,11 +38,11 @@ class Removal:
         self._cascade = api.settings.load_balancer.cascade_delete
 
     async def give_up(self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool, keep: bool) -> bool:
-        """Delete the load balancer or leave it to others, as far as one call can. False when nothing is left to do.
+        """Delete the load balancer or leave it to others, as far as one call can. Return False if nothing is left.
 
-        `owner`: it was made for this Service. `keep`: its floating IP stays.
-        Raises NotFound when it is gone, RetryAfter while Octavia is at work on it, and Conflict when it failed and
-        others use it.
+        `owner`: it was created for this Service. `keep`: keep its floating IP.
+        Raises NotFound if it is gone, RetryAfter while Octavia is working on it, and Conflict if it failed and others
+        use it.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=owner)
@@ -60,17 +60,17 @@ class Removal:
     async def delete_own(
         self, spec: LoadBalancerSpec, balancer_id: str, *, states: Sequence[str] = DELETABLE, keep: bool = False
     ) -> tuple[str, ...]:
-        """Delete a load balancer that carries the Service's mark and name, if it is in one of these states.
+        """Delete a load balancer that has the Service's mark and name, if it is in one of these states.
 
-        `keep`: its floating IP stays. Returns what others have on it, in words; then nothing was deleted. Raises
-        NotFound and RetryAfter.
+        `keep`: keep its floating IP. Return what others have on it, in words; if there is anything, nothing was
+        deleted. Raises NotFound and RetryAfter.
         """
         async with self._balancers.writing(balancer_id):
             floating = None if keep else await self._floating_made(spec, balancer_id, owner=True)
             row, listeners = await self._look(balancer_id, states)
             claim = Claim.of(spec, row, owner=row.get("name") in marks.names_of(spec))
             if claim.mark is None or not claim.owner or not made_by_a_controller(row, spec):
-                return ("it does not carry this Service's mark and name",)
+                return ("it does not have this Service's mark and name",)
             if beside := used_beside(row, listeners, claim):
                 return beside
             if await self._delete(row) and floating is not None:
@@ -78,14 +78,14 @@ class Removal:
         return ()
 
     async def _floating_made(self, spec: LoadBalancerSpec, balancer_id: str, *, owner: bool) -> Row | None:
-        """The floating IP that goes with the load balancer: looked for before, as nothing leads to it afterwards."""
+        """Return the load balancer's floating IP. Must run before the deletion: nothing refers to it afterwards."""
         row = await self._balancers.read(balancer_id)
         if marks.KEEP_FLOATING in (row.get("tags") or ()):
             return None
         return await self._floating.made(row, spec.uid, owner=owner, address=spec.load_balancer_ip)
 
     async def _look(self, balancer_id: str, states: Sequence[str] = DELETABLE) -> tuple[Row, Sequence[Row]]:
-        """A load balancer and its listeners, as they are right before a write. Raises NotFound and RetryAfter."""
+        """Read a load balancer and its listeners right before a write. Raises NotFound and RetryAfter."""
         listeners = await self._parts.listeners({"id": balancer_id})
         row = await self._balancers.read(balancer_id)
         if row["provisioning_status"] not in states:
@@ -95,9 +95,9 @@ class Removal:
         return row, listeners
 
     async def _delete(self, row: Row) -> bool:
-        """The whole load balancer: True. Or one part of it, where the configuration says so and Octavia can: False.
+        """Delete the whole load balancer and return True, or delete one part (no cascade) and return False.
 
-        Of one in ERROR Octavia changes no part: there the whole goes at once, whatever the configuration says.
+        Octavia changes no part of a load balancer in ERROR, so it is always deleted as a whole.
         """
         path = f"/loadbalancers/{row['id']}"
         cascade = self._cascade or row["provisioning_status"] == "ERROR"
@@ -111,16 +111,16 @@ class Removal:
         return True
 
     async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, keep: bool) -> bool:
-        """Give up what the Service has of a load balancer that stays: its listeners, one at a time, then its tags.
+        """Remove the Service from a load balancer that stays: its listeners, one at a time, then its tags.
 
-        `keep`: whoever deletes the load balancer in the end keeps its floating IP; a tag says so.
-        False when there was nothing left of it.
+        `keep`: adds a tag that tells whoever deletes the load balancer to keep its floating IP.
+        Return False if nothing of the Service was left.
         """
         if row["provisioning_status"] == "ERROR":
-            raise Conflict(f"{failed(row)}, and this Service cannot leave it")
+            raise Conflict(f"{failed(row)}, so this Service cannot be removed from it")
         left = marks.tags_without(row, claim.mark, claim.name)
         tag = claim.service_tag(row, left)
-        own = [] if tag in left else listeners  # a namesake's, which has the same tag
+        own = [] if tag in left else listeners  # they belong to a namesake with the same tag
         own = [each for each in own if diff.is_ours(each, tag, owner=claim.owner and not marks.service_tags(row))]
         if own:
             await self._parts.do(diff.removal(own[0], await self._parts.outline(row))[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is done about a load balancer in ERROR."""
+"""Recovery of a load balancer in ERROR."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ log = logging.getLogger(__name__)
 
 
 class Repair:
-    """`soon`: seconds until a Service that waits for Octavia comes back."""
+    """`soon`: returns the seconds until a Service that waits for Octavia is retried."""
 
     def __init__(self, api: Api, parts: Parts, removal: Removal, soon: Callable[[], float]) -> None:
         self._api, self._parts, self._removal, self._soon = api, parts, removal, soon
         self._section = api.settings.load_balancer
 
-    async def mend(self, job: Job, tried: Remedies) -> None:
-        """One in ERROR. Returns when it is deleted, to be created again, because nobody can be using it. Otherwise
-        Octavia is asked to fail it over, which keeps its address: RetryAfter, or Conflict when only a person can help.
+    async def repair(self, job: Job, tried: Remedies) -> None:
+        """Repair a load balancer in ERROR.
 
-        If that did not help, it is a Conflict, too, and the remedy is tried again after the back-off of that failure.
+        Returns if it was deleted, to be created again, because nobody can be using it. Otherwise Octavia is asked to
+        fail it over, which keeps its address: raises RetryAfter, or Conflict if only a person can help. Also raises
+        Conflict if the remedy did not help; it is tried again after the back-off of that failure.
         """
         spec, row = job.spec, job.row
         if spec.ingress:
@@ -45,18 +46,18 @@ class Repair:
             self._check_remedy(tried, row, "failing it over")
             await self._fail_over(row)
         self._check_remedy(tried, row, "creating it again")
-        permissions.check_new(spec.annotations, self._section)  # what could not be made again is not deleted
+        permissions.check_new(spec.annotations, self._section)  # do not delete what could not be created again
         try:
             if beside := await self._removal.delete_own(spec, job.id, states=("ERROR",), keep=True):
                 raise Conflict(_not_alone(row, beside))
         except NotFound:
-            log.info("load balancer %s, which failed, is gone", job.id)
+            log.info("load balancer %s, which failed, is already gone", job.id)
 
     def _check_remedy(self, tried: Remedies, row: Row, remedy: str) -> None:
-        """Raises Conflict when it was tried already since the last success or the last such refusal."""
+        """Raises Conflict if the remedy was already tried since the last success or the last such error."""
         if not tried.first(remedy):
             tried.clear()
-            raise Conflict(f"{failed(row)}, and {remedy} did not help; it is tried again later")
+            raise Conflict(f"{failed(row)}, and {remedy} did not help; trying again later")
 
     async def _fail_over(self, row: Row) -> NoReturn:
         try:
@@ -64,14 +65,14 @@ class Repair:
         except (RetryAfter, Transient):
             raise
         except CloudError as error:
-            admin = "needs the role admin, with the older ones of Octavia's policies load-balancer_admin"
+            admin = "this needs the role admin (load-balancer_admin with older policies of Octavia)"
             what = admin if isinstance(error, Forbidden) else str(error)
             raise Conflict(
-                f"{failed(row)}. It may still be serving, so it is not deleted; to fail it over {what}: "
-                f"openstack loadbalancer failover {row['id']}"
+                f"{failed(row)}. It may still serve traffic, so it is not deleted. Octavia refused to fail it "
+                f"over: {what}. Run: openstack loadbalancer failover {row['id']}"
             ) from None
-        raise RetryAfter(f"load balancer {row['id']} failed and is failed over", 2 * self._soon())
+        raise RetryAfter(f"load balancer {row['id']} is in state ERROR and is being failed over", 2 * self._soon())
 
 
 def _not_alone(row: Row, beside: Sequence[str]) -> str:
-    return f"{failed(row)}, and it is not this Service's alone{': ' if beside else ''}{', '.join(beside)}"
+    return f"{failed(row)}, and it does not belong to this Service alone{': ' if beside else ''}{', '.join(beside)}"

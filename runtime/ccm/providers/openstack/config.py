@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cloud.conf of cloud-provider-openstack, as it is. Pure.
+"""Parser for cloud.conf of cloud-provider-openstack, unchanged. No I/O.
 
-What cannot be honoured is refused by name; everything that is wrong is told at once, with its line.
+Unsupported keys are refused by name. All problems are reported at once, each with its line.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .config_sections import (
 
 @dataclass(frozen=True)
 class Settings:
-    """cloud.conf, read. `ignored`: sentences about keys that have no effect. `lines`: those of the keys of [Global]."""
+    """cloud.conf, parsed. `ignored`: sentences about keys without effect. `lines`: line numbers of keys in [Global]."""
 
     source: str
     auth: Global
@@ -50,7 +50,7 @@ class Settings:
 
     @classmethod
     def parse(cls, config: ProviderConfig, environ: Mapping[str, str]) -> Settings:
-        """Raises ConfigError with all problems, each with file and line. Of `environ` OS_CCM_REGIONAL alone is read."""
+        """Raises ConfigError with all problems, each with file and line. Of `environ`, only OS_CCM_REGIONAL is read."""
         reader = GcfgSections(
             config.text, SECTIONS, named=(CLASS,), ignored=IGNORED, refused=REFUSED, may_be_empty=(annotation_names,)
         )

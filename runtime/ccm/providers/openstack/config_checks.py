@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What contradicts or is missing in cloud.conf, beyond single values. Pure."""
+"""Checks of cloud.conf beyond single values: contradictions and missing keys. No I/O."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .config_sections import Global, LoadBalancerClass, LoadBalancerSection
 def check(
     reader: GcfgSections, auth: Global, balancer: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]
 ) -> None:
-    """Adds to the reader's problems."""
+    """Add the problems found to the reader's problems."""
     for line_of, problem in _auth_problems(auth):
         reader.problem("Global", line_of, problem)
     if not balancer.use_octavia:
-        reader.problem("LoadBalancer", "use-octavia", "use-octavia=false: there is nothing but Octavia; remove the key")
+        reader.problem("LoadBalancer", "use-octavia", "use-octavia=false: only Octavia is supported; remove the key")
     if balancer.lb_provider == "ovn" and balancer.lb_method != "SOURCE_IP_PORT":
-        problem = "lb-provider ovn spreads connections by SOURCE_IP_PORT only: set lb-method to it"
+        problem = "lb-provider ovn supports only SOURCE_IP_PORT: set lb-method to it"
         reader.problem("LoadBalancer", "lb-method", problem, "lb-provider")
     for spelt in ("monitor-delay", "monitor-timeout"):
         if not getattr(balancer, spelt.replace("-", "_")).is_integer():
-            reader.problem("LoadBalancer", spelt, f"{spelt}: Octavia counts whole seconds, such as 5s or 1m30s")
+            reader.problem("LoadBalancer", spelt, f"{spelt}: Octavia needs whole seconds, such as 5s or 1m30s")
     if balancer.monitor_timeout > balancer.monitor_delay:
         problem = "monitor-timeout must not be longer than monitor-delay"
         reader.problem("LoadBalancer", "monitor-timeout", problem, "monitor-delay")
@@ -37,11 +37,11 @@ def check(
             if getattr(section, spelt.replace("-", "_"))
         ]
         if len(chosen) > 1:
-            reader.problem(where, chosen[1], f"{', '.join(chosen)}: one of them is enough", sub=name)
+            reader.problem(where, chosen[1], f"{', '.join(chosen)}: set only one of them", sub=name)
 
 
 def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
-    """What is wrong with the credentials: the key whose line to name, and the sentence."""
+    """Yield problems with the credentials: the key whose line is reported, and the message."""
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,
@@ -60,40 +60,40 @@ def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
         ("application-credential-name", "application-credential-id"),
     ):
         if _of(auth, one) and _of(auth, other):
-            yield one, f"{one}, {other}: one of them is enough"
+            yield one, f"{one}, {other}: set only one of them"
     if bool(auth.cert_file) != bool(auth.key_file):
-        yield ("cert-file" if auth.cert_file else "key-file"), "cert-file, key-file: one is of no use without the other"
+        yield ("cert-file" if auth.cert_file else "key-file"), "cert-file, key-file: set both or neither"
     if auth.tls_insecure and auth.ca_file:
-        yield "tls-insecure", "tls-insecure, ca-file: certificates are either checked or not"
+        yield "tls-insecure", "tls-insecure, ca-file: tls-insecure turns off the check that needs ca-file; remove one"
     if auth.auth_url and not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", auth.auth_url):
         yield "auth-url", "auth-url: expected http://HOST:PORT/v3 or https://HOST:PORT/v3, without credentials"
     elif re.search(r"/v2\.0/?$", auth.auth_url):
-        yield "auth-url", "auth-url: keystone's API 2.0 is gone from clouds since 2018: end it with /v3"
+        yield "auth-url", "auth-url: keystone removed API 2.0 in 2018: end the URL with /v3"
     if auth.use_clouds:
         if not auth.cloud:
-            yield "use-clouds", "use-clouds: cloud is missing, the cloud's name in clouds.yaml"
+            yield "use-clouds", "use-clouds: cloud is missing: set it to the cloud's name in clouds.yaml"
         return
     for other in ("clouds-file", "cloud"):
         if _of(auth, other):
-            yield other, f"{other}: is of use with use-clouds=true only"
+            yield other, f"{other}: has an effect only with use-clouds=true"
     if not auth.auth_url:
         yield "auth-url", "auth-url: is missing"
     if not chosen:
         ways_told = "username and password, an application credential, or a trust"
-        yield "username", f"nothing to log in with: it takes {ways_told}"
+        yield "username", f"credentials are missing: set {ways_told}"
         return
     if len(chosen) == 1:
         yield from _missing(auth, chosen[0])
 
 
 def _missing(auth: Global, way: str) -> Iterator[tuple[str, str]]:
-    """What this way to log in lacks."""
+    """Yield the keys that this way to log in needs and that are missing."""
     user_domain = auth.user_domain_id or auth.user_domain_name or auth.domain_id or auth.domain_name
     named_user = not auth.user_id and (way == "password" or auth.application_credential_name)
     if named_user and not auth.username:
         yield way, "username: is missing (or user-id)"
     elif named_user and not user_domain:
-        yield "username", "username: names are unique in a domain only: user-domain-name is missing (or domain-name)"
+        yield "username", "username: names are unique only in a domain: user-domain-name (or domain-name) is missing"
     if way == "application-credential-secret" and not auth.application_credential_secret:
         yield "application-credential-id", "application-credential-secret: is missing"
     if way == "trust-id":
@@ -105,7 +105,7 @@ def _missing(auth: Global, way: str) -> Iterator[tuple[str, str]]:
         if not auth.tenant_id and not auth.tenant_name:
             yield way, "tenant-id: is missing (or tenant-name)"
         elif auth.tenant_name and not project_domain:
-            problem = "names are unique in a domain only: tenant-domain-name is missing (or domain-name)"
+            problem = "names are unique only in a domain: tenant-domain-name (or domain-name) is missing"
             yield "tenant-name", f"tenant-name: {problem}"
 
 

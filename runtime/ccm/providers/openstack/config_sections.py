@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections and keys of cloud.conf, as cloud-provider-openstack has them. Pure.
+"""The sections and keys of cloud.conf, as in cloud-provider-openstack. No I/O.
 
-Each key is one field below: its name, default, kind and meaning in one place, from which the documentation is made,
-too. `config` reads them, and `config_checks` finds what contradicts.
+Each field below is one key, with name, default, kind and meaning; the documentation is generated from them. `config`
+reads the keys, and `config_checks` finds contradictions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INTERFACES = {
     **dict.fromkeys(("admin", "adminURL"), "admin"),
 }
 
-#: In `allowed-annotations`: each annotation there is, and those that are allowed where the key is left out.
+#: In `allowed-annotations`: all annotations, and the annotations that are allowed if the key is not set.
 EVERY, DEFAULT = "*", "default"
 #: In `allowed-load-balancer-ips`.
 ANY, NONE = "any", "none"
@@ -45,11 +45,11 @@ EVERYWHERE: tuple[IPNetwork, ...] = (ipaddress.IPv4Network("0.0.0.0/0"), ipaddre
 SHARING = ("never", "namespace", "cluster", "project")
 
 
-# Kinds of values that only OpenStack has.
+# Kinds of values that are specific to OpenStack.
 
 
 def attempts(raw: str) -> int:
-    """What Octavia takes for the times that a check is made."""
+    """Parse a number of checks, in the range that Octavia accepts."""
     if not re.fullmatch(r"[1-9]|10", raw):
         raise ValueError("expected a whole number from 1 to 10")
     return int(raw)
@@ -66,13 +66,13 @@ def node_labels(raw: str) -> str:
 def subnet_names(raw: str) -> str:
     try:
         name_patterns.check(raw)
-    except Invalid:  # what RE2 says of a pattern quotes it
+    except Invalid:  # RE2's error quotes the pattern
         raise ValueError("expected a glob, or a regular expression of RE2 after ~") from None
     return raw
 
 
 def annotation_names(raw: str) -> tuple[str, ...]:
-    """Names of annotations without their prefix, `*` or `default`; none of an empty text."""
+    """Parse annotation names without their prefix, `*` or `default`; empty text gives none."""
     found = tuple(each.strip() for each in raw.split(",") if each.strip())
     if not all(each in (EVERY, DEFAULT) or each in BY_NAME for each in found):
         raise ValueError(f"expected names of annotations, {DEFAULT} or {EVERY}; known are {', '.join(BY_NAME)}")
@@ -80,7 +80,7 @@ def annotation_names(raw: str) -> tuple[str, ...]:
 
 
 def addresses(raw: str) -> tuple[IPNetwork, ...]:
-    """`any`, `none`, or CIDRs."""
+    """Parse `any`, `none`, or CIDRs."""
     if raw in (ANY, NONE):
         return EVERYWHERE if raw == ANY else ()
     try:
@@ -108,60 +108,60 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Global:
-    """Who we are, and where keystone is."""
+    """Credentials, and the address of keystone."""
 
     auth_url: str = key("", "keystone's address, such as `https://keystone.example.com:5000/v3`")
     username: str = key("", "the user's name; needs a domain")
-    user_id: str = key("", "the user, instead of `username` and its domain")
+    user_id: str = key("", "the user's ID, instead of `username` and its domain")
     password: str = key("", "the user's password", secret=True)
     tenant_id: str = key("", "the project's ID")
     tenant_name: str = key("", "the project's name, instead of `tenant-id`; needs a domain")
-    domain_id: str = key("", "the domain of user and project, where the keys below do not say otherwise")
-    domain_name: str = key("", "the same by name")
-    user_domain_id: str = key("", "the user's domain")
-    user_domain_name: str = key("", "the same by name")
-    tenant_domain_id: str = key("", "the project's domain")
-    tenant_domain_name: str = key("", "the same by name")
-    application_credential_id: str = key("", "an application credential, instead of user and project")
-    application_credential_name: str = key("", "the same by name; needs `user-id`, or `username` and its domain")
-    application_credential_secret: str = key("", "its secret", secret=True)
-    trust_id: str = key("", "a trust, which says user and project; needs `trustee-id` and `trustee-password`")
-    trustee_id: str = key("", "the user whom the trust trusts")
-    trustee_password: str = key("", "that user's password", secret=True)
-    token: str = key("", "a token; it cannot be renewed, so it is of use for a try only", secret=True)
-    region: str = key("", "the region; the first one of the catalogue if left out")
+    domain_id: str = key("", "the ID of the domain of user and project, unless the keys below are set")
+    domain_name: str = key("", "the name of that domain, instead of `domain-id`")
+    user_domain_id: str = key("", "the ID of the user's domain")
+    user_domain_name: str = key("", "the name of the user's domain, instead of `user-domain-id`")
+    tenant_domain_id: str = key("", "the ID of the project's domain")
+    tenant_domain_name: str = key("", "the name of the project's domain, instead of `tenant-domain-id`")
+    application_credential_id: str = key("", "the ID of an application credential, instead of user and project")
+    application_credential_name: str = key("", "its name, instead of its ID; needs `user-id` or `username`")
+    application_credential_secret: str = key("", "the secret of the application credential", secret=True)
+    trust_id: str = key("", "a trust, which determines user and project; needs `trustee-id` and `trustee-password`")
+    trustee_id: str = key("", "the ID of the trustee")
+    trustee_password: str = key("", "the trustee's password", secret=True)
+    token: str = key("", "a token; it cannot be renewed, so use it for tests only", secret=True)
+    region: str = key("", "the region; the first one of the catalogue if not set")
     os_endpoint_type: str = key(
-        "", "which of the catalogue's endpoints are used; `public` where clouds.yaml does not say either", interface
+        "", "the kind of endpoints to use from the catalogue; `public` if clouds.yaml does not set it either", interface
     )
-    ca_file: str = key("", "certificates that the cloud's are checked with, instead of the system's")
-    cert_file: str = key("", "our own certificate, for clouds that ask for one")
-    key_file: str = key("", "its key")
+    ca_file: str = key("", "CA certificates that verify the cloud's certificates, instead of the system's")
+    cert_file: str = key("", "the client certificate, for clouds that require one")
+    key_file: str = key("", "the key of the client certificate")
     tls_insecure: bool | None = key(
-        None, "do not check the cloud's certificates; `false` where clouds.yaml does not say either", boolean
+        None, "do not verify the cloud's certificates; `false` if clouds.yaml does not set it either", boolean
     )
-    use_clouds: bool = key(False, "take what is not said here from a clouds.yaml", boolean)
-    clouds_file: str = key("", "which; if left out, `~/.config/openstack` and `/etc/openstack` are searched")
-    cloud: str = key("", "the cloud's name in it")
+    use_clouds: bool = key(False, "read what is not set here from a clouds.yaml", boolean)
+    clouds_file: str = key("", "its path; if not set, `~/.config/openstack` and `/etc/openstack` are searched")
+    cloud: str = key("", "the cloud's name in clouds.yaml")
 
 
 @dataclass(frozen=True)
 class Networking:
-    ipv6_support_disabled: bool = key(False, "leave IPv6 addresses out", boolean)
+    ipv6_support_disabled: bool = key(False, "ignore IPv6 addresses", boolean)
     public_network_name: tuple[str, ...] = key((), "networks whose addresses are ExternalIP", names)
-    internal_network_name: tuple[str, ...] = key((), "networks whose addresses are InternalIP, and no others", names)
+    internal_network_name: tuple[str, ...] = key((), "the only networks whose addresses are InternalIP", names)
     address_sort_order: tuple[IPNetwork, ...] = key(
-        (), "addresses in the first of these CIDRs come first, and so on; the others stay as they are", networks
+        (), "CIDRs in the order in which their addresses are sorted; other addresses keep their order", networks
     )
 
 
 @dataclass(frozen=True)
 class RouteSection:
-    router_id: str = key("", "the router that gets the routes to Pods; without it there is no route controller")
+    router_id: str = key("", "the router that gets the routes to Pods; if not set, there is no route controller")
 
 
 @dataclass(frozen=True)
 class Metadata:
-    request_timeout: float = key(60.0, "how long one request to any of the services may take", duration)
+    request_timeout: float = key(60.0, "timeout of one request to any OpenStack service", duration)
 
 
 @dataclass(frozen=True)
@@ -180,87 +180,89 @@ class LoadBalancerClass:
 @dataclass(frozen=True)
 class LoadBalancerSection:
     enabled: bool = key(True, "serve Services of type LoadBalancer", boolean)
-    lb_version: str = key("v2", "there is but one", one_of("v2"))
-    use_octavia: bool = key(True, "of former releases; there is nothing but Octavia", boolean)
+    lb_version: str = key("v2", "the only supported version", one_of("v2"))
+    use_octavia: bool = key(True, "kept from former releases; only Octavia is supported", boolean)
     lb_provider: str = key("amphora", "Octavia's provider: `amphora`, `ovn`, or another that the cloud has")
-    lb_method: str = key("ROUND_ROBIN", "how connections are spread; `ovn` takes SOURCE_IP_PORT only", one_of(*METHODS))
-    subnet_id: str = key("", "the subnet of the load balancers' addresses; that of the nodes if left out")
-    member_subnet_id: str = key("", "the subnet of the nodes' addresses, if another")
+    lb_method: str = key("ROUND_ROBIN", "how connections are spread; `ovn` needs SOURCE_IP_PORT", one_of(*METHODS))
+    subnet_id: str = key("", "the subnet of the load balancers' addresses; the nodes' subnet if not set")
+    member_subnet_id: str = key("", "the subnet of the nodes' addresses, if it is another")
     network_id: str = key("", "the network of the load balancers' addresses, instead of `subnet-id`")
     floating_network_id: str = key(
-        "", "the network of floating IPs; if left out, the first external one by ID, and of several an Event tells"
+        "", "the network of floating IPs; if not set, the external one with the lowest ID; an Event lists the choices"
     )
-    floating_subnet_id: str = key("", "the subnet that floating IPs are taken from")
-    floating_subnet: str = key("", "the same by name: a glob, `~` a regular expression, `!` all others", subnet_names)
-    floating_subnet_tags: str = key("", "the same by tags: any of them, `&` all of them, `!` none of them")
-    create_monitor: bool = key(False, "health monitors", boolean)
+    floating_subnet_id: str = key("", "the ID of the subnet that floating IPs are taken from")
+    floating_subnet: str = key(
+        "", "its name instead: a glob; `~` starts a regular expression; a leading `!` negates", subnet_names
+    )
+    floating_subnet_tags: str = key("", "its tags instead: any of them; `&` for all of them; `!` for none of them")
+    create_monitor: bool = key(False, "create health monitors", boolean)
     monitor_delay: float = key(5.0, "the time between two checks, in whole seconds", duration)
-    monitor_timeout: float = key(3.0, "how long a check may take, in whole seconds", duration)
+    monitor_timeout: float = key(3.0, "the timeout of a check, in whole seconds", duration)
     monitor_max_retries: int = key(1, "successes until a member is up", attempts)
     monitor_max_retries_down: int = key(3, "failures until a member is down", attempts)
-    manage_security_groups: bool = key(False, "a security group for each Service, on the nodes' ports", boolean)
-    internal_lb: bool = key(False, "no load balancer gets a floating IP", boolean)
+    manage_security_groups: bool = key(False, "create a security group for each Service, on the nodes' ports", boolean)
+    internal_lb: bool = key(False, "give no load balancer a floating IP", boolean)
     node_selector: str = key("", "labels of the nodes that become members: `key=value` or `key`", node_labels)
     cascade_delete: bool = key(True, "delete a load balancer with all its parts in one call", boolean)
-    flavor_id: str = key("", "Octavia's flavour")
+    flavor_id: str = key("", "the ID of Octavia's flavor")
     availability_zone: str = key("", "the load balancers' zone")
-    enable_ingress_hostname: bool = key(False, "with the proxy protocol a host name instead of the address", boolean)
-    ingress_hostname_suffix: str = key("nip.io", "what is put behind the address to make a name of it")
+    enable_ingress_hostname: bool = key(False, "with the PROXY protocol, publish a host name, not the address", boolean)
+    ingress_hostname_suffix: str = key("nip.io", "the suffix that turns the address into that host name")
     max_shared_lb: int = key(2, "how many Services may share a load balancer", count)
     allowed_annotations: tuple[str, ...] = key(
         (DEFAULT,),
-        "annotations that Services may have, by their names without the prefix; `default`: those that the table below "
-        "marks with a yes; `*`: all of them; an empty value: none",
+        "annotations that Services may use, by name without the prefix; `default`: those marked with a yes in the "
+        "table below; `*`: all of them; an empty value: none",
         annotation_names,
         ours=True,
     )
     allowed_load_balancer_ips: tuple[IPNetwork, ...] = key(
         (),
-        "addresses that `loadBalancerIP` may ask for; `none` if left out. A Service always keeps the address that it "
-        "has, and may ask for the floating IP that was made for a Service of its name",
+        "addresses that `loadBalancerIP` may request; `none` if not set. A Service always keeps its current address, "
+        "and may request the floating IP that was created for a Service of its name",
         addresses,
         ours=True,
     )
     sharing: str = key(
         "namespace",
-        "whose load balancers the annotation `load-balancer-id` may name, beside the Service's own: nobody's, those of "
-        "Services in its namespace, those of Services in this cluster, or any one in the project",
+        "whose load balancers the annotation `load-balancer-id` may name, besides the Service's own: nobody's, those "
+        "of Services in its namespace, those of Services in this cluster, or any in the project",
         one_of(*SHARING),
         ours=True,
     )
-    default_tls_container_ref: str = key("", "the certificate of Services that name none")
-    provider_requires_serial_api_calls: bool = key(False, "make the parts of a load balancer one by one", boolean)
+    default_tls_container_ref: str = key("", "the certificate of Services that set none")
+    provider_requires_serial_api_calls: bool = key(False, "create the parts of a load balancer one by one", boolean)
 
 
 @dataclass(frozen=True)
 class BlockStorage:
-    ignore_volume_az: bool = key(False, "PersistentVolumes get no label of a zone", boolean)
+    ignore_volume_az: bool = key(False, "do not label PersistentVolumes with a zone", boolean)
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """Ours. cloud-provider-openstack logs a warning about the section, and goes on."""
+    """Our own section. cloud-provider-openstack logs a warning about it and continues."""
 
     regional: bool = key(
-        False, "providerIDs name the region; the environment's `OS_CCM_REGIONAL=true` says the same", boolean, ours=True
+        False, "include the region in providerIDs; same as the environment's `OS_CCM_REGIONAL=true`", boolean, ours=True
     )
     calls_per_second: float = key(
         20.0,
-        "operations begun in a second, on average: to read a page of Nodes, to write a load balancer. Each makes as "
-        "many requests as it has things to read and write, with managed security groups one for each node's port",
+        "average number of operations started per second, such as reading a page of Nodes or writing a load balancer. "
+        "Each sends as many requests as it needs; with managed security groups, one for each node's port",
         number,
         ours=True,
     )
-    burst: int = key(40, "operations begun at once after a pause", count, ours=True)
+    burst: int = key(40, "operations that may start at once after a pause", count, ours=True)
     concurrency: int = key(
-        10, "operations under way; at most twice as many requests are waited for at a time", count, ours=True
+        10, "concurrent operations; at most twice as many requests are open at a time", count, ours=True
     )
-    page_size: int = key(1000, "entries of a page; nova gives 1,000 at most, unless it is configured", count, ours=True)
+    page_size: int = key(1000, "entries per page; nova returns at most 1,000 by default", count, ours=True)
 
 
-#: The section that there is one of for each class.
+#: The section that exists once for each class.
 CLASS = "LoadBalancerClass"
-#: Section, as it is spelt in documents -> its keys.
+#: Section, as spelled in documents -> its keys.
 SECTIONS: dict[str, type] = {
     "Global": Global,
     "Networking": Networking,
@@ -272,22 +274,22 @@ SECTIONS: dict[str, type] = {
     "Runtime": Runtime,
 }
 
-#: Keys that are taken and have no effect: section, key -> why.
+#: Keys that are accepted and have no effect: section, key -> reason.
 IGNORED: dict[tuple[str, str], str] = {
-    ("Metadata", "search-order"): "the node's own metadata is not read: all nodes are known from the cloud's API",
+    ("Metadata", "search-order"): "node metadata is not read: the cloud's API lists all nodes",
     (
         "LoadBalancer",
         "container-store",
-    ): "Octavia gets a certificate's reference as it stands; no store is asked before",
+    ): "certificate references are passed to Octavia unchanged; no container store is queried",
     ("BlockStorage", "bs-version"): "read by the CSI driver",
     ("BlockStorage", "trust-device-path"): "read by the CSI driver",
     ("BlockStorage", "node-volume-attach-limit"): "read by the CSI driver",
     ("BlockStorage", "rescan-on-resize"): "read by the CSI driver",
 }
-#: Keys that are known and refused: section, key -> why, and what to do.
+#: Keys that are known and refused: section, key -> reason, and what to do.
 REFUSED: dict[tuple[str, str], str] = {
-    ("Global", "secret-name"): "credentials are not read from a Secret by name: put them into this file",
-    ("Global", "secret-namespace"): "credentials are not read from a Secret by name: put them into this file",
-    ("Global", "kubeconfig-path"): "of no use without secret-name: remove it",
+    ("Global", "secret-name"): "credentials cannot be read from a Secret by name: put them into this file",
+    ("Global", "secret-namespace"): "credentials cannot be read from a Secret by name: put them into this file",
+    ("Global", "kubeconfig-path"): "has no effect without secret-name: remove it",
     ("LoadBalancer", "monitor"): "is not a key; did you mean create-monitor?",
 }

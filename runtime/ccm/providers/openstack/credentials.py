@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are to the cloud: [Global] of cloud.conf, and a clouds.yaml, as the SDK takes them."""
+"""Credentials for the cloud: [Global] of cloud.conf, and a clouds.yaml, as options of the SDK."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FILES = ("clouds-file", "ca-file", "cert-file", "key-file")
 
 
 def sdk_problem() -> str:
-    """What to report where a package is not installed, "" when all are."""
+    """Return the message about a package that is not installed, "" if all are."""
     if importlib.util.find_spec("openstack") is not None:
         return engine_problem()
     return "the provider openstack needs the package openstacksdk: pip install 'outoftree-ccm[openstack]'"
 
 
 def cloud_region(settings: Settings) -> CloudRegion:
-    """The SDK's configuration. Nothing is taken from the environment. Raises ConfigError."""
+    """Return the SDK's configuration. It ignores environment variables. Raises ConfigError."""
     from openstack.config import OpenStackConfig
     from openstack.exceptions import ConfigException
 
@@ -47,29 +47,29 @@ def cloud_region(settings: Settings) -> CloudRegion:
         raise ConfigError([f"{settings.source}: [Global] cloud {auth.cloud!r} of {where}: {plain(error)}"]) from None
     except CloudError:
         raise
-    except Exception as error:  # of YAML, of file access, of keystoneauth's options: the text may quote the file
+    except Exception as error:  # from YAML, file access or keystoneauth's options; its text may quote the file
         raise ConfigError([f"{settings.source}: [Global] cannot be used: {type(error).__name__}"]) from None
 
 
 def named_files(settings: Settings) -> list[str]:
-    """The files that [Global] names."""
+    """Return the files that [Global] names."""
     named = (getattr(settings.auth, spelt.replace("-", "_")) for spelt in FILES)
     return [os.path.expanduser(path) for path in named if path]
 
 
 def missing_files(settings: Settings) -> list[str]:
-    """A problem for each file that [Global] names and that cannot be read: requests would not say whose it is."""
+    """Return a problem for each unreadable file that [Global] names: errors of later requests would not name it."""
     problems = []
     for spelt in FILES:
         path = os.path.expanduser(getattr(settings.auth, spelt.replace("-", "_")))
         if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
             where = f"{settings.source}: line {settings.lines[spelt]}: [Global] {spelt}"
-            problems.append(f"{where}: there is no file {path} that may be read")
+            problems.append(f"{where}: file {path} does not exist or is not readable")
     return problems
 
 
 def sdk_options(auth: Global) -> dict[str, Any]:
-    """[Global] as the SDK's options; what is not given is left out, so that clouds.yaml may say it. Pure."""
+    """Return [Global] as options of the SDK. Keys that are not set are omitted, so that clouds.yaml may set them."""
     user_domain = {
         "user_domain_id": auth.user_domain_id or ("" if auth.user_domain_name else auth.domain_id),
         "user_domain_name": auth.user_domain_name or ("" if auth.user_domain_id else auth.domain_name),
@@ -117,6 +117,6 @@ def sdk_options(auth: Global) -> dict[str, Any]:
         options["cacert"] = auth.ca_file
     if auth.cert_file:
         options |= {"cert": auth.cert_file, "key": auth.key_file}
-    if auth.tls_insecure is not None or auth.ca_file:  # to name certificates is to want the cloud's checked
+    if auth.tls_insecure is not None or auth.ca_file:  # ca-file implies that the cloud's certificates are verified
         options |= {"verify": not auth.tls_insecure, "insecure": bool(auth.tls_insecure)}
     return options

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Floating IPs of load balancers: which one a Service gets, and which one is deleted with it.
 
-Only those that were made for a Service are ever deleted; their description says so, as cloud-provider-openstack writes
-it. One that the user chose is let go of.
+Only floating IPs that were created for a Service are ever deleted. Their description says so, in the format of
+cloud-provider-openstack. One that the user chose is detached and not deleted.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 NETWORK = "network"
-#: How many subnets a message names.
+#: Number of subnets that a message names.
 NAMED = 20
-#: By this cloud-provider-openstack knows the floating IPs that a controller made.
+#: The description by which cloud-provider-openstack recognises floating IPs that a controller created.
 MADE = "Floating IP for Kubernetes external service"
-#: What ours have behind that: the UID of the Service.
+#: What this provider appends to that description: the UID of the Service.
 UID = re.compile(r" \([^() ]{1,64}\)$")
 
 
 @dataclass(frozen=True)
 class FloatingWish:
-    """`network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, where no `subnet_id` is said.
-    `address`: the one to have, "" for any. `may_ask`: the administrator allows this address; `may_take_others`: even
-    where it was made for a Service of another name."""
+    """The desired floating IP.
+
+    `network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, if there is no `subnet_id`.
+    `address`: the requested address, "" for any. `may_ask`: the administrator allows this address; `may_take_others`:
+    even if it was created for a Service of another name.
+    """
 
     network_id: str
     subnet_id: str
@@ -50,7 +53,7 @@ class FloatingWish:
     may_take_others: bool = field(default=False, repr=False)
 
     def keys(self) -> dict[str, str]:
-        """What is said of where to take one from, as annotations and cloud.conf call it."""
+        """Return the settings for where to take it from, by their names in annotations and cloud.conf."""
         said = {
             "floating-network-id": self.network_id,
             "floating-subnet-id": self.subnet_id,
@@ -61,23 +64,25 @@ class FloatingWish:
 
 
 def was_made(row: Row) -> bool:
-    """By a controller, for whatever Service."""
+    """Return whether a controller created it, for any Service."""
     return MADE in (row.get("description") or "")
 
 
 def made_for(row: Row, description: str) -> bool:
-    """Whether it was made for the Service that gives its floating IPs this description. cloud-provider-openstack's has
-    no UID: then name, namespace and cluster are the same."""
+    """Return whether it was created for the Service whose floating IPs have this description.
+
+    Descriptions by cloud-provider-openstack have no UID; then name, namespace and cluster must be equal.
+    """
     found = str(row.get("description") or "")
     return was_made(row) and (found == description or found == _without_uid(description))
 
 
 def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address: str) -> bool:
-    """The same of a floating IP on the VIP of the load balancer called `balancer`, which goes: it was made for the
-    Service of this UID, or for the one that the load balancer was made for. Of neither more may be known.
+    """Like `made_for`, for a floating IP on the VIP of the load balancer named `balancer`, which is being deleted.
 
-    `owner`: the load balancer was made for the Service of this UID itself. Then the one at the `address` that it asks
-    for may be one that a former Service of its name kept.
+    It was created for the Service with this UID, or for the Service that the load balancer was created for; nothing
+    else may be known about either. `owner`: the load balancer was created for the Service with this UID. In that case,
+    a floating IP at the `address` that it requests may have been kept by a former Service of its name.
     """
     found = str(row.get("description") or "")
     if not was_made(row) or found.endswith(f" ({uid})"):
@@ -93,15 +98,17 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
 
 
 def is_used_again(row: Row | None, want: FloatingWish) -> bool:
-    """Whether a floating IP is at the address that a Service asks for, and was not made for it: then it outlives it."""
+    """Return whether the requested floating IP was not created for this Service: if so, it outlives the Service."""
     if row is None or not want.address or row.get("floating_ip_address") != want.address:
         return False
     return bool(row.get("description") != want.description)
 
 
 def made_for_namesake(row: Row, description: str) -> bool:
-    """Whether it was made for a Service of the same name, namespace and cluster: this one, or one of before, which kept
-    it. Descriptions that were cut do not tell."""
+    """Return whether it was created for a Service of the same name, namespace and cluster: this one or a former one.
+
+    Truncated descriptions cannot be compared.
+    """
     found = str(row.get("description") or "")
     whole = len(found) < 255 and len(description) < 255
     return was_made(row) and whole and _without_uid(found) == _without_uid(description)
@@ -112,16 +119,18 @@ def _without_uid(description: str) -> str:
 
 
 def refusal(want: FloatingWish, row: Row | None) -> Invalid | None:
-    """Why a Service cannot have the address that it asks for; None when it can. `row`: the floating IP, if there is
-    one in the project."""
+    """Return why a Service cannot have the address that it requests; None if it can.
+
+    `row`: the floating IP, if the project has one at that address.
+    """
     if row is not None and made_for_namesake(row, want.description):
         return None
     if not want.may_ask:
         return permissions.refused_address(want.address)
     if row is not None and was_made(row) and not want.may_take_others:
         return Invalid(
-            f"loadBalancerIP: the floating IP {want.address} was made for another Service; {permissions.ADDRESSES} "
-            "must be any for this Service to take it"
+            f"loadBalancerIP: the floating IP {want.address} was created for another Service; set "
+            f"{permissions.ADDRESSES} to any to allow this Service to take it"
         )
     return None
 
@@ -137,7 +146,7 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
 
 
 def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
-    """IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid when there are none."""
+    """Return IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid if none match."""
     found = [
         row["id"]
         for row in subnets
@@ -152,18 +161,18 @@ def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
         )
         every = sorted(str(row.get("name") or row["id"]) for row in subnets)
         names = ", ".join(every[:NAMED]) + (", ..." if len(every) > NAMED else "") or "none"
-        raise Invalid(f"no subnet of network {want.network_id} matches {asked}: it has {names}")
+        raise Invalid(f"no subnet of network {want.network_id} matches {asked}: its subnets are {names}")
     return found
 
 
 def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
-    """The subnet that has the address, None where it is not among them."""
+    """Return the subnet that contains the address, None if none of them does."""
     wanted = ipaddress.ip_address(address)
     return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
 
 
 def unlike(want: FloatingWish, subnet: Row) -> list[str]:
-    """Keys of the wish that a subnet does not fulfil."""
+    """Return the keys of the request that a subnet does not match."""
     fulfilled = {
         "floating-subnet-id": want.subnet_id in ("", subnet["id"]),
         "floating-subnet": not want.pattern or name_matches(want.pattern, subnet.get("name") or ""),
@@ -173,9 +182,9 @@ def unlike(want: FloatingWish, subnet: Row) -> list[str]:
 
 
 def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[Row]:
-    """Those that floating IPs may be taken from when nobody says, by ID: external ones that may have IPv4 subnets.
+    """Return the networks for floating IPs if none is configured, by ID: external ones that may have IPv4 subnets.
 
-    The first one is taken. A subnet that the project may not see counts as IPv4.
+    The first one is used. A subnet that the project cannot see counts as IPv4.
     """
     versions = {row["id"]: row.get("ip_version") for row in subnets}
     return [
@@ -186,18 +195,18 @@ def external_networks(networks: Sequence[Row], subnets: Sequence[Row]) -> list[R
 
 
 def network_warning(found: Sequence[Row]) -> str:
-    """What to tell of a Service whose floating IP's network nobody chose; "" when there was no choice."""
+    """Return the warning about a network of floating IPs that nobody chose; "" if there was no choice."""
     how = "choose it with floating-network-id in [LoadBalancer] of cloud.conf, or with the annotation of that name"
     if not found:
         return (
-            "there is no external network to take a floating IP from, so the load balancer is reached at its own "
-            f"address, from inside alone; if there is one that the project does not see, {how}"
+            "there is no external network to take a floating IP from, so the load balancer is reachable only at its "
+            f"own address, from inside the cloud; if there is one that the project cannot see, {how}"
         )
     if len(found) == 1:
         return ""
     names = ", ".join(f"{row.get('name') or ''} ({row['id']})".strip() for row in found)
     return (
-        f"there are {len(found)} external networks to take a floating IP from, and the first one by ID is taken: "
+        f"there are {len(found)} external networks to take a floating IP from, and the one with the lowest ID is used: "
         f"{names}; {how}"
     )
 
@@ -208,30 +217,30 @@ class FloatingIps:
         self._found: list[Row] | None = None
 
     async def all(self) -> list[dict[str, Any]]:
-        """Those of the project."""
+        """Return all floating IPs of the project."""
         return await self._rows()
 
     async def _rows(self, *wanted: tuple[str, str]) -> list[dict[str, Any]]:
         return await self._api.pages(NETWORK, "/floatingips", "floatingips", [*wanted, *of_project(self._api)])
 
     async def on(self, port_id: str) -> dict[str, Any] | None:
-        """The one on a port."""
+        """Return the floating IP on a port."""
         rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
     async def can_be_had(self, want: FloatingWish) -> bool:
-        """Whether there is a network to have one from."""
+        """Return whether there is a network to take a floating IP from."""
         return bool(want.network_id or want.address or await self._network())
 
     def warning(self, want: FloatingWish) -> str:
-        """What there is to tell about networks, if they had to be looked for. No I/O."""
+        """Return the warning about networks, if they had to be looked for. No I/O."""
         chosen = want.network_id or want.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
     async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> Row | None:
-        """The one by which a port is reached, None when there is no external network to have it from.
+        """Return the floating IP by which a port is reached, None if there is no external network for it.
 
-        `fresh`: the port was made a moment ago, and there was none before, so there cannot be one for it.
+        `fresh`: the port was just created and there was none before, so no floating IP can exist for it.
         """
         row = None if fresh else await self.on(port_id) or await self._left(want, port_id)
         if row is None:
@@ -242,38 +251,44 @@ class FloatingIps:
             row = await self._create(want, network, port_id)
         elif want.address not in ("", row["floating_ip_address"]):
             raise Conflict(
-                f"the load balancer has the floating IP {row['floating_ip_address']}, and loadBalancerIP asks for "
+                f"the load balancer has the floating IP {row['floating_ip_address']}, but loadBalancerIP requests "
                 f"{want.address}: delete the Service and create it again"
             )
         return row
 
     async def kept(self, want: FloatingWish, row: Row) -> dict[str, str]:
-        """Wishes that are for a new floating IP, and that this one does not fulfil: key -> what is wished, and is.
+        """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
 
-        Who asks for an address has it, wherever it is from. Of subnets that the project does not see nothing is known.
+        A Service that requests an address has it, wherever it comes from. Subnets that the project cannot see are
+        skipped.
         """
         said = want.keys() if not want.address else {}
         network, found = str(row.get("floating_network_id") or ""), {}
         if network and want.network_id != network and "floating-network-id" in said:
-            found["floating-network-id"] = f"{want.network_id} ({row['floating_ip_address']} is of {network})"
+            found["floating-network-id"] = f"{want.network_id} ({row['floating_ip_address']} is in {network})"
         if network and said.keys() - {"floating-network-id"}:
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets", {"network_id": network})
             if (subnet := subnet_of(str(row["floating_ip_address"]), subnets)) is not None:
-                where = f"({row['floating_ip_address']} is of {subnet.get('name') or subnet['id']})"
+                where = f"({row['floating_ip_address']} is in {subnet.get('name') or subnet['id']})"
                 found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
         return found
 
     async def check(self, want: FloatingWish) -> Row | None:
-        """The floating IP at the address that a Service asks for, if it asks and there is one. Raises Invalid when the
-        Service may not have the address."""
+        """Return the floating IP at the address that a Service requests, if it requests one that exists.
+
+        Raises Invalid if the Service may not have the address.
+        """
         found = await self._at(want.address) if want.address else None
         if want.address and (problem := refusal(want, found)):
             raise problem
         return found
 
     async def release(self, port_id: str, description: str, address: str, *, keep: bool) -> None:
-        """Take a port's away, which becomes internal: delete what was made for this Service, unless it is to be kept,
-        and let go of the one at the `address` that it asked for. Raises Conflict when it is neither."""
+        """Remove the floating IP of a port that becomes internal.
+
+        Delete it if it was created for this Service, unless it is to be kept. Detach it if it is at the `address` that
+        the Service requested. Raises Conflict otherwise.
+        """
         row = await self.on(port_id)
         if row is None:
             return
@@ -283,18 +298,18 @@ class FloatingIps:
             await self._attach(row, None)
         else:
             raise Conflict(
-                f"the load balancer is to be internal, and its port {port_id} has the floating IP "
-                f"{row['floating_ip_address']}, which was not made for this Service: detach it from the port"
+                f"the load balancer must become internal, but its port {port_id} has the floating IP "
+                f"{row['floating_ip_address']}, which was not created for this Service: detach it from the port"
             )
 
     async def made(self, balancer: Row, uid: str, *, owner: bool, address: str) -> Row | None:
-        """The floating IP that goes with a load balancer: the one that was made for it. Neutron detaches any other."""
+        """Return the floating IP that was created for a load balancer. Neutron detaches any other on deletion."""
         row = await self.on(str(balancer["vip_port_id"])) if balancer.get("vip_port_id") else None
         name = str(balancer.get("name") or "")
         return row if row is not None and made_for_balancer(row, uid, name, owner=owner, address=address) else None
 
     async def delete_left(self, uid: str) -> None:
-        """Those made for a Service that lost their load balancer."""
+        """Delete floating IPs that were created for a Service and lost their load balancer."""
         for row in await self.all():
             if was_made(row) and row["description"].endswith(f"({uid})") and not row.get("port_id"):
                 await self.delete(row)
@@ -306,7 +321,7 @@ class FloatingIps:
             return
 
     async def _left(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
-        """The one of a load balancer of this Service that had to be made anew, attached."""
+        """Attach and return the floating IP of a former load balancer of this Service that had to be created again."""
         if want.address:
             return None
         rows = await self._rows(("description", want.description), ("status", "DOWN"))
@@ -316,7 +331,7 @@ class FloatingIps:
         return None
 
     async def _chosen(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
-        """The address that the user asks for, attached if the project has it. Raises Conflict when it is in use."""
+        """Attach and return the floating IP that the user requests, if it exists. Raises Conflict if it is in use."""
         if not want.address:
             return None
         found = await self._at(want.address)
@@ -333,7 +348,7 @@ class FloatingIps:
         return next((row for row in rows if row.get("floating_ip_address") == address), None)
 
     async def _attach(self, row: Row, port_id: str | None) -> dict[str, Any]:
-        """In the revision that was read: of two Services that find the same one free, one gets it."""
+        """Attach in the revision that was read: if two Services find the same one free, only one gets it."""
         answer = await self._api.call(
             "PUT",
             NETWORK,
@@ -359,7 +374,7 @@ class FloatingIps:
         for subnet in candidates(want, rows):
             try:
                 return await self._post(body | {"subnet_id": subnet})
-            except (QuotaExceeded, Conflict, Invalid) as error:  # this one is full; the next may not be
+            except (QuotaExceeded, Conflict, Invalid) as error:  # this subnet is full; the next may not be
                 failed = error
         assert failed is not None
         raise failed
@@ -369,12 +384,12 @@ class FloatingIps:
         return dict(answer["floatingip"])
 
     async def _network(self) -> str:
-        """An external network, "" when there is none."""
+        """Return the ID of an external network, "" if there is none."""
         found = await self._networks()
         return str(found[0]["id"]) if found else ""
 
     async def _networks(self) -> Sequence[Row]:
-        """External networks; looked for until there is one."""
+        """Return external networks; looked for until there is one."""
         if not self._found:
             networks = await self._api.pages(NETWORK, "/networks", "networks", {"router:external": "true"})
             subnets = await self._api.pages(NETWORK, "/subnets", "subnets") if networks else []

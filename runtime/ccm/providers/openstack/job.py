@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look at a Service's load balancer: what it should be, and what Octavia has. It never changes."""
+"""One snapshot of a Service's load balancer: its desired state, and Octavia's present state. It is immutable."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .marks import Mark
 
 @dataclass(frozen=True)
 class Job:
-    """`row`: the load balancer, as it was read in this very call. `owner`: it was made for this Service, and not for
-    another one that shares it. `features`: what Octavia can do with it."""
+    """`row`: the load balancer as read in this call. `owner`: it was created for this Service, not for another Service
+    that shares it. `features`: what Octavia supports for it."""
 
     spec: LoadBalancerSpec
     want: Wish
@@ -36,11 +36,11 @@ class Job:
 
     @cached_property
     def present(self) -> Mark | None:
-        """The Service's own mark on it."""
+        """The Service's own mark on the load balancer."""
         return marks.own_mark(self.row, self.spec.cluster, self.spec.uid)
 
     @property
     def member_subnet(self) -> str:
-        """The one that is said, else that of the VIP. "" where a network or a port was said for the VIP."""
+        """The configured subnet, else the VIP's. "" if a network or a port is configured for the VIP."""
         want, of_vip = self.want, str(self.row.get("vip_subnet_id") or "")
         return want.member_subnet_id or ("" if want.network_id or want.port_id else of_vip)

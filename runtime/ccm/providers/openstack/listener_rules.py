@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a load balancer of a Service consists of in Octavia: listeners, pools, members and monitors. Pure.
+"""The parts of a Service's load balancer in Octavia: listeners, pools, members and monitors. No I/O.
 
-Names are those of cloud-provider-openstack, byte for byte, so that either controller finds what the other one made.
+Names are exactly those of cloud-provider-openstack, so that either controller finds what the other one created.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ XFF = "X-Forwarded-For"
 
 
 def part_name(kind: str, index: int, balancer: str) -> str:
-    """Of the listener, pool or monitor of a Service's port, counted from 0."""
+    """Return the name of the listener, pool or monitor of a Service's port, counted from 0."""
     return f"{kind}_{index}_{balancer}"[:LONGEST]
 
 
 @dataclass(frozen=True)
 class Member:
-    """A node behind a port. `monitor_port`: where it is probed, if not at `port`."""
+    """A node behind a port. `monitor_port`: the port for probes, if it is not `port`."""
 
     name: str = field(compare=False)
     address: str
@@ -46,7 +46,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Monitor:
-    """`settings`: attributes as the API spells them, which can be changed; the type cannot."""
+    """`settings`: the changeable attributes, in the API's spelling; the type cannot change."""
 
     name: str
     type: str
@@ -65,7 +65,7 @@ class Pool:
     monitor: Monitor | None
 
     def body(self) -> dict[str, Any]:
-        """Without what belongs to it."""
+        """Return the pool alone, without its members and monitor."""
         return {"name": self.name, "protocol": self.protocol, **self.settings}
 
 
@@ -78,11 +78,11 @@ class Listener:
     pool: Pool
 
     def body(self) -> dict[str, Any]:
-        """Without its pool."""
+        """Return the listener alone, without its pool."""
         return {"name": self.name, "protocol": self.protocol, "protocol_port": self.port, **self.settings}
 
     def whole(self) -> dict[str, Any]:
-        """With all that belongs to it, as a load balancer is created in one call."""
+        """Return the listener with all its parts, for creating a load balancer in one call."""
         pool = self.pool.body() | {"members": [member.body() for member in self.pool.members]}
         if self.pool.monitor is not None:
             pool["healthmonitor"] = self.pool.monitor.body()
@@ -92,7 +92,7 @@ class Listener:
 def listeners(
     want: Wish, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
-    """One for each port, in their order."""
+    """Return one listener for each port, in their order."""
     chosen = members_of(want, backends)
     return tuple(
         _listener(want, index, port, chosen, member_subnet_id, features) for index, port in enumerate(want.ports)
@@ -133,7 +133,7 @@ def _listener(
         tuple(
             Member(name, address, port.node_port, subnet_id, probe or None)
             for name, address in chosen
-            if port.node_port  # 0 where the Service was told to have none
+            if port.node_port  # 0 if the Service does not allocate node ports
         ),
         _monitor(want, index, port, bool(probe)),
     )
@@ -156,12 +156,12 @@ def _monitor(want: Wish, index: int, port: Port, http: bool) -> Monitor | None:
 
 
 def members_of(want: Wish, backends: Sequence[Backend]) -> list[tuple[str, str]]:
-    """Names and addresses of the nodes that serve, by name: those that the selector chooses."""
+    """Return names and addresses of the nodes that the selector chooses, by name."""
     return backend_addresses.members_of(backends, want.family, want.selector)
 
 
 def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
-    """Servers and the addresses at which they are members. A Node that is no server of this region has no port."""
+    """Return servers and their member addresses. A Node that is not a server of this region has no port."""
     found = (
         (server_rules.server_id(backend.provider_id, region), address)
         for address, backend in backend_addresses.serving(backends, want.family, want.selector).items()
@@ -172,7 +172,7 @@ def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset
 def create_body(
     want: Wish, wanted: Sequence[Listener], mark: Mark, subnet_id: str, vip_address: str, features: Features
 ) -> dict[str, Any]:
-    """The whole load balancer. `subnet_id`: the VIP's, if it had to be found; `wanted`: empty, if its parts follow."""
+    """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
     body: dict[str, Any] = {"name": want.name, "description": want.description, "tags": [want.name, str(mark)]}
     if want.provider:
         body["provider"] = want.provider

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a load balancer has to what it should have: the next requests to Octavia. Pure.
+"""Computes the next requests to Octavia from a load balancer's present and desired state. No I/O.
 
-Octavia takes one change of a load balancer at a time, and refuses others until it has carried it out. So `steps` gives
-all that is left to do in an order in which each can be done, and the first one is done; then what is there is looked at
-again. Steps that need the ID of what an earlier one makes are not given before that is there.
+Octavia accepts one change of a load balancer at a time and refuses others until it has carried it out. `steps` returns
+everything left to do, in an order in which each step is possible. The caller runs the first step and then reads again.
+Steps that need the ID of a part that does not exist yet are not returned.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .listener_rules import XFF, Listener, Member, Monitor, Pool
 Row = Mapping[str, Any]
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Protocols of listeners -> what they use of the network: two listeners of one port must differ in it.
+#: Listener protocol -> transport protocol: listeners on one port must differ in it. Others use TCP.
 TRANSPORT = {"UDP": "UDP", "SCTP": "SCTP"}
 
 
@@ -39,18 +39,18 @@ class Observed:
 
 
 def key_of(row: Row) -> tuple[str, int]:
-    """What a load balancer can have but one listener of."""
+    """Return the key of a listener: a load balancer can have only one listener for each key."""
     return TRANSPORT.get(str(row["protocol"]), "TCP"), int(row["protocol_port"])
 
 
 def is_ours(listener: Row, name: str, *, owner: bool) -> bool:
-    """A listener without tags is of a time before tags, or of an Octavia without them: then the owner's."""
+    """Return whether a listener is the Service's. One without tags (older releases or older Octavia) is the owner's."""
     tags = listener.get("tags") or ()
     return name in tags or (owner and not tags)
 
 
 def certificates(listeners: Sequence[Row], name: str, *, owner: bool) -> set[str]:
-    """Those that the Service's own listeners have."""
+    """Return the certificates of the Service's own listeners."""
     refs = (each.get("default_tls_container_ref") for each in listeners if is_ours(each, name, owner=owner))
     return {str(ref) for ref in refs if ref}
 
@@ -58,10 +58,10 @@ def certificates(listeners: Sequence[Row], name: str, *, owner: bool) -> set[str
 def steps(
     balancer_id: str, name: str, wanted: Sequence[Listener], seen: Observed, *, owner: bool, serial: bool = False
 ) -> list[Step]:
-    """All that can be done now for the Service whose load balancer's name is `name`; [] when it is as it should be.
+    """Return all steps that are possible now for the Service whose load balancer is named `name`; [] if none is needed.
 
-    `owner`: the load balancer was made for this Service. `serial`: members are changed one by one.
-    Raises Conflict when a port is taken by somebody else's listener.
+    `owner`: the load balancer was created for this Service. `serial`: change members one by one.
+    Raises Conflict if another Service's listener uses a port.
     """
     present = {key_of(row): row for row in seen.listeners}
     keys = {(TRANSPORT.get(each.protocol, "TCP"), each.port): each for each in wanted}
@@ -71,8 +71,8 @@ def steps(
         ours = is_ours(row, name, owner=owner)
         if each is not None and not ours:
             raise Conflict(
-                f"port {key[1]}/{key[0]} of load balancer {balancer_id} is served by the listener {row['id']}, which "
-                "is another Service's"
+                f"port {key[1]}/{key[0]} of load balancer {balancer_id} is already used by listener {row['id']}, which "
+                "belongs to another Service"
             )
         if ours and (each is None or each.protocol != row["protocol"]):
             found += removal(row, seen)
@@ -86,7 +86,7 @@ def steps(
 
 
 def removal(listener: Row, seen: Observed) -> list[Step]:
-    """The pool goes first: nothing would lead to it afterwards. It takes members and monitor along."""
+    """Return steps that delete the pool, with members and monitor, and then the listener, which leads to the pool."""
     pool = seen.pool_of(listener)
     gone = [Step("DELETE", f"/listeners/{listener['id']}")]
     return [Step("DELETE", f"/pools/{pool['id']}"), *gone] if pool is not None else gone
@@ -97,7 +97,7 @@ def _listener_steps(want: Listener, listener: Row, seen: Observed, serial: bool)
     if change := _to_write(want.settings, listener):
         if "tags" in change:
             change["tags"] = sorted({*(listener.get("tags") or ()), *change["tags"]})
-        if "insert_headers" in change:  # somebody else's headers stay
+        if "insert_headers" in change:  # keep the headers of others
             kept = {key: value for key, value in (listener.get("insert_headers") or {}).items() if key != XFF}
             change["insert_headers"] = kept | change["insert_headers"]
         found.append(Step("PUT", f"/listeners/{listener['id']}", {"listener": change}, _in_error("listener", listener)))
@@ -133,7 +133,7 @@ def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) ->
 
 
 def members_put(pool_id: str, members: Sequence[Member]) -> Step:
-    """All members at once: what is not among them is removed."""
+    """Return the step that replaces all members: those that are not included are removed."""
     return Step("PUT", f"/pools/{pool_id}/members", {"members": [member.body() for member in members]})
 
 
@@ -161,17 +161,17 @@ def _monitor_steps(want: Monitor | None, pool: Row, monitor: Row | None) -> list
 
 
 def _in_error(kind: str, row: Row) -> str:
-    """The part's name for a message if it is in ERROR; "" if it is not."""
+    """Return the part's name for a message if it is in ERROR; "" otherwise."""
     return f"{kind} {row['id']}" if row.get("provisioning_status") == "ERROR" else ""
 
 
 def _to_write(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:
-    """What is not so in the cloud; all of it, if the part is in ERROR."""
+    """Return the settings that differ in the cloud; all of them if the part is in ERROR."""
     return dict(settings) if _in_error("", row) else _changed(settings, row)
 
 
 def _changed(settings: Mapping[str, Any], row: Row) -> dict[str, Any]:
-    """What of the settings is not so in the cloud. What we have no opinion on stays as it is."""
+    """Return the settings that differ in the cloud. Attributes that are not in `settings` stay unchanged."""
     return {key: value for key, value in settings.items() if not _same(key, value, row.get(key))}
 
 
@@ -188,7 +188,6 @@ def _same(key: str, wanted: Any, present: Any) -> bool:
 
 
 def _cidrs(found: Sequence[str] | None) -> frozenset[IPNetwork] | None:
-    """Who may connect, None for everybody. Nothing said means everybody, as does a range that holds all addresses,
-    whatever else stands beside it."""
+    """Return who may connect, None for everybody: no CIDRs mean everybody, as does any CIDR with all addresses."""
     networks = frozenset(ipaddress.ip_network(each, strict=False) for each in found or ())
     return None if not networks or any(each.prefixlen == 0 for each in networks) else networks

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Service's load balancer should be in Octavia. Pure.
+"""Computes the desired state of a Service's load balancer in Octavia. No I/O.
 
-Names are those of cloud-provider-openstack, byte for byte, so that either controller finds what the other one made.
-Whose a load balancer is that is there: `marks` and `sharing_rules`.
+Names are exactly those of cloud-provider-openstack, so that either controller finds what the other one created.
+`marks` and `sharing_rules` decide who owns an existing load balancer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .marks import LONGEST, load_balancer_name
 Row = Mapping[str, Any]
 
 EVERYBODY = {"IPv4": "0.0.0.0/0", "IPv6": "::/0"}
-#: Names of one and the same provider of Octavia's.
+#: Names of the same Octavia provider.
 AMPHORA = ("amphora", "amphorav2", "octavia")
 
 
@@ -34,12 +34,12 @@ def description(cluster: str, namespace: str, name: str) -> str:
     return f"Kubernetes external service {namespace}/{name} from cluster {cluster}"[:LONGEST]
 
 
-# What is wanted
+# Desired state
 
 
 @dataclass(frozen=True)
 class Features:
-    """What the API version and the provider can do."""
+    """What the API version and the provider support."""
 
     acl: bool = True
     timeouts: bool = True
@@ -63,11 +63,10 @@ class Features:
 
 @dataclass(frozen=True)
 class Wish:
-    """A Service's wish with cloud.conf and its class taken into account: no more questions but to the cloud.
+    """A Service's desired state, including cloud.conf and its class: everything except what only the cloud knows.
 
-    `provider`: for a new load balancer; `made_by`: the one of a load balancer that is there. `load_balancer_id`: one
-    that the user chose. `vip_address`: for a load balancer without floating IP. `floating`: None for one that is
-    reached at its VIP.
+    `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
+    user. `vip_address`: for a load balancer without floating IP. `floating`: None if clients use the VIP.
     """
 
     name: str
@@ -106,7 +105,7 @@ class Wish:
 
     @property
     def runs_on(self) -> str:
-        """The Octavia provider whose abilities count; "" for Octavia's default."""
+        """The Octavia provider whose features apply; "" for Octavia's default."""
         return self.made_by or self.provider
 
     @property
@@ -120,9 +119,10 @@ def wish(
     classes: Mapping[str, LoadBalancerClass],
     made_by: str = "",
 ) -> Wish:
-    """Raises Invalid with all that is wrong with the Service. What it may not have and is for new ones counts not.
+    """Compute the desired state. Raises Invalid with all problems of the Service.
 
-    `made_by`: the Octavia provider of a load balancer that is there; `section` names the one of new ones.
+    Annotations for new load balancers that the Service may not have are ignored. `made_by`: the Octavia provider of an
+    existing load balancer; `section` names the one for new load balancers.
     """
     given = permissions.effective(spec.annotations, section)
     said = Annotations(given)
@@ -134,7 +134,7 @@ def wish(
         else:
             known = ", ".join(sorted(classes)) or "none"
             problems.append(
-                f"annotation {PREFIX}class: there is no [LoadBalancerClass {quoted(name)}] in cloud.conf: {known}"
+                f"annotation {PREFIX}class: cloud.conf has no [LoadBalancerClass {quoted(name)}]; it has {known}"
             )
     if not spec.ports:
         problems.append("the Service has no ports")
@@ -153,7 +153,7 @@ def wish(
         problems.append(f"loadBalancerIP: {quoted(spec.load_balancer_ip)} is not an {family} address")
     ranges = tuple(each for each in spec.source_ranges if ipaddress.ip_network(each).version == int(family[-1]))
     if spec.source_ranges and not ranges:
-        problems.append(f"loadBalancerSourceRanges has no {family} range, and the load balancer's address is {family}")
+        problems.append(f"loadBalancerSourceRanges has no {family} range, but the load balancer's address is {family}")
     chosen_nodes = said.get("node-selector", selector(section.node_selector))
     monitor = None
     if said.get("enable-health-monitor", section.create_monitor):
@@ -218,7 +218,7 @@ def wish(
 
 
 def _address(text: str, family: str) -> str:
-    """Raises ValueError when it is no address of the family. One spelling for each; "" stays ""."""
+    """Return the address in one spelling; "" stays "". Raises ValueError if it is not an address of the family."""
     if not (text := text.strip()):
         return ""
     found = ipaddress.ip_address(text if len(text) <= 45 and "%" not in text else "")
@@ -230,7 +230,7 @@ def _address(text: str, family: str) -> str:
 def _floating(
     spec: LoadBalancerSpec, address: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection
 ) -> FloatingWish:
-    """Class, then annotation, then cloud.conf; an ID of a subnet goes before a pattern of the same place."""
+    """Use class, then annotation, then cloud.conf; within one of them, a subnet ID wins over a pattern."""
     places = [
         (chosen.floating_subnet_id, chosen.floating_subnet, chosen.floating_subnet_tags),
         tuple(said.get(key, "") for key in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")),
@@ -250,24 +250,22 @@ def _floating(
 
 
 def _floating_description(spec: LoadBalancerSpec) -> str:
-    """As cloud-provider-openstack begins it, by which it knows those that may be deleted; ours has the UID, too."""
+    """Return the description. cloud-provider-openstack recognises its beginning; the UID at its end is ours."""
     text = f"Floating IP for Kubernetes external service {spec.namespace}/{spec.name} from cluster {spec.cluster}"
     uid = f" ({spec.uid})"
     return text[: LONGEST - len(uid)] + uid
 
 
 def refused(want: Wish, features: Features) -> list[str]:
-    """What this Octavia cannot do, and the Service asked for itself. What only cloud.conf says is `left_out`."""
+    """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
     problems = []
     if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
         problems.append(
-            f"annotation {PREFIX}lb-method: the provider ovn takes SOURCE_IP_PORT only, not {want.method!r}"
+            f"annotation {PREFIX}lb-method: the provider ovn supports only SOURCE_IP_PORT, not {want.method!r}"
         )
     if want.source_ranges and not features.acl and not (want.runs_on == "ovn" and want.security_groups):
         way = ": set manage-security-groups in cloud.conf" if want.runs_on == "ovn" else ""
-        problems.append(
-            f"loadBalancerSourceRanges: this load balancer could be reached by everybody, {_cannot(want)}{way}"
-        )
+        problems.append(f"loadBalancerSourceRanges: the load balancer would be open to everybody, {_cannot(want)}{way}")
     for able, keys in (
         (features.flavors, ("flavor-id",)),
         (features.zones, ("availability-zone",)),
@@ -284,21 +282,21 @@ def left_out(
     section: LoadBalancerSection,
     classes: Mapping[str, LoadBalancerClass],
 ) -> list[str]:
-    """A sentence for each thing that the Service goes without, although it or cloud.conf says it."""
+    """Return a sentence for each setting of the Service or of cloud.conf that has no effect for this Service."""
     lacking = {
         "flavor-id": want.flavor_id if not features.flavors else "",
         "availability-zone": want.availability_zone if not features.zones else "",
     }
-    found = [f"{key} of cloud.conf is left out: {_cannot(want)}" for key, value in lacking.items() if value]
+    found = [f"{key} of cloud.conf is ignored: {_cannot(want)}" for key, value in lacking.items() if value]
     if len(spec.ip_families) > 1:
         found.append(
-            f"the Service asks for {' and '.join(spec.ip_families)}, and is served with {want.family} alone: a load "
-            "balancer has one address"
+            f"the Service requests {' and '.join(spec.ip_families)}, but gets only {want.family}: a load balancer has "
+            "one address"
         )
     if spec.external_traffic_policy == "Local" and want.monitor is None:
         found.append(
-            "externalTrafficPolicy is Local, and members are not probed: the load balancer also sends to nodes without "
-            f"a Pod of the Service, which drop the connections; set the annotation {PREFIX}enable-health-monitor to "
+            "externalTrafficPolicy is Local, but members are not probed: the load balancer also sends traffic to nodes "
+            f"without a Pod of the Service, which drop it; set the annotation {PREFIX}enable-health-monitor to "
             '"true", or create-monitor in [LoadBalancer] of cloud.conf'
         )
     if want.family == "IPv6" and not want.internal:
@@ -306,14 +304,14 @@ def left_out(
         floating = _floating(spec, "", said, classes.get(said.get("class", ""), LoadBalancerClass()), section)
         if keys := floating.keys():
             found.append(
-                f"{', '.join(keys)}: there are no floating IPs with IPv6, so the load balancer is reached at its own "
+                f"{', '.join(keys)}: floating IPs do not exist for IPv6, so the load balancer is reached at its own "
                 "address"
             )
     return found
 
 
 def kept(want: Wish, row: Row, features: Features) -> dict[str, str]:
-    """Wishes that are for a new load balancer, and that this one was not made with: key -> what is wished, and is."""
+    """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
     wishes = {
         "lb-provider": (want.provider, "provider"),
         "flavor-id": (want.flavor_id if features.flavors else "", "flavor_id"),
@@ -332,7 +330,7 @@ def kept(want: Wish, row: Row, features: Features) -> dict[str, str]:
 
 
 def same_address(one: str, other: str) -> bool:
-    """IPv6 is written in many ways."""
+    """Compare addresses by value: IPv6 has many spellings."""
     try:
         return ipaddress.ip_address(one) == ipaddress.ip_address(other)
     except ValueError:
@@ -340,16 +338,16 @@ def same_address(one: str, other: str) -> bool:
 
 
 def _cannot(want: Wish) -> str:
-    return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, cannot do that"
+    return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, does not support it"
 
 
-# What is told
+# Status and fingerprints
 
 
 def ingress(want: Wish, address: str) -> tuple[Ingress, ...]:
-    """What the Service's status should say.
+    """Return the ingress for the Service's status.
 
-    With the PROXY protocol connections of Pods must go through the load balancer, too: ipMode Proxy says so.
+    With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
     """
     if want.hostname:
         return (Ingress(hostname=want.hostname),)
@@ -361,8 +359,11 @@ def ingress(want: Wish, address: str) -> tuple[Ingress, ...]:
 
 
 def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: Mapping[str, LoadBalancerClass]) -> str:
-    """Of all that the wish says but its backends. A Service that cannot be understood has one, too, which no load
-    balancer carries. Families that are not served count, so that this is told when they are asked for."""
+    """Return the fingerprint of the desired state without its backends.
+
+    An invalid Service also has one, which no load balancer carries. It includes IP families that are not served, so
+    that a request for them is noticed and reported.
+    """
     try:
         return digest(repr(wish(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
     except Invalid as error:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and tags that say whose a load balancer is. Pure.
+"""Names and tags that record which Service a load balancer belongs to. No I/O.
 
-Names and tags are those of cloud-provider-openstack, byte for byte, so that either controller finds what the other one
-made. Beside them every Service that uses a load balancer has one tag of ours on it (`Mark`), which says for certain
-whose it is and what was written last. Only members of the project write tags, so a Mark cannot be forged by a Service.
+Names and tags are exactly those of cloud-provider-openstack, so that either controller finds what the other one
+created. In addition, every Service that uses a load balancer has one tag of ours on it (`Mark`), which records the
+Service's UID and what was last written. Only members of the project write tags, so a Service cannot forge a Mark.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ccm.cloud.toolkit import ownership_marks
 
 Row = Mapping[str, Any]
 
-#: cloud-provider-openstack counts the Services that share a load balancer by this prefix of its tags.
+#: By this prefix of its tags, cloud-provider-openstack counts the Services that share a load balancer.
 SERVICE_PREFIX = "kube_service_"
-#: Tag of a load balancer whose floating IP is not to be deleted with it: it was there before the load balancer, or the
-#: Service that the load balancer was made for left it to others and keeps the floating IP.
+#: Tag of a load balancer whose floating IP must not be deleted with it. Either the floating IP existed before, or the
+#: Service that the load balancer was created for left it to others and keeps the floating IP.
 KEEP_FLOATING = "ccm:keep-floatingip"
-#: The longest name, description or tag.
+#: The maximum length of a name, description or tag.
 LONGEST = 255
 
 
@@ -31,22 +31,22 @@ def load_balancer_name(cluster: str, namespace: str, name: str) -> str:
 
 
 def default_name(uid: str) -> str:
-    """The name that load balancers had before they were called by their Service."""
+    """Return the name of load balancers in former releases, which did not use the Service's name."""
     return LoadBalancerSpec("", uid, "", "", ()).default_name
 
 
 def names_of(spec: LoadBalancerSpec) -> set[str]:
-    """The names that the Service's own load balancer may have; empty where no more than its UID is known."""
+    """Return the names that the Service's own load balancer may have; empty if only its UID is known."""
     return {load_balancer_name(spec.cluster, spec.namespace, spec.name), spec.default_name} if spec.name else set()
 
 
 @dataclass(frozen=True)
 class Mark(ownership_marks.Mark):
-    """The tag that a Service has on its load balancer.
+    """The tag of a Service on its load balancer.
 
-    `name`: a digest of the tag of cloud-provider-openstack's that belongs with it, so that both go when only the UID is
-    known. `flags`: f, it has a floating IP; k, which is kept in the end; p, its address is a proxy's; h, the Service's
-    status shows a host name.
+    `name`: a digest of the Service's cloud-provider-openstack tag, so that both can be removed if only the UID is
+    known. `flags`: f, it has a floating IP; k, the floating IP is kept in the end; p, its address is a proxy's; h, the
+    Service's status shows a host name.
     """
 
     @classmethod
@@ -63,17 +63,17 @@ def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
 
 
 def foreign_marks(row: Row, uid: str) -> list[Mark]:
-    """Those of other Services, of whatever cluster."""
+    """Return the marks of other Services, of any cluster."""
     return [mark for mark in marks(row) if mark.uid != uid]
 
 
 def service_tags(row: Row) -> list[str]:
-    """Of all Services that use it, as cloud-provider-openstack tags them."""
+    """Return the cloud-provider-openstack tags of all Services that use it."""
     return [tag for tag in row.get("tags") or () if tag.startswith(SERVICE_PREFIX)]
 
 
 def tags_with(row: Row, name: str, mark: Mark) -> list[str]:
-    """All tags, with those of one Service as they should be."""
+    """Return all tags, with those of one Service updated."""
     others = [
         tag
         for tag in row.get("tags") or ()
@@ -84,9 +84,9 @@ def tags_with(row: Row, name: str, mark: Mark) -> list[str]:
 
 
 def tags_without(row: Row, mark: Mark | None, name: str) -> list[str]:
-    """All tags but those of one Service. `name`: its load balancer's name, where it is known.
+    """Return all tags except those of one Service. `name`: its load balancer's name, if known.
 
-    The tag of that name stays where the Mark of another Service of this name needs it.
+    The tag with that name stays if the Mark of another Service with this name needs it.
     """
     others = [each for each in marks(row) if mark is None or each.uid != mark.uid]
     return [
@@ -98,6 +98,6 @@ def tags_without(row: Row, mark: Mark | None, name: str) -> list[str]:
 
 
 def is_owner(row: Row, mark: Mark) -> bool:
-    """Whether it was made for the Service with this Mark, of which we may know no more than the UID."""
+    """Return whether it was created for the Service with this Mark, of which only the UID may be known."""
     name = str(row.get("name") or "")
     return mark.names(name) or name == default_name(mark.uid)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns for names of subnets, which may come from a Service: globs and regular expressions. Pure.
+"""Patterns for names of subnets, which may come from a Service: globs and regular expressions. No I/O.
 
-A Service is written by people who may not stop the controller. Python's `re` goes back and tries again, and takes
-seconds or years for some patterns. RE2 reads each character of a name once. Its pattern, its memory and the names are
-bounded besides, so that one match takes less than a millisecond and one pattern less than 50 ms.
+The author of a Service must not be able to block the controller. Python's `re` backtracks and can take seconds or
+years for some patterns. RE2 reads each character of a name once. In addition, the length of patterns and names and
+RE2's memory are limited, so that one match takes less than a millisecond and one pattern less than 50 ms.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from typing import Any
 
 from ccm.cloud import Invalid
 
-#: The longest pattern, and as much as is looked at of a name, in characters. Neutron's names have at most 255.
+#: Maximum characters of a pattern, and of a name that are compared. Neutron's names have at most 255.
 LONGEST = 255
-#: What RE2 may use for one pattern, in bytes. A pattern that needs more is refused.
+#: Bytes that RE2 may use for one pattern. A pattern that needs more is refused.
 MEMORY = 256 * 1024
 
 
 def engine_problem() -> str:
-    """What to say where RE2 is not installed, "" when it is."""
+    """Return the message if RE2 is not installed, "" if it is."""
     if importlib.util.find_spec("re2") is not None:
         return ""
     return "the provider openstack needs the package google-re2: pip install 'outoftree-ccm[openstack]'"
 
 
 def name_matches(pattern: str, name: str) -> bool:
-    """Whether a name matches a glob, or after `~` a regular expression for the whole name; `!` in front negates.
+    """Return whether a name matches a glob, or after `~` a regular expression for the whole name; `!` negates.
 
-    Raises Invalid for a pattern that RE2 does not take: it has no back references and does not look around.
+    Raises Invalid for a pattern that RE2 does not support, such as back references and lookaround.
     """
     return (_compiled(pattern).fullmatch(_text(name[:LONGEST])) is not None) is not pattern.startswith("!")
 
 
 def check(pattern: str) -> None:
-    """Raises Invalid for a pattern that cannot be used."""
+    """Raises Invalid if the pattern cannot be used."""
     _compiled(pattern)
 
 
 def _compiled(pattern: str) -> Any:
     if len(pattern) > LONGEST:
-        raise Invalid(f"floating-subnet: the pattern has {len(pattern)} characters, and may have {LONGEST}")
+        raise Invalid(f"floating-subnet: the pattern has {len(pattern)} characters; at most {LONGEST} are allowed")
     import re2
 
     options = re2.Options()
@@ -51,19 +51,19 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(_text(expression), options)
     except re2.error as error:
-        said = error.args[0] if error.args else "it cannot be read"
+        said = error.args[0] if error.args else "it cannot be parsed"
         why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
         given = bare.removeprefix("~")
         raise Invalid(f"floating-subnet: {given!r} is not a regular expression of RE2: {why[:LONGEST]}") from None
 
 
 def _text(text: str) -> str:
-    """As UTF-8, which is what RE2 reads: half of a surrogate pair becomes a question mark."""
+    """Return text that RE2 can read as UTF-8: an unpaired surrogate becomes a question mark."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def glob(pattern: str) -> str:
-    """A glob as a regular expression: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`, as in Python's `fnmatch`."""
+    """Convert a glob to a regular expression: `*`, `?`, `[abc]`, `[a-z]`, `[!abc]`, as in Python's `fnmatch`."""
     found: list[str] = []
     index = 0
     while index < len(pattern):
@@ -83,7 +83,7 @@ def glob(pattern: str) -> str:
 
 
 def _end_of_class(pattern: str, start: int) -> int:
-    """Where its `]` is, -1 without one. A `]` at the very beginning is one of the characters."""
+    """Return the index of the closing `]`, -1 without one. A leading `]` is one of the characters."""
     first = start + 1 if pattern[start : start + 1] == "!" else start
     return pattern.find("]", first + 1)
 
@@ -95,7 +95,7 @@ def _class(inner: str) -> str:
     while index < len(inner):
         low, high = inner[index], inner[index + 2 : index + 3]
         if high and inner[index + 1] == "-":
-            if low <= high:  # a range that runs backwards has nothing in it
+            if low <= high:  # a reversed range is empty
                 parts.append(f"{_literal(low)}-{_literal(high)}")
             index += 3
         else:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instances: nova's servers with neutron's ports.
 
-For any number of Nodes there are two listings, servers and then ports, so that each server that is listed has its
-ports. What they mean is in `node_rules`.
+For any number of Nodes there are two listings, first servers and then ports, so that each listed server has its ports.
+`server_rules` converts them.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from . import server_rules as rules
 from .server_rules import Row
 from .session import COMPUTE, NETWORK, Api, of_project
 
-#: How many listings may be under way; of older ones the rest is not told.
+#: How many listings may be in progress; older ones are abandoned.
 LISTINGS = 4
-#: How many servers that have ports and are not listed are asked for, in one listing.
+#: How many servers that have ports but are not listed are read, for one listing.
 DOUBTS = 3
-#: How many IDs are asked for by one call, so that its address does not become too long.
+#: How many IDs one call contains, so that its URL does not become too long.
 AT_ONCE = 50
 
 
 @dataclass(frozen=True)
 class _Progress:
-    """A listing that is under way: when it began (Unix time, by our clock), what came so far, and where the next page
-    of servers or of ports begins."""
+    """A listing in progress: when it began (Unix time, by our clock), what has arrived so far, and the marker of the
+    next page of servers or ports."""
 
     began: float
     servers: tuple[Row, ...] = ()
@@ -52,10 +52,10 @@ class OpenStackInstances:
         self._deleted: set[str] = set()
 
     async def list_page(self, token: str | None) -> Page:
-        """A page of servers or of ports; all instances come with the last one: only then are their ports known."""
+        """Return a page of servers or ports. All instances come with the last one, when their ports are known."""
         progress = _Progress(time.time()) if token is None else self._listings.get(token)
         if progress is None:
-            raise Transient(f"the listing of page {token} was left too long ago: begin anew")
+            raise Transient(f"the listing of page {token} has expired: start a new listing")
         if not progress.servers_complete:
             rows, marker = await self._api.page(COMPUTE, "/servers/detail", "servers", (), progress.marker)
             servers = (*progress.servers, *rows)
@@ -72,7 +72,7 @@ class OpenStackInstances:
         return Page(instances)
 
     async def get(self, ref: InstanceRef) -> cloud.Instance:
-        """Two calls; more only for servers that have trunks, or a flavour whose name cannot be a label's value."""
+        """Two calls; more only for servers with trunks, or with a flavor whose name is not a valid label value."""
         if ref.provider_id:
             id = rules.server_id(ref.provider_id, self._api.region)
             if id is None:
@@ -82,7 +82,7 @@ class OpenStackInstances:
             server = await self._named(ref.node_name)
             ports = await self._ports_of(str(server["id"]))
         if rules.is_outline(server):
-            raise Transient(f"server {server['id']}: the part of the cloud that has it does not answer")
+            raise Transient(f"server {server['id']}: the part of the cloud that hosts it does not respond")
         for trunk in rules.trunk_subports(ports):
             ports = [*ports, *await self._ports_of(trunk)]
         return (await self._instances([server], ports))[0]
@@ -98,7 +98,7 @@ class OpenStackInstances:
         return rules.provider_id(id, self._api.region, self._api.settings.runtime.regional)
 
     def _forget(self, token: str | None) -> None:
-        """Once the page after it is there; until then it may be asked for again. Listings are large."""
+        """Drop a page once its successor exists; until then it may be requested again. Listings are large."""
         if token is not None:
             self._listings.pop(token, None)
 
@@ -111,19 +111,19 @@ class OpenStackInstances:
         return Page([], token)
 
     async def _doubt(self, began: float, servers: Iterable[Row], ports: Iterable[Row]) -> None:
-        """Raises Transient when a server that exists was not listed.
+        """Raises Transient if an existing server was not listed.
 
-        nova leaves out, without a word, what is in a cell that does not answer. Such servers still have ports. One that
-        was made since this listing began may have come between servers and ports.
+        nova silently omits servers in a cell that does not respond. Such servers still have ports. A server created
+        since this listing began may have appeared between the two listings.
         """
         for id in [each for each in rules.unlisted(servers, ports) if each not in self._deleted][:DOUBTS]:
             try:
                 server = await self._server(id)
             except NotFound:
-                self._deleted.add(id)  # for good: IDs are not used again
+                self._deleted.add(id)  # permanent: IDs are never reused
                 continue
             if not rules.made_since(server, began + self._api.clock_ahead):
-                raise Transient(f"the listing of servers lacks {id}, which exists: it is incomplete")
+                raise Transient(f"the listing of servers is incomplete: server {id} exists but is missing from it")
 
     async def _instances(self, servers: Iterable[Row], ports: Iterable[Row]) -> list[cloud.Instance]:
         servers = list(servers)
@@ -147,13 +147,13 @@ class OpenStackInstances:
                 self._flavours,
             )
             if not rules.is_outline(server)
-            # Not an instance as the contract has it: so the framework knows that the listing does not tell all.
+            # Invalid under the contract, which tells the framework that the listing is incomplete.
             else cloud.Instance(self._spelt(str(server["id"])), name=None)  # type: ignore[arg-type]
             for server in servers
         ]
 
     async def _learn_flavours(self, servers: Iterable[Row]) -> None:
-        """The IDs of flavours whose names cannot be a label's value: asked for when there is a new one."""
+        """Load the IDs of flavors whose names are not valid label values, if there is a new one."""
         names = {rules.flavour(server) for server in servers}
         if all(rules.LABEL_VALUE.fullmatch(name) or name in self._flavours for name in names):
             return
@@ -161,7 +161,7 @@ class OpenStackInstances:
         self._flavours = dict.fromkeys(names, "") | {str(row.get("name")): str(row["id"]) for row in rows}
 
     async def _network_names(self, parents: Iterable[Row], ports: Mapping[str, Row]) -> dict[str, str]:
-        """Names of the networks that trunks lead to, by ID; no call where there is no trunk."""
+        """Return names of the networks of trunk subports, by ID; makes no call without trunks."""
         subports = itertools.chain.from_iterable(rules.trunk_subports(parents).values())
         wanted = sorted({str(ports[each]["network_id"]) for each in subports if each in ports})
         found: dict[str, str] = {}
@@ -176,11 +176,11 @@ class OpenStackInstances:
         answer = await self._api.call("GET", COMPUTE, f"/servers/{id}", missing=id)
         server = answer.get("server") if isinstance(answer, dict) else None
         if not isinstance(server, dict) or str(server.get("id")).lower() != id:
-            raise Transient(f"GET compute /servers/{id}: the answer is about something else")
+            raise Transient(f"GET compute /servers/{id}: the response is about another object")
         return server
 
     async def _named(self, name: str) -> Row:
-        """nova takes a regular expression and heeds no upper and lower case, so that its answer is looked at again."""
+        """Find a server by name. nova matches a regular expression and ignores case, so the result is filtered."""
         query = [("name", f"^{re.escape(name)}$")]
         rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)
         named = [row for row in rows if row.get("name") == name]
@@ -199,7 +199,7 @@ _FIELDS = [("fields", name) for name in rules.PORT_FIELDS]
 
 
 async def _both(first: Awaitable[Row], second: Awaitable[list[dict[str, Any]]]) -> tuple[Row, list[dict[str, Any]]]:
-    """Side by side, to their ends: what the first one says counts more than a failure of the second."""
+    """Run both to their ends. A failure of the first one takes precedence over a failure of the second."""
     one, other = await asyncio.gather(first, second, return_exceptions=True)
     if isinstance(one, BaseException):
         raise one

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of Octavia for Services.
+"""Octavia load balancers for Services.
 
-Nothing is waited for. Octavia takes one change of a load balancer at a time and is PENDING until it has carried it out;
-so each call looks, makes the next change, and asks to be called again (`RetryAfter`). What is there and what it should
-be are compared by `load_balancer_rules` and `load_balancer_diff`; here is what moves data.
+No call waits. Octavia accepts one change of a load balancer at a time and is PENDING until it has carried it out. Each
+call therefore reads, makes the next change, and requests another call (`RetryAfter`). `load_balancer_rules` and
+`load_balancer_diff` compare present and desired state; this file reads and writes.
 
-One listing of all load balancers answers for every Service that asks at the same time. A new load balancer is made in
-one request with all its parts; members change by one request a pool. The tag of ours (`Mark`) tells what was written,
-so that what is right costs no read of its parts.
+One listing of all load balancers answers for all Services that ask at the same time. A new load balancer is created
+with all its parts in one request; members change with one request for each pool. Our tag (`Mark`) records what was
+written, so an up-to-date load balancer needs no read of its parts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: What it must know for tags, by which ownership is told (OpenStack Stein, 2019).
+#: The API version that introduced tags, which record ownership (OpenStack Stein, 2019).
 OLDEST = (2, 5)
 
 
@@ -83,7 +83,7 @@ class OctaviaLoadBalancers:
     # --- the contract -------------------------------------------------------------------------------------------
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
-        """Two listings: load balancers and, if any of ours has one, floating IPs."""
+        """Make two listings: load balancers and, if any of ours has one, floating IPs."""
         rows = [
             (row, mark)
             for row in (await self._balancers.look()).values()
@@ -98,12 +98,12 @@ class OctaviaLoadBalancers:
         return [self._listed(cluster, row, mark, floating) for row, mark in rows]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """Two halves, so that `update_backends` cannot claim to have written what else changed in the spec."""
+        """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
         wish = rules.fingerprint(spec, self._section, self._classes)
         return f"{wish}-{self._backends_digest(spec, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
-        """One that is new is looked at the less often the longer it takes; in between the answer is `ready=False`."""
+        """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
         memory = self._remembered(spec)
         if self._clock() < memory.look_at:
             return cloud.LoadBalancer(spec.uid, memory.want.name if memory.want else "", ready=False)
@@ -142,9 +142,9 @@ class OctaviaLoadBalancers:
             mark = dataclasses.replace(mark, flags=await self._addresses.flags(want))
         memory.balancer_id = job.id
         if job.status == "ERROR":
-            await self._repair.mend(job, memory.tried)
+            await self._repair.repair(job, memory.tried)
             self._memory[(spec.cluster, spec.uid)] = Memory(replaced=True, tried=memory.tried)
-            raise RetryAfter(f"{failed(row)}; it is deleted and created again", self._soon())
+            raise RetryAfter(f"{failed(row)}; it is being deleted and will be created again", self._soon())
         if job.status != "ACTIVE" and not (written and job.status not in GOING):
             raise RetryAfter(f"load balancer {job.id} is {job.status}", self._soon())
         if not written:
@@ -165,7 +165,7 @@ class OctaviaLoadBalancers:
         return self._answer(job, memory)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        """One request for each pool and one that signs. With an Octavia that must be told one by one it is `ensure`."""
+        """Send one request for each pool and one that signs. If Octavia needs serial calls, this is `ensure`."""
         if self._section.provider_requires_serial_api_calls:
             if (await self._owned.find(spec))[0] is None:
                 raise NotFound(f"the load balancer of Service {spec.namespace}/{spec.name} is gone")
@@ -198,7 +198,7 @@ class OctaviaLoadBalancers:
         return self._answer(job, memory)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """One look, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
+        """Make one read, two calls for the parts, one for each pool and each monitor, and one for a floating IP."""
         memory = self._remembered(spec)
         row, owner = await self._owned.find(spec, memory.balancer_id)
         if row is None or row["provisioning_status"] in GOING:
@@ -214,7 +214,7 @@ class OctaviaLoadBalancers:
         return found
 
     async def _different(self, job: Job) -> Sequence[str]:
-        """What of an ACTIVE load balancer is not as it should be."""
+        """Return how an ACTIVE load balancer differs from its desired state."""
         seen = await self._parts.observe(job.row)
         wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
         serial = self._section.provider_requires_serial_api_calls
@@ -246,14 +246,14 @@ class OctaviaLoadBalancers:
         try:
             going = await self._removal.give_up(spec, row["id"], owner=owner, keep=memory.keep)
         except NotFound:
-            going = True  # the next look shows what is left of it
+            going = True  # the next read shows what is left of it
         if not going:
             await self._gone(spec, memory)
             return
         raise RetryAfter(f"load balancer {row['id']} is being deleted", self._soon())
 
     async def _gone(self, spec: LoadBalancerSpec, memory: Memory) -> None:
-        """What is left when the Service has no load balancer any more."""
+        """Clean up after the Service has lost its load balancer."""
         if not memory.keep:
             await self._floating.delete_left(spec.uid)
         await self._groups.delete(spec)
@@ -265,29 +265,31 @@ class OctaviaLoadBalancers:
         return self._memory.setdefault((spec.cluster, spec.uid), Memory())
 
     def _soon(self) -> float:
-        """Seconds until the next beat that is at least half of SOON away.
+        """Return the seconds until the next beat that is at least half of SOON away.
 
-        All Services that wait for Octavia come back at the same moments, whenever each of them wrote, so that they
+        All Services that wait for Octavia are retried at the same moments, whenever each of them wrote, so that they
         share a listing however long it takes.
         """
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
 
     async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[Wish, Features]:
-        """What a Service wants, and what Octavia can do. A load balancer that is there keeps the provider that it was
-        made with, whatever cloud.conf says now."""
+        """Return the desired state, and what Octavia supports.
+
+        An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
+        """
         if self._version is None:
             version = await self._api.version(LOAD_BALANCER)
             if version < OLDEST:
                 raise NotImplementedByCloud(
-                    f"Octavia's API is of version {version[0]}.{version[1]}; tags, by which load balancers are told "
-                    f"apart, need {OLDEST[0]}.{OLDEST[1]}"
+                    f"Octavia's API version {version[0]}.{version[1]} is too old: load balancers are identified by "
+                    f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
                 )
             self._version = version
         want = rules.wish(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
         return want, Features.of(self._version, want.runs_on)
 
-    # --- making and changing ------------------------------------------------------------------------------------
+    # --- creating and changing ----------------------------------------------------------------------------------
 
     async def _create(
         self,
@@ -298,7 +300,7 @@ class OctaviaLoadBalancers:
         features: Features,
         memory: Memory,
     ) -> cloud.LoadBalancer:
-        """All of it in one request, then its floating IP, which needs its port alone."""
+        """Create everything in one request, then its floating IP, which needs only its port."""
         used_again = await self._addresses.check(want)
         subnet = want.subnet_id
         if not (subnet or want.network_id or want.port_id):
@@ -315,7 +317,7 @@ class OctaviaLoadBalancers:
         now = self._clock()
         memory.balancer_id, memory.born, memory.look_at, memory.want = row["id"], now, now + 1.0, want
         if serial:
-            raise RetryAfter(f"load balancer {row['id']} is being made", self._soon())
+            raise RetryAfter(f"load balancer {row['id']} is being created", self._soon())
         fresh = not (want.port_id or memory.replaced)
         memory.address, floating = await self._addresses.reach(want, row, owner=True, fresh=fresh)
         job = Job(spec, want, backends, features, row, owner=True)
@@ -324,7 +326,7 @@ class OctaviaLoadBalancers:
         return self._answer(job, memory)
 
     async def _converge(self, job: Job, memory: Memory) -> None:
-        """Returns when all parts are as they should be; otherwise one step is done, and RetryAfter raised."""
+        """Return if all parts are up to date. Otherwise run one step and raise RetryAfter."""
         want, seen = job.want, await self._parts.observe(job.row)
         permissions.check_kept(
             job.spec.annotations,
@@ -337,20 +339,20 @@ class OctaviaLoadBalancers:
         todo = diff.steps(job.id, want.name, wanted, seen, owner=job.owner, serial=serial)
         if todo:
             if job.present is not None and job.present.fingerprint:
-                # Until the last step is done, nothing may say that all is written: the wish may go back meanwhile.
+                # Until the last step is done, no tag may say that all is written: the Service may change back.
                 await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
                 raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
             step = next((each for each in todo if not each.repairs or memory.tried.first(each.repairs)), None)
             if step is None:
                 memory.tried.clear()
                 raise Conflict(
-                    f"of load balancer {job.id} these parts are in state ERROR in Octavia, and writing them again did "
-                    f"not help: {', '.join(each.repairs for each in todo)}; ask who runs Octavia what its log says"
+                    f"load balancer {job.id} has parts in state ERROR in Octavia, and writing them again did not help: "
+                    f"{', '.join(each.repairs for each in todo)}; ask Octavia's operator to check its log"
                 )
             await do_next([step], self._parts.do, f"load balancer {job.id}", self._soon, left=len(todo))
 
     async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
-        """Returns when every pool was given its members; otherwise one is, and RetryAfter raised."""
+        """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
         wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
         for each in wanted:
@@ -364,9 +366,9 @@ class OctaviaLoadBalancers:
         return await self._api.call(method, LOAD_BALANCER, f"/lbaas{path}", body=body, missing=missing)
 
     async def _sign(self, job: Job, mark: Mark, *, keep_floating: bool = False) -> Job:
-        """The last change: the tags say that all else is written. Nothing else is at work then, so it is ready.
+        """Make the last change: the tags record that all else is written. No other change is pending then.
 
-        The tags of others are those that are there now, and not those of the look that this call began with.
+        The tags of others are read again, because they may have changed since this call began.
         """
         try:
             async with self._balancers.writing(job.id):
@@ -386,7 +388,7 @@ class OctaviaLoadBalancers:
         return dataclasses.replace(job, row={**row, "tags": tags})
 
     async def _open_nodes(self, job: Job, *, rules_too: bool = True) -> None:
-        """The Service's security group on the members' ports. Ranges are the load balancer's business, if it can."""
+        """Put the Service's security group on the members' ports. The load balancer checks source ranges if it can."""
         spec, want = job.spec, job.want
         if not want.security_groups:
             return
@@ -418,7 +420,7 @@ class OctaviaLoadBalancers:
         )
 
     def _listed(self, cluster: str, row: Row, mark: Mark, floating: Mapping[str, str]) -> cloud.LoadBalancer:
-        """The fingerprint is left out where something is not as it says, so that the Service is ensured."""
+        """Return the contract's object. Without a fingerprint if something is wrong, so that the Service is ensured."""
         state = row["provisioning_status"]
         address = floating.get(row.get("vip_port_id") or "", "") if "f" in mark.flags else str(row["vip_address"])
         memory = self._memory.setdefault((cluster, mark.uid), Memory())
@@ -442,5 +444,5 @@ class OctaviaLoadBalancers:
 
 
 def _lacks(mark: Mark | None, digest: str) -> bool:
-    """Whether a Service's tag is there and says that other members were written."""
+    """Return whether the Service's tag exists and records other members."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")

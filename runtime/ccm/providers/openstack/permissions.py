@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Services may ask for: `allowed-annotations` and `allowed-load-balancer-ips` of `[LoadBalancer]`. Pure.
+"""What Services may request: `allowed-annotations` and `allowed-load-balancer-ips` of `[LoadBalancer]`. No I/O.
 
-A Service that has no load balancer yet is refused, with the name of the key. One that has a load balancer keeps it:
-what is for new load balancers has no effect, and all else stays as it was written. Nothing is ever deleted, and no
-deletion is refused, because of a permission.
+A Service without a load balancer is refused, and the message names the key. A Service with a load balancer keeps it:
+settings for new load balancers have no effect, and everything else stays as written. Permissions never cause a
+deletion and never prevent one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TLS = f"{PREFIX}default-tls-container-ref"
 
 
 def allowed(section: LoadBalancerSection) -> frozenset[str]:
-    """Whole keys of the annotations that Services may have."""
+    """Return the whole keys of the annotations that Services may have."""
     found: set[str] = set()
     for each in section.allowed_annotations:
         if each == EVERY:
@@ -39,50 +39,50 @@ def allowed(section: LoadBalancerSection) -> frozenset[str]:
 
 
 def denied(given: Iterable[str], section: LoadBalancerSection) -> tuple[Annotation, ...]:
-    """Those of a Service's annotations that mean something and that it may not have."""
+    """Return the known annotations of a Service that it may not have."""
     may = allowed(section)
     return tuple(BY_KEY[key] for key in sorted(given) if key in BY_KEY and key not in may)
 
 
 def effective(given: Mapping[str, str], section: LoadBalancerSection) -> dict[str, str]:
-    """The annotations without those that are for a new load balancer and that the Service may not have."""
+    """Return the annotations without those for new load balancers that the Service may not have."""
     without = {each.key for each in denied(given, section) if each.for_new}
     return {key: value for key, value in given.items() if key not in without}
 
 
 def named(given: Mapping[str, str], section: LoadBalancerSection) -> str:
-    """The load balancer that the Service names by its ID, "" where it names none, or may name none."""
+    """Return the load balancer ID that the Service names, "" if it names none or may not name one."""
     text = effective(given, section).get(f"{PREFIX}load-balancer-id", "").strip().lower()
     return text if UUID.fullmatch(text) else ""
 
 
 def check_new(given: Iterable[str], section: LoadBalancerSection) -> None:
-    """Raises Invalid when a Service without a load balancer has an annotation that it may not have."""
+    """Raises Invalid if a Service without a load balancer has an annotation that it may not have."""
     if found := denied(given, section):
         raise Invalid(_refusal(found))
 
 
 def check_kept(given: Iterable[str], section: LoadBalancerSection, present_tls: Iterable[str], wanted_tls: str) -> None:
-    """Raises Invalid when the wish of a Service that has a load balancer would change it by what it may not have.
+    """Raises Invalid if an annotation that the Service may not have would change its existing load balancer.
 
-    `present_tls`: the certificates that the Service's own listeners have. The one that is there may stay.
+    `present_tls`: the certificates of the Service's own listeners. A certificate that is in use may stay.
     """
     found = [each for each in denied(given, section) if not each.for_new]
     if wanted_tls in set(present_tls):
         found = [each for each in found if each.key != TLS]
     if found:
-        raise Invalid(f"{_refusal(found)}; the load balancer stays as it is")
+        raise Invalid(f"{_refusal(found)}; the load balancer stays unchanged")
 
 
 def _refusal(found: Sequence[Annotation]) -> str:
     keys = ", ".join(each.key for each in found[:NAMED])
-    return f"annotation {keys}: {KEY} does not allow it: take it off, or ask who runs the cluster"
+    return f"annotation {keys}: {KEY} does not allow it: remove it, or ask the cluster's administrator"
 
 
 def warning(given: Mapping[str, str], section: LoadBalancerSection, balancer_id: str) -> str:
-    """What to report of a Service that is served and has annotations that it may not have; "" without any.
+    """Return the warning about a Service that has annotations that it may not have; "" if it has none.
 
-    cloud-provider-openstack writes the ID of its own load balancer onto each Service: that is not worth a word.
+    cloud-provider-openstack writes the ID of its own load balancer to each Service, which needs no warning.
     """
     said = f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-address"
     keys = [
@@ -92,14 +92,14 @@ def warning(given: Mapping[str, str], section: LoadBalancerSection, balancer_id:
     ]
     if not keys:
         return ""
-    return f"{', '.join(keys[:NAMED])}: {KEY} does not allow it; the load balancer stays as it is, whatever it says"
+    return f"{', '.join(keys[:NAMED])}: {KEY} does not allow it; it is ignored and the load balancer stays unchanged"
 
 
 # Addresses
 
 
 def may_have(address: str, section: LoadBalancerSection) -> bool:
-    """Whether a Service may ask for an address that nobody gave it before."""
+    """Return whether a Service may request an address that it did not have before."""
     if not address:
         return True
     parsed = ipaddress.ip_address(address)
@@ -107,25 +107,27 @@ def may_have(address: str, section: LoadBalancerSection) -> bool:
 
 
 def may_have_others(section: LoadBalancerSection) -> bool:
-    """Whether a Service may have a floating IP that was made for a Service of another name and is free."""
+    """Return whether a Service may take a free floating IP that was created for a Service of another name."""
     return set(EVERYWHERE) <= set(section.allowed_load_balancer_ips)
 
 
 def refused_address(address: str) -> Invalid:
-    return Invalid(f"loadBalancerIP: {ADDRESSES} does not allow {address}: take it off, or ask who runs the cluster")
+    return Invalid(
+        f"loadBalancerIP: {ADDRESSES} does not allow {address}: remove it, or ask the cluster's administrator"
+    )
 
 
 def port_problem(
     port: Row, balancers: Iterable[Row], neighbours: Iterable[Row], floating: Row | None, project_id: str
 ) -> str:
-    """Why a port that a Service names with `port-id` cannot become its VIP; "" when it can.
+    """Return why a port that a Service names with `port-id` cannot become its VIP; "" if it can.
 
-    `neighbours`: the ports of its network. An address that is a pair of another port is one that machines share, as
-    keepalived does; its port is bound to nothing. `floating`: that of the port.
+    `neighbours`: the ports of its network. An address in another port's allowed address pairs is shared by machines,
+    for example with keepalived; the port that reserves it is not bound. `floating`: the port's floating IP.
     """
     addresses = {str(fixed.get("ip_address")) for fixed in port.get("fixed_ips") or ()}
     if project_id and port.get("project_id") not in (None, project_id):
-        return "it is another project's"
+        return "it belongs to another project"
     if port.get("device_id") or port.get("device_owner") or port.get("binding:host_id"):
         return f"{port.get('device_owner') or 'something'} uses it"
     if any(row.get("vip_port_id") == port["id"] for row in balancers):
@@ -140,6 +142,6 @@ def port_problem(
 
 
 def _single(address: str) -> str:
-    """Of a network of one address that address."""
+    """Return the address of a network with only one address."""
     text, _, length = address.partition("/")
     return text if length in ("", "32" if "." in text else "128") else address

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was done about a failure. Pure.
+"""Remedies that were tried after a failure. No I/O.
 
-Octavia can fail the same thing again and again, and each attempt costs it work. So a remedy is tried once. If the
-failure is still there, it is reported: the framework then waits longer after each report (5 s to 300 s), and the remedy
-may be tried once more.
+Octavia can fail repeatedly at the same task, and each attempt costs it work. A remedy is therefore tried once. If the
+failure persists, it is reported. The framework then waits longer after each report (5 s to 300 s), and the remedy may
+be tried once more.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class Remedies:
         self._tried: set[str] = set()
 
     def first(self, remedy: str) -> bool:
-        """Whether it was not tried since `clear`. From now on it was."""
+        """Return whether the remedy is new since `clear`, and record it as tried."""
         if remedy in self._tried:
             return False
         self._tried.add(remedy)
         return True
 
     def clear(self) -> None:
-        """After a success, and when a failure was reported."""
+        """Forget all remedies, after a success or after a failure was reported."""
         self._tried.clear()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes to Pods: the extra routes of one of neutron's routers, `[Route] router-id`.
+"""Routes to Pods: the extra routes of one neutron router, `[Route] router-id`.
 
-A port lets nothing through that is not its own address, so that each port that is a next hop is allowed the pod CIDR,
-too. That is done before the route is made or removed: a route that is there says that all was done, one that is not,
-that there is nothing left.
+A port blocks traffic of addresses that are not its own, so each port that is a next hop must also allow the pod CIDR.
+That happens before the route is created or removed: an existing route means that everything is set up, and a missing
+route means that nothing is left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import server_rules
 from .server_rules import PORT_FIELDS, Row
 from .session import NETWORK, Api, of_project, unless_changed
 
-#: Adds and removes single routes; without it the whole list is read and written.
+#: The extension that adds and removes single routes; without it, the whole list is read and written.
 ATOMIC = "extraroute-atomic"
 ADDRESS_PAIRS = "allowed-address-pairs"
 
@@ -29,7 +29,7 @@ _FIELDS = [("fields", name) for name in PORT_FIELDS]
 
 
 class OpenStackRoutes:
-    #: They all change one router.
+    #: Limited, because all of them change one router.
     concurrency = 4
 
     def __init__(self, api: Api) -> None:
@@ -41,7 +41,7 @@ class OpenStackRoutes:
     async def list(self, cluster: str) -> Sequence[Route]:
         router = await self._router()
         ports = await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *of_project(self._api)])
-        if not networks_of(ports, self._router_id):  # the router is another project's
+        if not networks_of(ports, self._router_id):  # the router belongs to another project
             ports += await self._ports_of(self._router_id)
         by_address = server_addresses(ports, networks_of(ports, self._router_id))
         return [self._route(each, by_address) for each in _extra_routes(router)]
@@ -49,7 +49,7 @@ class OpenStackRoutes:
     async def create(self, cluster: str, route: Route) -> None:
         id = server_rules.server_id(route.provider_id, self._api.region)
         if id is None:
-            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is no server of this cloud and region")
+            raise Invalid(f"route to {route.destination}: {route.provider_id!r} is not a server of this region")
         ports = await self._ports_of(id, self._router_id)
         networks = networks_of(ports, self._router_id)
         own = await self._with_subports([each for each in ports if each.get("device_id") == id])
@@ -91,21 +91,21 @@ class OpenStackRoutes:
             raise Conflict(f"{error}: check [Route] router-id in {self._api.settings.source}") from None
         router = answer.get("router") if isinstance(answer, dict) else None
         if not isinstance(router, dict) or router.get("id") != id:
-            raise Transient(f"GET network /routers/{id}: the answer is about something else")
+            raise Transient(f"GET network /routers/{id}: the response is about another object")
         return router
 
     async def _ports_of(self, *devices: str) -> Rows:
         return await self._api.pages(NETWORK, "/ports", "ports", [*_FIELDS, *(("device_id", each) for each in devices)])
 
     async def _with_subports(self, ports: Rows) -> Rows:
-        """A server's ports, and the subports of its trunks; a call more where it has trunks."""
+        """Return a server's ports and the subports of its trunks; makes another call if it has trunks."""
         trunks = server_rules.trunk_subports(ports)
         found = await self._ports_of(*trunks) if trunks else []
         known = {subport for subports in trunks.values() for subport in subports}
         return [*ports, *(port for port in found if str(port["id"]) in known)]
 
     async def _subnets(self, ports: Iterable[Row]) -> Sequence[str]:
-        """CIDRs of the subnets that these ports have addresses in; each asked for once: it never changes."""
+        """Return CIDRs of the subnets of these ports' addresses. Each is read once, because it never changes."""
         ids = {
             str(fixed["subnet_id"]) for port in ports for fixed in port.get("fixed_ips") or () if fixed.get("subnet_id")
         }
@@ -116,7 +116,7 @@ class OpenStackRoutes:
         return [self._cidrs[each] for each in sorted(ids) if each in self._cidrs]
 
     async def _change(self, verb: str, route: dict[str, str]) -> None:
-        """Add or remove one route. Success when it is there, or gone, already."""
+        """Add or remove one route. Succeeds if it already exists or is already gone."""
         id = self._router_id
         extensions = await self._api.extensions()
         try:
@@ -150,7 +150,7 @@ class OpenStackRoutes:
             return
 
     async def _guarded(self, port: Row) -> bool:
-        """Whether neutron looks at the addresses of what the port sends."""
+        """Return whether neutron checks the source addresses of the port's traffic."""
         return port.get("port_security_enabled") is not False and ADDRESS_PAIRS in await self._api.extensions()
 
     async def _put_pairs(self, port: Row, pairs: Iterable[Row]) -> None:
@@ -159,22 +159,24 @@ class OpenStackRoutes:
         await self._put(f"/ports/{id}", body, port, id)
 
     async def _put(self, path: str, body: Any, read: Row, missing: str) -> None:
-        """Change what was read, unless somebody else did meanwhile (RetryAfter)."""
+        """Write a change of what was read. Raises RetryAfter if it changed in the meantime."""
         headers = await unless_changed(self._api, read)
         await self._api.call("PUT", NETWORK, path, body=body, headers=headers, missing=missing)
 
 
-# Pure.
+# No I/O.
 
 
 def networks_of(ports: Iterable[Row], router_id: str) -> set[str]:
-    """The networks that the router is in."""
+    """Return the networks to which the router is connected."""
     return {str(port.get("network_id")) for port in ports if port.get("device_id") == router_id}
 
 
 def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]:
-    """Address -> server, of the servers in these networks: another network may have the same addresses. A subport's
-    server is the one whose port is the parent of its trunk."""
+    """Return address -> server for the servers in these networks; another network may have the same addresses.
+
+    A subport belongs to the server whose port is the parent of its trunk.
+    """
     rows = list(ports)
     server_of = {
         str(port["id"]): str(port.get("device_id"))
@@ -193,12 +195,15 @@ def server_addresses(ports: Iterable[Row], networks: set[str]) -> dict[str, str]
 
 
 def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[str, Row]:
-    """The server's address, and its port, that a route leads to: one of the Node's, of the destination's family, in one
-    of the router's networks; the Node's first one that is. Raises Conflict."""
+    """Return the server's address to which a route leads, and its port.
+
+    It is the Node's first address that has the destination's family and is in one of the router's networks. Raises
+    Conflict if there is none.
+    """
     try:
         version = ipaddress.ip_network(route.destination).version
     except ValueError:
-        raise Invalid(f"route to {route.destination!r}: that is no network") from None
+        raise Invalid(f"route to {route.destination!r}: the destination is not a CIDR") from None
     possible = {
         address: port
         for port in sorted(ports, key=lambda each: str(each["id"]))
@@ -212,29 +217,30 @@ def next_hop(route: Route, ports: Iterable[Row], networks: set[str]) -> tuple[st
             return address, possible[address]
     raise Conflict(
         f"route to {route.destination}: none of the Node's IPv{version} addresses ({', '.join(wanted) or 'none'}) is "
-        f"one of its server's in a network of the router ({', '.join(possible) or 'none'}): check [Route] router-id"
+        f"an address of its server in the router's networks ({', '.join(possible) or 'none'}): check [Route] router-id"
     )
 
 
 def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[str]) -> None:
-    """Raises Invalid for a destination that is not Pods': all addresses there are, or any of the router's or of the
-    subnets that it and the server are in. A port that may send from such an address could take other machines' place.
+    """Raises Invalid for a destination that cannot be a pod CIDR.
 
-    `ports`: the router's and the server's. `subnets`: the CIDRs of theirs.
+    It must not contain all addresses, an address of the router or the server, or overlap their subnets: a port that
+    may send from such addresses could impersonate other machines. `ports`: the router's and the server's. `subnets`:
+    the CIDRs of their subnets.
     """
     try:
         wanted = ipaddress.ip_network(destination)
     except ValueError:
-        raise Invalid(f"route to {destination!r}: that is no network") from None
+        raise Invalid(f"route to {destination!r}: the destination is not a CIDR") from None
     if wanted.prefixlen == 0:
-        raise Invalid(f"route to {destination}: that is every address there is")
+        raise Invalid(f"route to {destination}: the destination contains all addresses")
     for address in (each for port in ports for each in _fixed(port)):
         if ipaddress.ip_address(address) in wanted:
-            raise Invalid(f"route to {destination}: {address} in it is an address of the router or of the server")
+            raise Invalid(f"route to {destination}: it contains {address}, an address of the router or the server")
     for each in subnets:
         subnet = ipaddress.ip_network(each, strict=False)
         if subnet.version == wanted.version and subnet.overlaps(wanted):
-            raise Invalid(f"route to {destination}: it overlaps with the machines' own subnet {each}")
+            raise Invalid(f"route to {destination}: it overlaps the machines' own subnet {each}")
 
 
 def _extra_routes(router: Row) -> list[dict[str, str]]:

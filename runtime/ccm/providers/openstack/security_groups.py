@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Security groups of Services (`manage-security-groups`): what lets load balancers reach the nodes.
+"""Security groups of Services (`manage-security-groups`), which let load balancers reach the nodes.
 
-One group for each Service, named as cloud-provider-openstack names it, with our tag; it is put onto the nodes' ports
-and taken off again. Ports are changed only in the revision that was read, where neutron can check it, so that nobody's
-group is lost.
+Each Service has one group, with cloud-provider-openstack's name and our tag, which is added to the nodes' ports and
+removed again. A port is changed only in the revision that was read, where neutron can check it, so that no other group
+is lost.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from .session import NETWORK, Api, of_project, unless_changed
 
 Row = Mapping[str, Any]
 Rule = Mapping[str, Any]
-#: Servers, and their addresses at which they are members.
+#: Servers, with the addresses at which they are members.
 Members = Collection[tuple[str, str]]
 
-#: How many ports one call of the provider changes, and how many of them side by side: with two seconds for each change
-#: it ends within 50 s, before its deadline. The rest follows in the next call.
+#: How many ports one call of the provider changes, and how many of them concurrently. With two seconds for each change
+#: it takes at most 50 s, less than its deadline. The next call changes the rest.
 PORTS_AT_ONCE, SIDE_BY_SIDE = 100, 4
-#: When that one comes, in seconds.
+#: Seconds until that next call.
 SOON = 1.0
 #: The owner of a trunk's subport.
 SUBPORT = "trunk:subport"
 
-#: What makes two rules the same.
+#: The attributes by which rules are compared.
 SAME = (
     *("direction", "ethertype", "protocol", "port_range_min", "port_range_max"),
     *("remote_ip_prefix", "remote_group_id", "remote_address_group_id"),
@@ -46,12 +46,12 @@ def group_name(spec: LoadBalancerSpec) -> str:
 
 
 def group_tag(uid: str) -> str:
-    """It says whose a group is, also when no more than the UID is known of the Service."""
+    """Return the tag by which a group is found even if only the Service's UID is known."""
     return f"ccm:v1:{uid}"
 
 
 def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether it is the Service's: by our tag, or by its whole name, as cloud-provider-openstack knows it."""
+    """Return whether the group is the Service's: by our tag, or by its whole name, as in cloud-provider-openstack."""
     named = bool(spec.name) and group.get("name") == group_name(spec)
     return named or group_tag(spec.uid) in (group.get("tags") or ())
 
@@ -59,7 +59,7 @@ def is_of(group: Row, spec: LoadBalancerSpec) -> bool:
 def wanted_rules(
     ports: Sequence[Port], health_check_node_port: int, subnet_cidr: str, sources: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """`sources`: who connects to node ports. With amphorae that is the load balancer, in the members' subnet."""
+    """`sources`: who connects to node ports. With amphorae, that is the load balancer in the members' subnet."""
     family = f"IPv{ipaddress.ip_network(subnet_cidr).version}"
 
     def rule(protocol: str, port: int, source: str) -> dict[str, Any]:
@@ -78,14 +78,14 @@ def wanted_rules(
 
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
-    """Rules to make, IDs of those to delete. Egress rules, which neutron gives to every group, stay."""
+    """Return rules to create and IDs of rules to delete. Egress rules, which neutron creates in each group, stay."""
     ingress = [row for row in present if row.get("direction") == "ingress"]
     missing, superfluous = changes(wanted, ingress, _key)
     return missing, [str(row["id"]) for row in superfluous]
 
 
 def _key(rule: Rule) -> tuple[Any, ...]:
-    """Neutron shows a range that holds all addresses as it was given, or as none."""
+    """Neutron returns a range with all addresses either as it was given, or as none."""
     found = {name: rule.get(name) or None for name in SAME}
     if source := found["remote_ip_prefix"]:
         network = ipaddress.ip_network(source, strict=False)
@@ -96,10 +96,11 @@ def _key(rule: Rule) -> tuple[Any, ...]:
 def port_changes(
     ports: Iterable[Row], group: str, members: Members, subnet_id: str, parents: Mapping[str, str]
 ) -> tuple[list[Row], list[Row]]:
-    """Ports to put the group onto, and those to take it off. A port of a member is its server's, and has the member's
-    address in the subnet: kubelets report addresses, and might report somebody else's.
+    """Return ports to add the group to, and ports to remove it from.
 
-    `parents`: subport of a trunk -> the server that has the trunk. Ports without port security can have no group.
+    A member's port belongs to its server and has the member's address in the subnet. Kubelets report addresses, and
+    might report another machine's. `parents`: subport of a trunk -> the server that has the trunk. Ports without port
+    security cannot have a group.
     """
     on, off = [], []
     for port in ports:
@@ -117,7 +118,7 @@ def port_changes(
 
 
 def subports_in_doubt(ports: Iterable[Row], members: Members) -> set[str]:
-    """Servers that may have a subport of a trunk among these ports: its device is the trunk, not the server."""
+    """Return servers that may have a trunk's subport among these ports: its device is the trunk, not the server."""
     addresses = {
         fixed["ip_address"]
         for port in ports
@@ -136,16 +137,16 @@ class SecurityGroups:
         self._cidrs: dict[str, str] = {}
 
     async def cidr(self, subnet_id: str) -> str:
-        """A subnet's, asked for once: it never changes."""
+        """Return a subnet's CIDR. It is read once, because it never changes."""
         if subnet_id not in self._cidrs:
             answer = await self._api.call("GET", NETWORK, f"/subnets/{subnet_id}", missing=subnet_id)
             self._cidrs[subnet_id] = str(answer["subnet"]["cidr"])
         return self._cidrs[subnet_id]
 
     async def ensure(self, spec: LoadBalancerSpec, wanted: Sequence[Rule]) -> str:
-        """The Service's group with these rules. Returns its ID.
+        """Create or update the Service's group with these rules. Return its ID.
 
-        One that cloud-provider-openstack made has no tag of ours, nor one whose making was cut short: they get it.
+        A group that cloud-provider-openstack created, or whose creation was interrupted, has no tag of ours yet.
         """
         name = group_name(spec)
         rows = await self._find(name)
@@ -169,14 +170,14 @@ class SecurityGroups:
         return group
 
     async def known(self, spec: LoadBalancerSpec) -> str:
-        """The ID of the group that is there now, "" without one. A person may have deleted the one that was there."""
+        """Return the ID of the existing group, "" if there is none: a person may have deleted it."""
         rows = await self._find(group_name(spec))
         return str(rows[0]["id"]) if rows else ""
 
     async def deviations(
         self, spec: LoadBalancerSpec, wanted: Sequence[Rule], members: Members, subnet_id: str
     ) -> list[str]:
-        """What of the group, its rules and its ports is not as it should be, in words. Reads only."""
+        """Return how the group, its rules and its ports differ from their desired state, in words. Reads only."""
         rows = await self._find(group_name(spec))
         if not rows:
             return ["its security group is gone"]
@@ -186,12 +187,12 @@ class SecurityGroups:
         return [f"{count} {what} of its security group" for what, count in found.items() if count]
 
     async def spread(self, group: str, members: Members, subnet_id: str) -> None:
-        """Put the group onto the members' ports, and onto no others. Raises RetryAfter while some are left."""
+        """Put the group on the members' ports only. Raises RetryAfter while some ports are left."""
         on, off = await self._port_changes(group, members, subnet_id)
         await self._change_all([(port, group, "") for port in on] + [(port, "", group) for port in off])
 
     async def _port_changes(self, group: str, members: Members, subnet_id: str) -> tuple[list[Row], list[Row]]:
-        """`port_changes` of the ports that there are now; one listing for all Services that ask at once."""
+        """Return `port_changes` of the current ports; concurrent Services share one listing."""
         if subnet_id not in self._ports:
             params = {"fixed_ips": f"subnet_id={subnet_id}"} if subnet_id else {}
             self._ports[subnet_id] = Shared(lambda: self._api.pages(NETWORK, "/ports", "ports", params))
@@ -204,8 +205,10 @@ class SecurityGroups:
         return port_changes(ports, group, members, subnet_id, parents)
 
     async def _change_all(self, changes: Sequence[tuple[Row, str, str]]) -> None:
-        """`changes`: ports, with the group that each gets and the one that it loses. A failure keeps no other port from
-        its change. Raises RetryAfter while some are left, or the first failure."""
+        """Change ports; `changes` holds each port with the group to add and the group to remove.
+
+        A failure does not prevent the other changes. Raises RetryAfter while some are left, or the first failure.
+        """
         slots = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def change(port: Row, add: str, remove: str) -> None:
@@ -217,10 +220,10 @@ class SecurityGroups:
             if isinstance(failure, BaseException):
                 raise failure
         if later:
-            raise RetryAfter(f"the security groups of {len(later)} ports are still to be changed", SOON)
+            raise RetryAfter(f"the security groups of {len(later)} more ports must be changed", SOON)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Take the Service's group off all ports and delete it; nothing happens when there is none."""
+        """Remove the Service's group from all ports and delete it. Does nothing if there is none."""
         fields = [*(("fields", name) for name in ("id", "name", "tags")), *of_project(self._api)]
         rows = await self._api.pages(NETWORK, "/security-groups", "security_groups", fields)
         for group in [str(row["id"]) for row in rows if is_of(row, spec)]:
@@ -234,11 +237,11 @@ class SecurityGroups:
             NETWORK, "/security-groups", "security_groups", [("name", name), *of_project(self._api)]
         )
         if len(rows) > 1:
-            raise Conflict(f"{len(rows)} security groups are called {name}: delete all but one")
+            raise Conflict(f"{len(rows)} security groups are named {name}: delete all but one")
         return rows
 
     async def _change(self, port: Row, *, add: str = "", remove: str = "") -> None:
-        """Services change the same port side by side: each begins with what the one before left."""
+        """Change one port. Services that change the same port take turns; each starts from the last result."""
         port_id = str(port["id"])
         async with self._locks.of(port_id):
             known = self._known.get(port_id)

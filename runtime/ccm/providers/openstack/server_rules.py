@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers and ports, as nova and neutron tell them, made into the contract's instances. Pure.
+"""Converts nova's servers and neutron's ports to the contract's instances. No I/O.
 
-Addresses, labels and providerIDs are those that cloud-provider-openstack would give, so that Nodes stay what they are
-when this takes over. Where its order depends on the order of neutron's answer, ports are taken by their IDs.
+Addresses, labels and providerIDs equal those of cloud-provider-openstack, so that Nodes do not change when this
+provider takes over. Where its order depends on the order of neutron's response, ports are sorted by ID.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Row = Mapping[str, Any]
 UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", re.ASCII)
 PROVIDER_ID = re.compile(rf"(?:openstack://)?(?P<region>[^/\s:]*)/(?P<id>{UUID.pattern})", re.ASCII)
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
-#: What is asked for of each port.
+#: The fields that are requested of each port.
 PORT_FIELDS = (
     *("id", "device_id", "device_owner", "network_id", "status", "fixed_ips", "trunk_details"),
     *("allowed_address_pairs", "port_security_enabled", "revision_number"),
 )
-#: The cloud tells times in whole seconds.
+#: The cloud reports times in whole seconds.
 SLACK = 2.0
-#: The owner of a server's port begins so; nova puts the zone behind it.
+#: The prefix of a server port's owner; nova appends the zone.
 OF_SERVERS = "compute:"
 
 
@@ -38,9 +38,9 @@ def provider_id(server_id: str, region: str, regional: bool) -> str:
 
 
 def server_id(spelt: str, region: str) -> str | None:
-    """The server that a providerID means; None when it is of another cloud or region.
+    """Return the server ID in a providerID; None if it belongs to another cloud or region.
 
-    Three spellings are read: `openstack:///ID`, `openstack://REGION/ID`, and both without their beginning.
+    It accepts `openstack:///ID`, `openstack://REGION/ID`, and both without their prefix.
     """
     match = PROVIDER_ID.fullmatch(spelt)
     if match is None or match["region"] not in ("", region):
@@ -49,7 +49,7 @@ def server_id(spelt: str, region: str) -> str | None:
 
 
 def is_outline(server: Row) -> bool:
-    """Whether nova tells little more than that it exists, since the part of the cloud that has it does not answer."""
+    """Return whether nova reports little more than its existence, because the server's cell does not respond."""
     return server.get("status") == "UNKNOWN" or not isinstance(server.get("addresses"), dict) or "name" not in server
 
 
@@ -75,27 +75,30 @@ def instance(
 
 
 def flavour(server: Row) -> str:
-    """The flavour's name, as it was when the server was made."""
+    """Return the flavor's name at the time when the server was created."""
     found = server.get("flavor")
     return str(found.get("original_name") or "") if isinstance(found, dict) else ""
 
 
 def instance_type(server: Row, flavours: Mapping[str, str]) -> str:
-    """The flavour's name; its ID where the name cannot be the value of a label."""
+    """Return the flavor's name, or its ID if the name is not a valid label value."""
     name = flavour(server)
     return name if LABEL_VALUE.fullmatch(name) else label(flavours.get(name) or name)
 
 
 def label(text: str) -> str:
-    """The text as the value of a label: what may not be in it becomes a dash."""
+    """Return the text as a label value: characters that are not allowed become a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text, flags=re.ASCII).strip("-_.")[:63].rstrip("-_.")
 
 
 def addresses(
     server: Row, ports: Iterable[Row], subports: Mapping[str, Sequence[str]], networking: Networking
 ) -> tuple[Address, ...]:
-    """In this order: fixed addresses of active ports, the server's own access addresses, its host name, and what nova
-    tells by network, the networks by name; then sorted by `address-sort-order`. Each once."""
+    """Return the addresses of a server, without duplicates.
+
+    First the fixed addresses of active ports, then the server's access addresses, its host name, and nova's addresses
+    by network, with networks sorted by name. `address-sort-order` then sorts the result.
+    """
     found: dict[Address, None] = {}
 
     def add(kind: AddressType, text: Any) -> None:
@@ -139,7 +142,7 @@ def _usable(text: Any, networking: Networking) -> bool:
 
 
 def _rank(address: Address, networking: Networking) -> tuple[int, int]:
-    """Sorting is stable: what no CIDR names stays in its order, behind the others."""
+    """Return the sort key. Sorting is stable, so addresses in no CIDR stay in their order, after the others."""
     last = len(networking.address_sort_order), 0
     if address.type is AddressType.HOSTNAME:
         return last
@@ -151,7 +154,7 @@ def _rank(address: Address, networking: Networking) -> tuple[int, int]:
 
 
 def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
-    """Trunk -> IDs of its subports, of the trunks that these ports are parents of."""
+    """Return trunk -> IDs of its subports, for trunks whose parent is one of these ports."""
     found: dict[str, list[str]] = {}
     for port in ports:
         trunk = port.get("trunk_details") or {}
@@ -164,7 +167,7 @@ def trunk_subports(ports: Iterable[Row]) -> dict[str, list[str]]:
 def subport_addresses(
     parents: Iterable[Row], ports: Mapping[str, Row], network_names: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Network -> fixed addresses of the subports. `ports`: those that are known, by their IDs."""
+    """Return network -> fixed addresses of the subports. `ports`: known ports by ID."""
     found: dict[str, list[str]] = {}
     for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
         for subport in (ports[each] for each in sorted(ids) if each in ports):
@@ -175,7 +178,7 @@ def subport_addresses(
 
 
 def made_since(server: Row, then: float) -> bool:
-    """Whether it was made at or after `then`, Unix time by the cloud's clock, as far as seconds tell."""
+    """Return whether the server was created at or after `then` (Unix time by the cloud's clock, in whole seconds)."""
     try:
         created = datetime.datetime.fromisoformat(str(server.get("created")))
     except ValueError:
@@ -184,7 +187,7 @@ def made_since(server: Row, then: float) -> bool:
 
 
 def unlisted(servers: Iterable[Row], ports: Iterable[Row]) -> list[str]:
-    """Servers that have ports and are not listed, sorted: deleted a moment ago, or left out of the listing."""
+    """Return sorted servers that have ports but are not listed: just deleted, or missing from the listing."""
     listed = {str(server["id"]) for server in servers}
     owners = {
         str(port.get("device_id"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an answer of one of the cloud's services means, and what the SDK raises. Pure."""
+"""Maps responses of the cloud's services, and exceptions of the SDK, to errors of the contract. No I/O."""
 
 from __future__ import annotations
 
@@ -22,54 +22,54 @@ from ccm.cloud import (
 )
 from ccm.cloud.toolkit.retry_after import retry_after
 
-#: Service -> the role that is missing when it refuses a call, in a cloud with the usual policies.
+#: Service -> the role that is missing if it refuses a call, in a cloud with default policies.
 ROLES = {
-    "load-balancer": "member, with the older ones of Octavia's policies load-balancer_member",
+    "load-balancer": "member (load-balancer_member with older policies of Octavia)",
 }
-#: When to ask again about what the cloud is at work on, in seconds.
+#: Seconds until the next request about something that the cloud is working on.
 BUSY = 3.0
-#: How much of an error that is not the service's own is quoted.
+#: Maximum characters quoted from an error that did not come from the service itself.
 QUOTED = 200
 
 
 def error_of(
     what: str, service: str, status: int, headers: Mapping[str, str], content: bytes, missing: str = ""
 ) -> CloudError:
-    """The contract's error for an answer that is none. Only the service's own 404 that names `missing` is NotFound."""
+    """Return the contract's error for a failed request. Only the service's own 404 that names `missing` is NotFound."""
     own = service_error(content)
     kind, message = own or ("", content[:QUOTED].decode("utf-8", "replace").strip())
     message = " ".join(message.split()) or "no reason given"
-    text = f"{what}: {status} {message if own else f'that is not {service} itself: {message!r}'}"
+    text = f"{what}: {status} {message if own else f'the response is not from {service} itself: {message!r}'}"
     match status:
         case 404 if own and missing and missing in message:
             return NotFound(text)
         case 401:
-            return Unauthorized(f"{text}: the credentials are not accepted, nor was a new token of theirs")
+            return Unauthorized(f"{text}: the credentials are not accepted, and neither is a new token for them")
         case 403 if own and "quota" in message.lower():
             return QuotaExceeded(text)
         case 403 if own:
-            text = f"{text}: the user lacks a role for this call: {ROLES.get(service, 'member')}"
-            # What is read is the same for all Services. What is written, one of them chose: it alone is refused.
+            text = f"{text}: the user is missing a role for this call: {ROLES.get(service, 'member')}"
+            # Reads are the same for all Services. A write depends on one Service, so only that one is refused.
             return Unauthorized(text) if what.startswith("GET ") else Forbidden(text)
         case 409 if (
             kind == "OverQuota" or kind.endswith("IpAddressGenerationFailure") or kind == "ExternalIpAddressExhausted"
         ):
             return QuotaExceeded(text)
-        case 409 if "immutable" in message or "Invalid state PENDING_" in message:  # octavia: to change, to delete
+        case 409 if "immutable" in message or "Invalid state PENDING_" in message:  # octavia, on changes and deletions
             return RetryAfter(text, BUSY)
         case 409 if own:
             return Conflict(text)
         case 412 if own:
-            return RetryAfter(f"{text}: somebody else changed it at the same moment", BUSY)
+            return RetryAfter(f"{text}: another client changed it at the same time", BUSY)
         case 413 | 429:
             return RateLimited(text, retry_after=retry_after(headers, content, time.time()))
-        case 400 | 422 | 501 if own:  # 501 of octavia: its provider has no such option; no outage
+        case 400 | 422 | 501 if own:  # 501 from octavia: its provider lacks an option; not an outage
             return Invalid(text)
     return Transient(text, retry_after=retry_after(headers, b"", time.time()))
 
 
 def service_error(content: bytes) -> tuple[str, str] | None:
-    """Type and message of an error as one of the services writes it, None when it is nobody's of them.
+    """Return type and message of an error in a service's own format, None for any other response.
 
     keystone {"error": {"message"}}, nova and cinder {"itemNotFound": {"message", "code"}}, neutron {"NeutronError":
     {"type", "message"}}, octavia {"faultcode", "faultstring"}.
@@ -91,7 +91,7 @@ def service_error(content: bytes) -> tuple[str, str] | None:
 
 
 def translated(error: Exception, source: str) -> CloudError:
-    """The contract's error for what the SDK and keystoneauth raise: about logging in, services, and connections."""
+    """Return the contract's error for an exception of the SDK or keystoneauth: login, services, or connections."""
     from keystoneauth1 import exceptions as failures
     from openstack.exceptions import ConfigException
 
@@ -99,7 +99,7 @@ def translated(error: Exception, source: str) -> CloudError:
     if isinstance(error, failures.Unauthorized):
         return Unauthorized(f"{text}: keystone does not accept the credentials of [Global]")
     if isinstance(error, failures.Forbidden):
-        return Unauthorized(f"{text}: keystone refuses to log us in; is the user enabled, with a role in the project?")
+        return Unauthorized(f"{text}: keystone refuses the login; is the user enabled, with a role in the project?")
     if isinstance(error, failures.HttpError):
         headers = getattr(error.response, "headers", {})
         content = getattr(error.response, "content", b"")
@@ -122,5 +122,5 @@ def translated(error: Exception, source: str) -> CloudError:
 
 
 def plain(error: Exception) -> str:
-    """The text of a library's error in one line, not without end."""
+    """Return the text of a library's error in one line of limited length."""
     return " ".join(str(error).split())[:400] or type(error).__name__

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP call to one of the cloud's services, and what its failure means.
+"""HTTP calls to the cloud's services, and the mapping of their failures.
 
-openstacksdk (keystoneauth below it) reads clouds.yaml, logs in, renews the token once when the cloud refuses it, and
-finds the services' addresses and versions. The calls themselves are plain REST: the SDK's objects would cost more calls
-than the two listings that answer for all Nodes. Its functions block, so that they run in threads (`BlockingCalls`).
+openstacksdk (with keystoneauth) reads clouds.yaml, logs in, renews the token once if the cloud refuses it, and finds
+the services' addresses and versions. The calls themselves are plain REST: the SDK's objects would need more calls than
+the two listings that answer for all Nodes. The SDK blocks, so its functions run in threads (`BlockingCalls`).
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 Params = Mapping[str, Any] | Sequence[tuple[str, str]]
 
 COMPUTE, NETWORK, LOAD_BALANCER, BLOCK_STORAGE = "compute", "network", "load-balancer", "block-storage"
-#: Service -> the major versions that are understood.
+#: Service -> the supported major versions.
 VERSIONS = {
     COMPUTE: ("2.1", "2.latest"),
     NETWORK: ("2", "2.latest"),
     LOAD_BALANCER: ("2", "2.latest"),
     BLOCK_STORAGE: ("3", "3.latest"),
 }
-#: With 2.47 servers carry their flavour, which saves a call for each; with 2.69 those of a cell that is down are listed
-#: in outline, and not left out as if they were deleted.
+#: Since 2.47, servers include their flavor, which saves a call for each. Since 2.69, servers in a cell that is down are
+#: listed in outline instead of being omitted as if they were deleted.
 COMPUTE_VERSIONS = ("2.69", "2.47")
-#: To how many services connections are kept.
+#: Number of services to which connections are kept open.
 CONNECTED = 10
-#: Extension of neutron's: a change may say which revision it was decided upon.
+#: Neutron's extension that lets a change name the revision that it is based on.
 IF_MATCH = "revision-if-match"
 
 
 class Api:
-    """The cloud's services in one project and region. `call` is one request; whatever goes wrong is a CloudError."""
+    """The cloud's services in one project and region. `call` is one request, and every failure is a CloudError."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.region = settings.auth.region
         self.project_id = ""
-        #: Seconds by which the cloud's clock is ahead of ours, as its latest answer says.
+        #: Seconds by which the cloud's clock is ahead of ours, according to its latest response.
         self.clock_ahead = 0.0
         self.deadline = settings.metadata.request_timeout + 2
         self._calls = BlockingCalls(
@@ -68,7 +68,7 @@ class Api:
         return f"Api({self.settings.source})"
 
     async def open(self) -> None:
-        """Log in, and see that the catalogue has the services that are asked for. Raises ConfigError, Unauthorized."""
+        """Log in, and check that the catalogue has the required services. Raises ConfigError and Unauthorized."""
         await self._calls.run(self._open)
 
     async def close(self) -> None:
@@ -87,17 +87,17 @@ class Api:
         headers: Mapping[str, str] | None = None,
         missing: str = "",
     ) -> Any:
-        """One request; the JSON of its answer, None where it has none. `path` is below the service's version.
+        """Send one request. Return the JSON of its response, None if empty. `path` is below the service's version.
 
-        `missing`: the ID that the path ends in. A 404 means NotFound only if it is the service's own and names that ID;
-        a 404 of a proxy, or about anything else, proves nothing.
+        `missing`: the ID at the end of the path. A 404 means NotFound only if it is the service's own and names that
+        ID. A 404 of a proxy, or about anything else, proves nothing.
         """
         return await self._calls.run(self._request, method, service, path, params, body, headers, missing)
 
     async def pages(
         self, service: str, path: str, name: str, params: Params = (), *, missing: str = ""
     ) -> list[dict[str, Any]]:
-        """All pages of a listing. Raises when one of them does not come. `missing`: as for `call`, of whose it is."""
+        """Return all pages of a listing. Raises CloudError if one of them fails. `missing`: as for `call`."""
         found: list[dict[str, Any]] = []
         marker: str | None = None
         while True:
@@ -109,7 +109,7 @@ class Api:
     async def page(
         self, service: str, path: str, name: str, params: Params, marker: str | None, *, missing: str = ""
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """One page, and the marker of the one after it. `name` is what the answer calls the list."""
+        """Return one page, and the marker of the next one. `name`: the key of the list in the response."""
         pairs = list(params.items()) if isinstance(params, Mapping) else list(params)
         pairs.append(("limit", str(self.settings.runtime.page_size)))
         if marker is not None:
@@ -117,33 +117,33 @@ class Api:
         answer = await self.call("GET", service, path, params=pairs, missing=missing)
         rows = answer.get(name) if isinstance(answer, dict) else None
         if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("id") for row in rows):
-            raise Transient(f"GET {service} {path}: the answer has no list of {name}")
+            raise Transient(f"GET {service} {path}: the response has no list of {name}")
         links = answer.get(f"{name}_links") or []
         more = bool(rows) and any(isinstance(link, dict) and link.get("rel") == "next" for link in links)
         following = str(rows[-1]["id"]) if more else None
         if following is not None and following == marker:
-            raise Transient(f"GET {service} {path}: a page ends where it began, at {marker}")
+            raise Transient(f"GET {service} {path}: the next page starts again at marker {marker}")
         return rows, following
 
     async def version(self, service: str) -> tuple[int, int]:
-        """The newest API version of a service; the SDK asks until it is told, and takes every failure for silence."""
+        """Return a service's newest API version. The SDK hides failures and asks again until it gets an answer."""
         found = await self._calls.run(lambda: self._adapter(service).get_api_major_version())
         if not found:
-            raise Transient(f"{service} does not tell its API's version")
+            raise Transient(f"{service} does not report its API version")
         return int(found[0]), int(found[1]) if len(found) > 1 else 0
 
     async def extensions(self) -> frozenset[str]:
-        """The aliases of neutron's extensions; asked for once."""
+        """Return the aliases of neutron's extensions. They are read once."""
         if (known := self._extensions.get(NETWORK)) is None:
             answer = await self.call("GET", NETWORK, "/extensions")
             try:
                 known = frozenset(str(row["alias"]) for row in answer["extensions"])
             except (TypeError, KeyError):
-                raise Transient("GET network /extensions: the answer has no list of extensions") from None
+                raise Transient("GET network /extensions: the response has no list of extensions") from None
             self._extensions[NETWORK] = known
         return known
 
-    # In threads.
+    # Run in threads.
 
     def _open(self) -> None:
         import keystoneauth1.exceptions as failures
@@ -169,12 +169,12 @@ class Api:
                 lacking.append(service)
         if lacking:
             where = f"region {self.region!r}" if self.region else "any region"
-            hint = " ([LoadBalancer] enabled=false goes without load balancers)" if LOAD_BALANCER in lacking else ""
+            hint = " ([LoadBalancer] enabled=false turns load balancers off)" if LOAD_BALANCER in lacking else ""
             what = f"{region.get_interface() or 'public'} endpoint of {', '.join(lacking)}"
             raise ConfigError([f"{self.settings.source}: the catalogue has no {what} in {where}{hint}"])
 
     def _adapter(self, service: str) -> Adapter:
-        """The service's address and versions are found when it is first needed."""
+        """Return the service's adapter. Its address and versions are discovered on first use."""
         from keystoneauth1.exceptions import EndpointNotFound
 
         with self._finding[service]:
@@ -193,7 +193,7 @@ class Api:
         from keystoneauth1.adapter import Adapter
 
         if self._region is None:
-            raise Transient("the provider was not started")
+            raise Transient("the provider has not been started")
         lowest, highest = VERSIONS[service]
         return Adapter(
             self._region.get_session(),
@@ -238,7 +238,7 @@ class Api:
         try:
             return json.loads(response.content)
         except ValueError:
-            raise Transient(f"{what}: the answer ({len(response.content)} bytes) is not JSON") from None
+            raise Transient(f"{what}: the response ({len(response.content)} bytes) is not JSON") from None
 
     def _translate(self, error: Exception) -> CloudError:
         return translated(error, self.settings.source)
@@ -250,16 +250,16 @@ def _microversion(adapter: Adapter) -> str:
     for version in COMPUTE_VERSIONS:
         if maximum_supported_microversion(adapter, version) == version:
             return version
-    raise ConfigError([f"nova of this cloud is too old: it must know the microversion {COMPUTE_VERSIONS[-1]} (2017)"])
+    raise ConfigError([f"nova of this cloud is too old: it must support microversion {COMPUTE_VERSIONS[-1]} (2017)"])
 
 
 def of_project(api: Api) -> list[tuple[str, str]]:
-    """Parameters of a listing that is of our project alone: an administrator would be told the rows of all projects."""
+    """Return parameters that limit a listing to our project: an administrator would get the rows of all projects."""
     return [("project_id", api.project_id)] if api.project_id else []
 
 
 async def unless_changed(api: Api, read: Mapping[str, Any]) -> dict[str, str]:
-    """Headers of a change of neutron's that undoes nothing done since `read` by somebody else, where it can check."""
+    """Return headers that make neutron refuse a change if the object changed since `read`, where it can check that."""
     revision = read.get("revision_number")
     if revision is None or IF_MATCH not in await api.extensions():
         return {}

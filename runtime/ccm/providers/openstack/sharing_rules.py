@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which load balancer is a Service's, and which ones of others it may share (`[LoadBalancer] sharing`). Pure.
+"""Decide which load balancer is a Service's, and which it may share with others (`[LoadBalancer] sharing`). No I/O.
 
-Who creates Services is not trusted with the project: an annotation proves nothing. What proves something is a Mark,
-which only controllers write, and an address in the Service's status, which Kubernetes lets only controllers write.
+The author of a Service is not trusted with the project, so an annotation proves nothing. A Mark, which only controllers
+write, is proof. So is an address in the Service's status, which Kubernetes lets only controllers write.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .marks import (
     tags_without,
 )
 
-#: Octavia's states of what is as good as gone.
+#: Octavia's states of load balancers that are gone or about to be.
 GOING = ("DELETED", "PENDING_DELETE")
-#: Who has to change what, in messages.
+#: The setting to change, for messages.
 OPTION = "sharing in [LoadBalancer] of cloud.conf"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Among all load balancers: the one of a Service, or those that claim to be and must be proved.
+    """The result of `choose`: the Service's load balancer, or those that may be and need proof.
 
-    `owner`: it was made for this Service, and not for another one that shares it. `superfluous`: made for it, too, by a
-    request whose answer was lost, and that was carried out after all. `candidates`: `proves` says which one is its own.
+    `owner`: it was created for this Service, not for another Service that shares it. `superfluous`: also created for
+    it, by a request whose answer was lost. `candidates`: `proves` decides which one is the Service's.
     """
 
     row: Row | None = None
@@ -52,14 +52,16 @@ class Choice:
 def choose(
     rows: Iterable[Row], spec: LoadBalancerSpec, sharing: str, named: str = "", *, to_delete: bool = False
 ) -> Choice:
-    """`named`: the ID in the Service's annotation `load-balancer-id`, "" where it has none, or may have none.
+    """Choose among all load balancers.
 
-    Raises Invalid when there is no load balancer of that ID. Raises Conflict when the Service has another one, when
-    that one is a namesake's, and when `sharing` does not let the Service use it.
+    `named`: the ID in the Service's annotation `load-balancer-id`, "" if it has none or may not have one.
 
-    A Mark says it for sure; `to_delete`, nothing else counts then. Then the ID counts, which cloud-provider-openstack
-    writes onto the Service; if it did, and that load balancer is gone, a new one is made. Then the name, unless the
-    Mark of a namesake is there: those of Services that share it do not say whose it is.
+    A Mark decides first; with `to_delete`, nothing else counts if there is one. Next comes the ID. As
+    cloud-provider-openstack writes it to the Service, a new load balancer is created if that one is gone. Last comes
+    the name, unless a namesake's Mark is present; Marks of other Services that share it say nothing about its owner.
+
+    Raises Invalid if no load balancer has the ID. Raises Conflict if the Service has another one, if it belongs to a
+    namesake, and if `sharing` does not let the Service use it.
     """
     names = names_of(spec)
     every = list(rows)
@@ -72,13 +74,13 @@ def choose(
         row = next((row for row in every if row["id"] == named), None)
         if row is not None and first is not None and first is not row:
             raise Conflict(
-                f"annotation {PREFIX}load-balancer-id: the Service is served by load balancer {first['id']} and "
-                f"cannot move to {named}: delete it and create it again"
+                f"annotation {PREFIX}load-balancer-id: the Service already has load balancer {first['id']} and cannot "
+                f"move to {named}: delete the Service and create it again"
             )
         if row is not None and first is None:
             return _of_another(row, spec, sharing, names, to_delete)
         if first is None and not to_delete and not spec.annotations.get(f"{PREFIX}load-balancer-address"):
-            raise Invalid(f"annotation {PREFIX}load-balancer-id: there is no load balancer {named} in this project")
+            raise Invalid(f"annotation {PREFIX}load-balancer-id: this project has no load balancer {named}")
     if first is not None:
         mark = own_mark(first, spec.cluster, spec.uid)
         owner = first.get("name") in names if names else mark is not None and is_owner(first, mark)
@@ -95,15 +97,17 @@ def choose(
 
 
 def _of_a_namesake(row: Row, spec: LoadBalancerSpec) -> bool:
-    """Whether it carries the Mark of a Service of the same cluster's name, namespace and name, and of another UID."""
+    """Return whether it has the Mark of a Service with the same cluster name, namespace and name but another UID."""
     name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
     return any(mark.names(name) for mark in foreign_marks(row, spec.uid))
 
 
 def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
-    """Load balancers that no rule gives to the Service, and that may be its own all the same, if the Service's status
-    has their address: one of its name that carries a namesake's Mark, and one of its namespace and name that was made
-    under another cluster's name. Then no second one is made beside it."""
+    """Return load balancers that no rule assigns to the Service but that may be its own.
+
+    They have its name and a namesake's Mark, or its namespace and name with another cluster's name. If the Service's
+    status has the address of one of them, no second one is created.
+    """
     if not spec.name:
         return []
     suffix = f"_{spec.namespace}_{spec.name}"
@@ -119,38 +123,43 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
 
 
 def of_former_name(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row | None:
-    """A load balancer with a Mark of this very Service, and of another cluster's name: this cluster was called so
-    before, or it is a copy of that cluster. Which one it is, nobody can tell, so it is neither taken nor doubled."""
+    """Return a load balancer with this Service's Mark but another cluster name.
+
+    Either this cluster had that name before, or it is a copy of that cluster. Nothing shows which, so the load balancer
+    is neither used nor duplicated.
+    """
     there = (row for row in rows if row.get("provisioning_status") not in GOING)
     return next((row for row in there if any(mark.uid == spec.uid for mark in marks(row))), None)
 
 
 def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:
-    """Why a Service gets no load balancer beside one of `of_former_name` or `may_be_ours`, nor is let go without it,
-    and what to do."""
+    """Return the error for a load balancer found by `of_former_name` or `may_be_ours`, with what to do.
+
+    Because of it, the Service neither gets another load balancer nor is released without one.
+    """
     clusters = ", ".join(repr(mark.cluster) for mark in marks(row) if mark.uid == spec.uid)
     others = ", ".join(mark.uid for mark in foreign_marks(row, spec.uid))
     if clusters:
-        why = f"carries the tag of this very Service, of cluster {clusters}"
+        why = f"has the tag of this Service, but of cluster {clusters}"
     elif others:
-        why = f"has the address of this Service's status, and carries the tag of the Service of UID {others}"
+        why = f"has the address in this Service's status, but the tag of the Service with UID {others}"
     else:
-        why = "has the address of this Service's status, and neither its name nor its tag"
+        why = "has the address in this Service's status, but neither its name nor its tag"
     return Conflict(
-        f"load balancer {row['id']} ({row.get('name')}) {why}. This cluster is called {spec.cluster!r}: if it had "
+        f"load balancer {row['id']} ({row.get('name')}) {why}. This cluster is named {spec.cluster!r}: if it had "
         "another name before, set --cluster-name back to that. If the load balancer belongs to another cluster or "
         "Service, delete this Service and create it again; to delete it without the load balancer, remove its finalizer"
     )
 
 
-# Giving one up
+# Releasing a load balancer
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What says that a load balancer, or a part of it, is a Service's.
+    """How a load balancer, or a part of it, is recognised as a Service's.
 
-    `name`: of its load balancer, "" where no more than the Service's UID is known. `owner`: it was made for it.
+    `name`: of its load balancer, "" if only the Service's UID is known. `owner`: it was created for the Service.
     """
 
     uid: str
@@ -164,25 +173,25 @@ class Claim:
         return cls(spec.uid, name, own_mark(row, spec.cluster, spec.uid), owner)
 
     def has(self, tag: str) -> bool:
-        """Whether a tag, of the load balancer or of a listener, is the Service's."""
+        """Return whether a tag, of the load balancer or of a listener, is the Service's."""
         return bool(tag) and (tag == self.name or (self.mark is not None and self.mark.names(tag)))
 
     def is_used_by(self, row: Row) -> bool:
-        """Whether the Service uses the load balancer."""
+        """Return whether the Service uses the load balancer."""
         return self.owner or self.mark is not None or self.name in (row.get("tags") or ())
 
     def service_tag(self, row: Row, left: Iterable[str]) -> str:
-        """The tag that the Service's listeners have. `left`: the tags that stay when it goes."""
+        """Return the tag of the Service's listeners. `left`: the tags that stay when the Service leaves."""
         stay = set(left)
         gone = (tag for tag in row.get("tags") or () if tag not in stay and Mark.parse(tag) is None)
         return self.name or next(gone, "")
 
 
 def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, ...]:
-    """What others than the Service have on a load balancer, in words; () when it is the Service's alone.
+    """Return what others have on a load balancer, in words; () if only this Service uses it.
 
-    A tag may be lost, as Octavia replaces the whole list at each write. So a listener with another Service's tag counts
-    as well. One without tags is of a time before tags, and goes with the load balancer.
+    A tag may be lost, because Octavia replaces the whole list at each write. A listener with another Service's tag
+    therefore counts as well. A listener without tags is from an older release and goes with the load balancer.
     """
     left = tags_without(row, claim.mark, claim.name)
     found = [f"the tag {tag}" for tag in left if tag.startswith(SERVICE_PREFIX)]
@@ -195,13 +204,13 @@ def used_beside(row: Row, listeners: Iterable[Row], claim: Claim) -> tuple[str, 
 
 
 def made_by_a_controller(row: Row, spec: LoadBalancerSpec) -> bool:
-    """And not by a person: its name says it, as in cloud-provider-openstack."""
+    """Return whether a controller, and not a person, created it: its name shows it, as in cloud-provider-openstack."""
     name = str(row.get("name") or "")
     return name.startswith(SERVICE_PREFIX) or name == spec.default_name
 
 
 def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str], to_delete: bool) -> Choice:
-    """The Service names a load balancer that has no Mark of it."""
+    """Handle a Service that names a load balancer without its Mark."""
     refuse_a_namesakes(row, spec)
     if may_share(row, spec, sharing):
         return Choice(row, row.get("name") in names)
@@ -211,23 +220,23 @@ def _of_another(row: Row, spec: LoadBalancerSpec, sharing: str, names: set[str],
         return Choice()
     raise Conflict(
         f"annotation {PREFIX}load-balancer-id: this Service may not use load balancer {row['id']}: {OPTION} is "
-        f"{sharing}, {WHOSE[sharing]}; take the annotation off, or ask who runs the cluster"
+        f"{sharing}, {WHOSE[sharing]}; remove the annotation, or ask the cluster's administrator"
     )
 
 
-#: `sharing` -> what it means, for messages.
+#: `sharing` -> its meaning, for messages.
 WHOSE = {
-    "never": "so each Service has one of its own",
-    "namespace": "so it must be one that a Service of the same namespace and cluster uses, and whose tag says so",
-    "cluster": "so it must be one that a Service of the same cluster uses, and whose tag says so",
-    "project": "so it may be any",
+    "never": "so each Service has its own load balancer",
+    "namespace": "so a Service of the same namespace and cluster must use it, according to its tags",
+    "cluster": "so a Service of the same cluster must use it, according to its tags",
+    "project": "so any load balancer is allowed",
 }
 
 
 def may_share(row: Row, spec: LoadBalancerSpec, sharing: str) -> bool:
-    """Whether a Service may add itself to a load balancer that has no Mark of it yet.
+    """Return whether a Service may join a load balancer that does not have its Mark yet.
 
-    Tags of cloud-provider-openstack do not count: every cluster that is called `kubernetes` writes the same ones.
+    Tags of cloud-provider-openstack do not count: all clusters named `kubernetes` write the same ones.
     """
     if sharing == "project":
         return True
@@ -238,41 +247,43 @@ def may_share(row: Row, spec: LoadBalancerSpec, sharing: str) -> bool:
 
 
 def proves(spec: LoadBalancerSpec, addresses: Iterable[str], sharing: str) -> bool:
-    """Whether a load balancer that has the Service's name or tag, and no Mark, is this very Service's.
+    """Return whether a load balancer with the Service's name or tag, and without a Mark, is the Service's own.
 
-    Clusters that are all called "kubernetes" make load balancers of the same name, so the name alone proves nothing:
-    the Service must have the address in its status. `addresses`: those at which the load balancer is reached. With
-    `sharing = project` Services are believed, and cloud-provider-openstack's annotation counts, too.
+    Clusters that are all named "kubernetes" create load balancers of the same name, so the name alone proves nothing:
+    the Service must have the address in its status. `addresses`: those of the load balancer. With `sharing = project`,
+    Services are trusted, and cloud-provider-openstack's annotation counts as well.
     """
     said = spec.annotations.get(f"{PREFIX}load-balancer-address", "").strip()
     return is_known(spec, addresses, [said] if sharing == "project" else [])
 
 
 def refuse_a_namesakes(row: Row, spec: LoadBalancerSpec) -> None:
-    """Raises Conflict when a Service of the same cluster's name, namespace and name, and of another UID, uses it.
+    """Raises Conflict if a Service with the same cluster name, namespace and name but another UID uses it.
 
-    Tags of listeners tell Services apart by these names, so that two namesakes would take each other's away. Of other
-    names they share. cloud-provider-openstack leaves no Mark: what it made is the first one's who proves it.
+    Listener tags identify Services by these names, so two namesakes would remove each other's listeners. Services with
+    other names can share. cloud-provider-openstack leaves no Mark: the first Service that proves ownership gets it.
     """
     name = load_balancer_name(spec.cluster, spec.namespace, spec.name)
     for mark in foreign_marks(row, spec.uid):
         if mark.names(name):
             raise Conflict(
-                f"annotation {PREFIX}load-balancer-id: load balancer {row['id']} is used by another Service called "
-                f"{spec.namespace}/{spec.name} of a cluster called {spec.cluster!r}, of UID {mark.uid}: take the "
-                "annotation off, or choose another --cluster-name; if that Service is no more, take its tag off the "
-                f"load balancer: {mark}"
+                f"annotation {PREFIX}load-balancer-id: load balancer {row['id']} is used by another Service named "
+                f"{spec.namespace}/{spec.name} of a cluster named {spec.cluster!r}, with UID {mark.uid}: remove the "
+                "annotation, or choose another --cluster-name; if that Service no longer exists, remove its tag from "
+                f"the load balancer: {mark}"
             )
 
 
 def check_may_join(row: Row, name: str, internal: bool, most: int) -> None:
-    """Raises Invalid or Conflict when the Service whose load balancer would be called `name` cannot share this one with
-    others: `internal`, it must not be public; `most`, so many Services may share one."""
+    """Raises Invalid or Conflict if the Service with load balancer name `name` cannot share this load balancer.
+
+    `internal`: the Service must not be public; `most`: how many Services may share a load balancer.
+    """
     others = [tag for tag in service_tags(row) if tag != name]
     if internal:
-        raise Invalid(f"an internal Service cannot share load balancer {row['id']}: its owner may be public")
+        raise Invalid(f"an internal Service cannot share load balancer {row['id']}, because it may be public")
     if name not in service_tags(row) and len(others) >= most:
         raise Conflict(
-            f"load balancer {row['id']} is shared by {len(others)} Services already; max-shared-lb in "
+            f"load balancer {row['id']} is already shared by {len(others)} Services; max-shared-lb in "
             f"[LoadBalancer] of cloud.conf is {most}"
         )

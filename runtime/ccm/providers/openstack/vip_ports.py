@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the VIP of a new load balancer goes: the port that a Service names (`port-id`), or the nodes' subnet."""
+"""Finds the place of a new load balancer's VIP: the port that a Service names (`port-id`), or the nodes' subnet."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .permissions import Row, port_problem
 if TYPE_CHECKING:
     from .session import Api
 
-#: How many nodes are asked for their subnet. Kubelets report the addresses, and one of them may be wrong.
+#: How many nodes are tried. Kubelets report the addresses, and one of them may be wrong.
 TRIES = 5
 
 _FIELDS = [("fields", name) for name in ("id", "allowed_address_pairs")]
 
 
 async def check_port(api: Api, floating: FloatingIps, port_id: str, description: str, balancers: Iterable[Row]) -> None:
-    """Raises Invalid when the port is somebody else's, bound, or has an address that others use.
+    """Raises Invalid if the port belongs to someone else, is bound, or has an address that others use.
 
-    `description`: that of the Service's own floating IPs; one of these may be on the port already.
+    `description`: of the Service's own floating IPs; one of them may already be on the port.
     """
     where = f"annotation {PREFIX}port-id: port {port_id}"
     try:
@@ -43,7 +43,7 @@ async def check_port(api: Api, floating: FloatingIps, port_id: str, description:
 
 
 async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> str:
-    """The subnet of the first node whose server has its address: where load balancers go when nobody says."""
+    """Return the subnet of the first node whose server has its address: the default for load balancers."""
     wrong = ""
     asked = 0
     for backend in sorted(backends, key=lambda each: each.node_name):
@@ -56,10 +56,10 @@ async def nodes_subnet(api: Api, backends: Sequence[Backend], family: str) -> st
             for fixed in port.get("fixed_ips") or ():
                 if port.get("device_id") == server and fixed["ip_address"] == address:
                     return str(fixed["subnet_id"])
-        wrong = wrong or f"no port of server {server} has {backend.node_name}'s address {address}, so that the subnet "
+        wrong = wrong or f"no port of server {server} has {backend.node_name}'s address {address}, so the subnet "
     if wrong:
-        raise Conflict(f"{wrong}for the load balancer is not known: set subnet-id in [LoadBalancer] of cloud.conf")
+        raise Conflict(f"{wrong}for the load balancer is unknown: set subnet-id in [LoadBalancer] of cloud.conf")
     raise Conflict(
-        "there is no node whose subnet the load balancer could be made in: set subnet-id in [LoadBalancer] of "
-        "cloud.conf, or wait for one"
+        "no node has a subnet in which the load balancer could be created: set subnet-id in [LoadBalancer] of "
+        "cloud.conf, or wait for a node"
     )

@@ -45,7 +45,7 @@ def judge(found, cloud=CLOUD, unusable=""):
         (node(provider_id="sim://w1"), "ok", ""),
         (node("renamed", "sim://w1"), "ok", ""),  # nobody else has its name
         (node(provider_id="k3s://w1"), "foreign", "its providerID k3s://w1 is not one of this provider's"),
-        (node(provider_id="sim://bastion"), "mismatched", "'bastion', and sim://w1 has its name: delete the Node"),
+        (node(provider_id="sim://bastion"), "mismatched", "'bastion', but instance sim://w1 has the Node's name: "),
         (node(provider_id="sim://gone"), "mismatched", "no instance sim://gone"),
         (node(provider_id="SIM://W1"), "foreign", "SIM://W1"),
         (node(node_ip="10.0.0.7"), "mismatched", "--node-ip 10.0.0.7 is not among the addresses that the cloud knows"),

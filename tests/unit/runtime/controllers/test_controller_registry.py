@@ -72,14 +72,14 @@ def test_nobody_is_imported_before_somebody_is_looked_up(install: Any):
     install(pool_controller="nowhere.at.all:SPEC")
     assert registry.installed() == ["pool-controller"]
     assert select_controllers(["pool-controller"]) == ("pool-controller",)
-    assert why("pool-controller").startswith("controller 'pool-controller' of nowhere.at.all:SPEC does not import: ")
+    assert why("pool-controller").startswith("controller 'pool-controller' of nowhere.at.all:SPEC cannot be imported: ")
 
 
 def test_what_exits_while_it_is_imported_is_a_controller_that_does_not_import(install: Any, tmp_path, monkeypatch):
     (tmp_path / "leaves.py").write_text("raise SystemExit('enough')\n")
     monkeypatch.syspath_prepend(tmp_path)
     install(pool_controller="leaves:SPEC")
-    assert "does not import: SystemExit: enough" in why("pool-controller")
+    assert "cannot be imported: SystemExit: enough" in why("pool-controller")
 
 
 @pytest.mark.parametrize("taken", ["service-lb-controller", "service", "route-controller"])
@@ -88,7 +88,7 @@ def test_a_name_that_is_ours_is_refused_and_ours_runs(install: Any, taken: str):
     assert registry.installed() == []
     (sentence,) = registry.refused()
     assert sentence == (
-        f"controller {taken!r} of pools:SPEC is not used: the name is taken by a controller of this program"
+        f"controller {taken!r} of pools:SPEC is not used: a built-in controller already has this name"
     )
     assert look_up("service-lb-controller") is BUILT_IN["service-lb-controller"]
 
@@ -96,7 +96,7 @@ def test_a_name_that_is_ours_is_refused_and_ours_runs(install: Any, taken: str):
 def test_two_packages_with_one_name_are_both_refused(install: Any):
     install(pool_controller="pools:SPEC pools:OTHER")
     assert why("pool-controller") == (
-        "controller 'pool-controller' is in more than one package (pools:OTHER, pools:SPEC): uninstall all but one"
+        "more than one package provides controller 'pool-controller' (pools:OTHER, pools:SPEC): uninstall all but one"
     )
 
 
@@ -107,7 +107,9 @@ def test_something_else_is_no_controller(install: Any):
 
 def test_the_entry_point_has_the_name_of_its_controller(install: Any):
     install(other_controller="pools:SPEC")
-    assert why("other-controller").endswith("its ControllerSpec has another name, 'pool-controller'")
+    assert why("other-controller").endswith(
+        "its ControllerSpec is named 'pool-controller'; it must have the entry point's name"
+    )
 
 
 def test_a_name_of_nobody_is_a_key_error(install: Any):

@@ -53,7 +53,7 @@ def test_what_may_be_told_again_is_not_remembered(told, clock):
     for number in range(1000):
         clock[0] = number * 10.0
         assert budget.event(node(number), "Warning", "InstanceNotFound", "gone")
-    assert len(budget._told) <= 31
+    assert len(budget._sent) <= 31
 
 
 def test_and_never_more_than_a_bounded_number(told, clock, monkeypatch):
@@ -61,7 +61,7 @@ def test_and_never_more_than_a_bounded_number(told, clock, monkeypatch):
     budget = EventBudget(told, lambda: clock[0], burst=1000)
     for number in range(500):
         budget.event(node(number), "Warning", "InstanceNotFound", "gone")
-    assert len(budget._told) == 100
+    assert len(budget._sent) == 100
 
 
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
@@ -70,4 +70,4 @@ def test_a_topic_of_any_length_takes_little_memory(told, clock):
     budget = EventBudget(told, lambda: clock[0], rate=1000.0, burst=1000)
     for number in range(500):
         assert budget.event(node(1), "Warning", "InitializationFailed", "m", topic=f"{number}" + "a" * 250_000)
-    assert sum(len(topic) for _, _, topic in budget._told) <= 500 * EventBudget.TOPIC
+    assert sum(len(topic) for _, _, topic in budget._sent) <= 500 * EventBudget.TOPIC

@@ -27,7 +27,7 @@ async def test_a_warning_is_told_once_however_often_the_node_is_refreshed(caplog
         c.api.add("n2", tainted=False, providerID="fake://n2", addresses=(("InternalIP", "10.0.0.1"),))
         c.initialise_nodes(refresh=60.0)
         await asyncio.sleep(3600.0)
-        assert warned(c) == [f"the cloud warns of instance fake://n1: {TOOLS}"]
+        assert warned(c) == [f"the cloud reports a warning for instance fake://n1: {TOOLS}"]
         assert warned(c, "n2") == []
         assert sum(TOOLS in message for message in caplog.messages) == 1
 

@@ -467,7 +467,7 @@ async def test_W6_a_ready_node_on_a_machine_made_again_under_its_name_is_told_wh
         c.cloud.put(machine("n1", provider_id="fake://again"))
         c.initialise_nodes()
         await until(lambda: c.api.told("InstanceNotListed", "n1"))
-        assert "fake://again has its name" in c.api.told("InstanceNotListed", "n1")[0]
+        assert "fake://again has the Node's name" in c.api.told("InstanceNotListed", "n1")[0]
         assert c.api.addresses("n1") == [("InternalIP", "10.1.0.0")]  # nothing of the other instance is written
 
 

@@ -327,7 +327,7 @@ async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_tha
             "short": "29 of 30",
             "empty": "no instance at all",
             "junk": "NoneType",
-            "other-project": "the instances of 0 Ready Nodes and lacks those of 29 others",
+            "other-project": "the instances of 0 Ready Nodes, but not those of 29 others",
         }
         assert expected[what] in message
 
@@ -352,7 +352,7 @@ async def test_a_listing_that_hides_instances_deletes_nothing_without_a_last_loo
         c.watch_over_nodes()
         await kept(c, ("n0", "n1"))
         assert c.cloud.calls.count("list") > 4
-        expected = {"it-is-there": "does not list fake://n0, yet it answers for it", "no-answer": "503"}[doubt]
+        expected = {"it-is-there": "does not list fake://n0, but returns it when asked", "no-answer": "503"}[doubt]
         assert expected in c.api.told("DeletionHeld", "n0")[0]
 
 

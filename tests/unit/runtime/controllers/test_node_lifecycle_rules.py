@@ -219,7 +219,7 @@ def test_a_deletion_told_of_the_future_counts_as_now_and_one_of_long_ago_not():
 @pytest.mark.parametrize("told", ["", "[]", "{", '{"yesterday":1}', '{"2026-03-01T11:00:00Z":null}', "3"])
 def test_a_note_that_says_no_deletions_is_refused(told):
     window = Window(600.0)
-    with pytest.raises(ValueError, match="does not tell deletions"):
+    with pytest.raises(ValueError, match="is not a record of deletions"):
         window.recall(told, 0.0, WALL)
     assert window.times == {}
 

@@ -206,7 +206,7 @@ def test_every_taint_of_the_key_goes_whatever_its_value_and_effect():
         ),
         pytest.param({"node_ip": "10.0.0.1"}, instance(addresses=()), r"\(none\)", id="2.2.5-no-addresses-at-all"),
         # N12 differs: upstream's V1 lets a Node in without a providerID; nothing could be done with it later.
-        pytest.param({}, instance(provider_id=""), "the cloud gave no providerID", id="N12-N21-N37"),
+        pytest.param({}, instance(provider_id=""), "the cloud returned no providerID", id="N12-N21-N37"),
     ],
 )
 def test_contradictions_leave_the_taint(tainted, machine, message):
@@ -239,7 +239,7 @@ def test_is_uninitialized(taints, expected):
     ],
 )
 def test_when_a_tainted_node_is_looked_at_again(old, new, again):
-    assert rules.asks_anew(node(**old), node(**new)) is again
+    assert rules.may_succeed_now(node(**old), node(**new)) is again
 
 
 def test_an_error_with_a_reason_says_its_message_alone():

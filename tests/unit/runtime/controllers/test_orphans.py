@@ -71,7 +71,7 @@ async def test_so_many_orphans_are_not_believed(caplog):
         await c.served()
         await asyncio.sleep(3600)
         assert len(c.cloud.made) == 4 and orphaned() == 3
-        assert "there are so many that none is deleted: check --cluster-name and --kubeconfig" in caplog.text
+        assert "there are so many orphans that none is deleted: check --cluster-name and --kubeconfig" in caplog.text
 
 
 @in_virtual_time

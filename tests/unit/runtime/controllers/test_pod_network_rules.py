@@ -70,7 +70,7 @@ def test_node_prefixes(cluster, sizes, expected):
         ([V4], (0, 33, 0), "mask-size-ipv4 must be between 1 and 32, not 33"),
         ([V6], (0, 0, 129), "mask-size-ipv6 must be between 1 and 128, not 129"),
         ([V4, V6], (0, -1, 0), "mask-size-ipv4 must be between 1 and 32, not -1"),
-        ([V4, V6], (24, 0, 0), "is for one family"),
+        ([V4, V6], (24, 0, 0), "applies to one family"),
     ],
 )
 def test_bad_node_prefixes(cluster, sizes, message):

@@ -326,7 +326,7 @@ async def test_W21_doubles_go_and_spellings_are_equal():
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
-        pytest.param("10.120.7.0/24", "10.120.7.0/24", "is also that", id="same"),
+        pytest.param("10.120.7.0/24", "10.120.7.0/24", "is also the pod CIDR", id="same"),
         pytest.param("10.120.4.0/22", "10.120.7.0/24", "overlaps 10.120.4.0/22", id="contained"),
         pytest.param("10.120.7.0/24", "10.120.4.0/22", "overlaps 10.120.7.0/24", id="containing"),
     ],
@@ -376,7 +376,7 @@ async def test_W30_routes_of_another_cluster_are_never_touched():
         assert c.routes.table() == {(A4, "theirs"), ("10.120.50.0/24", "theirs"), (B4, "b")}
         assert c.routes.count("create") == 1
         assert set(c.api.told("FailedToCreateRoute", "a")) == {
-            f"pod CIDR {A4} is routed elsewhere by cluster 'other' of the same network"
+            f"pod CIDR {A4} is routed elsewhere by cluster 'other' in the same network"
         }
 
 

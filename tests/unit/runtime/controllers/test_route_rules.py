@@ -192,7 +192,7 @@ def test_a_cidr_of_two_nodes_goes_to_one_and_the_other_is_told():
     for order in ([first, second], [second, first]):
         plan = rules.plan(order, [], NETWORK, judge)
         assert plan.create == [(first, route(A4, "a")), (second, route(B4, "b"))]
-        assert plan.problems == [(second, f"pod CIDR {A4} is also that of node a, which keeps the route")]
+        assert plan.problems == [(second, f"pod CIDR {A4} is also the pod CIDR of node a, which keeps the route")]
 
 
 def test_a_bad_cidr_is_a_problem_of_its_node_alone():

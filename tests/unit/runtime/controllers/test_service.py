@@ -1222,7 +1222,7 @@ BUG = KeyError("ingress")
         pytest.param({}, BUG, "raised KeyError", id="bug"),
         pytest.param({}, "never", "no answer within 7 s", id="never-answers"),
         pytest.param({}, "nonsense", "expected LoadBalancer, got str", id="answers-nonsense"),
-        pytest.param({}, "fingerprint", "a bug of the provider: ZeroDivisionError", id="fingerprint-bug"),
+        pytest.param({}, "fingerprint", "bug in the provider: ZeroDivisionError", id="fingerprint-bug"),
     ],
 )
 def test_a_service_that_cannot_be_served_says_why_and_holds_up_no_other(spec, error, message):

@@ -202,6 +202,7 @@ async def test_of_two_services_with_one_address_in_their_status_the_older_keeps_
         assert addresses(town.api.service("older")) == ["192.0.2.3"]
         (new,) = addresses(town.api.service("a-younger"))
         assert town.api.told("LoadBalancerWarning", "a-younger") == [
-            f"the address 192.0.2.3 in the status of this Service is in use by an older one: it gets {new} instead"
+            f"the address 192.0.2.3 in the status of this Service is in use by an older Service: "
+            f"this one gets {new} instead"
         ]
         assert new != "192.0.2.3" and not town.api.told("LoadBalancerWarning", "older")

@@ -533,7 +533,7 @@ def test_pod_network(arguments, prefixes):
     [
         ("10.0.0.0/16", "--node-cidr-mask-size-ipv4=33", "must be between 1 and 32, not 33"),
         ("10.0.0.0/16", "--node-cidr-mask-size-ipv6=-1", "must be between 1 and 128, not -1"),
-        ("10.0.0.0/16,fd00::/48", "--node-cidr-mask-size=24", "is for one family"),
+        ("10.0.0.0/16,fd00::/48", "--node-cidr-mask-size=24", "applies to one family"),
     ],
 )
 def test_a_bad_prefix_length_of_nodes(cidr, argument, problem):

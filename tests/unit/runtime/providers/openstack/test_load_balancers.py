@@ -403,10 +403,10 @@ async def test_affinity_and_source_ranges_are_written_and_taken_back():
 async def test_what_this_octavia_cannot_do_is_refused_rather_than_left_out():
     fake = FakeOpenStack(LoadBalancerSection(lb_provider="ovn", subnet_id="s", internal_lb=True))
     for wish, what in (
-        (spec(source_ranges=("192.0.2.0/24",)), "could be reached by everybody.*manage-security-groups"),
+        (spec(source_ranges=("192.0.2.0/24",)), "would be open to everybody.*manage-security-groups"),
         (spec(annotations={"flavor_id": "f"}), "flavor-id"),
         (spec(annotations={"timeout_tcp_inspect": "1"}), "timeout-tcp-inspect"),
-        (spec(annotations={"lb_method": "ROUND_ROBIN"}), "SOURCE_IP_PORT only"),
+        (spec(annotations={"lb_method": "ROUND_ROBIN"}), "supports only SOURCE_IP_PORT"),
     ):
         with pytest.raises(Invalid, match=what):
             await provider(fake).ensure(wish, nodes(1))
@@ -479,7 +479,7 @@ async def test_an_internal_address_that_cannot_be_changed_is_refused():
     fake = trusting()
     inside = {INTERNAL: "true"}
     await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.50"))
-    with pytest.raises(Conflict, match=r"has the address 10\.0\.1\.50, and loadBalancerIP asks for 10\.0\.1\.60"):
+    with pytest.raises(Conflict, match=r"has the address 10\.0\.1\.50, but loadBalancerIP requests 10\.0\.1\.60"):
         await ensured(fake, spec(annotations=inside, load_balancer_ip="10.0.1.60"))
     (listed,) = await provider(fake).list("prod")
     assert listed.fingerprint != provider(fake).fingerprint(
@@ -515,11 +515,11 @@ async def test_an_ipv6_address_is_the_same_however_it_is_written():
         ({"network_id": "n2"}, "network-id n2 (it has n1)"),
         ({"subnet_id": "s2"}, "subnet-id s2 (it has sub-nodes)"),
         ({"port_id": "p2", "subnet_id": "s2"}, "port-id p2 (it has vip-1)"),
-        ({"class": "fast"}, "subnet-id s3 (it has sub-nodes), floating-network-id n3 ({ip} is of net-public)"),
-        ({"floating_network_id": "n4"}, "floating-network-id n4 ({ip} is of net-public)"),
-        ({"floating_subnet_id": the("sub-b")}, "floating-subnet-id sub-b ({ip} is of public-a)"),
-        ({"floating_subnet": "*-b"}, "floating-subnet *-b ({ip} is of public-a)"),
-        ({"floating_subnet_tags": "b"}, "floating-subnet-tags b ({ip} is of public-a)"),
+        ({"class": "fast"}, "subnet-id s3 (it has sub-nodes), floating-network-id n3 ({ip} is in net-public)"),
+        ({"floating_network_id": "n4"}, "floating-network-id n4 ({ip} is in net-public)"),
+        ({"floating_subnet_id": the("sub-b")}, "floating-subnet-id sub-b ({ip} is in public-a)"),
+        ({"floating_subnet": "*-b"}, "floating-subnet *-b ({ip} is in public-a)"),
+        ({"floating_subnet_tags": "b"}, "floating-subnet-tags b ({ip} is in public-a)"),
         ({"floating_subnet": "public-*", "floating_subnet_tags": "a"}, ""),
         ({"floating_subnet_id": the("sub-a")}, ""),
         ({}, ""),
@@ -541,7 +541,7 @@ async def test_what_cloud_conf_says_of_new_ones_is_not_told_of_one_that_somebody
     await ensured(fake, spec("u-1", annotations={"subnet_id": "s", "flavor_id": "f1"}))
     shared = {"load_balancer_id": only(fake.balancers)["id"]}
     found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared, load_balancer_ip="203.0.113.99"))
-    assert len(found.warnings) == 1 and "loadBalancerIP asks for 203.0.113.99" in found.warnings[0]
+    assert len(found.warnings) == 1 and "loadBalancerIP requests 203.0.113.99" in found.warnings[0]
     found = await ensured(fake, spec("u-2", "other", TLS, annotations=shared | {"flavor_id": "f2"}))
     assert len(found.warnings) == 1 and found.warnings[0].endswith(identified("flavor-id f2 (it has f1)"))
 
@@ -564,7 +564,7 @@ async def test_what_only_cloud_conf_says_and_this_octavia_cannot_do_is_told():
     section = {"subnet_id": "s", "internal_lb": True, "flavor_id": "f", "availability_zone": "z"}
     found = await ensured(FakeOpenStack(LoadBalancerSection(lb_provider="ovn", **section)), spec())
     assert found.ready and [each.partition(" ")[0] for each in found.warnings] == ["flavor-id", "availability-zone"]
-    assert "provider ovn, or its API version, cannot do that" in found.warnings[0]
+    assert "provider ovn, or its API version, does not support it" in found.warnings[0]
     old = FakeOpenStack(LoadBalancerSection(**section))
     old.octavia = (2, 13)
     assert [each.partition(" ")[0] for each in (await ensured(old, spec())).warnings] == ["availability-zone"]
@@ -577,15 +577,15 @@ async def test_a_family_that_is_not_served_is_told_also_if_it_is_asked_for_later
     await ensured(fake, one)
     assert provider(fake).fingerprint(one, nodes(1)) != provider(fake).fingerprint(both, nodes(1))
     (told,) = (await ensured(fake, both)).warnings
-    assert "IPv4 and IPv6" in told and "served with IPv4 alone" in told
+    assert "IPv4 and IPv6" in told and "gets only IPv4" in told
 
 
 @pytest.mark.parametrize(
     ("said", "section", "told"),
     [
-        ({"floating_network_id": "n"}, {}, "floating-network-id: there are no floating IPs with IPv6"),
-        ({"class": "fast"}, {}, "floating-network-id, floating-subnet: there are no"),
-        ({}, {"floating_network_id": "n"}, "floating-network-id: there are no"),
+        ({"floating_network_id": "n"}, {}, "floating-network-id: floating IPs do not exist for IPv6"),
+        ({"class": "fast"}, {}, "floating-network-id, floating-subnet: floating IPs do not exist"),
+        ({}, {"floating_network_id": "n"}, "floating-network-id: floating IPs do not exist"),
         ({INTERNAL: "true"}, {"floating_network_id": "n"}, ""),
         ({}, {}, ""),
     ],
@@ -752,7 +752,7 @@ async def test_a_namesake_of_another_cluster_does_not_take_it_by_its_id(first_to
     await ensured(fake, owner)
     before, listeners = dict(row), {key: dict(each) for key, each in fake.listeners.items()}
     for call in (provider(fake).ensure, provider(fake).update_backends):
-        with pytest.raises(Conflict, match=r"another Service called shop/web.*its tag off.*ccm:v1:prod:u-1:"):
+        with pytest.raises(Conflict, match=r"another Service named shop/web.*remove its tag.*ccm:v1:prod:u-1:"):
             await call(namesake, nodes(7))
     with pytest.raises(Conflict, match="another Service"):
         await provider(fake).get(namesake)
@@ -790,7 +790,7 @@ async def test_one_that_failed_is_not_deleted_under_a_namesake():
     await ensured(fake, spec("u-1"))
     row = only(fake.balancers)
     row |= {"tags": [*row["tags"], str(Mark.of(spec("u-2"), "x"))], "provisioning_status": "ERROR"}
-    with pytest.raises(Conflict, match="not this Service's alone"):
+    with pytest.raises(Conflict, match="does not belong to this Service alone"):
         await provider(fake).ensure(spec("u-1"), nodes(1))
     assert fake.balancers
 
@@ -802,7 +802,7 @@ async def test_one_that_was_made_twice_is_not_deleted_under_a_namesake():
     first, second = fake.balancers.values()
     first["created_at"], second["created_at"] = "1", "2"
     second["tags"] = [*second["tags"], str(Mark.of(spec("u-1"), "x"))]
-    with pytest.raises(Conflict, match="which has another one"):
+    with pytest.raises(Conflict, match="which has another load balancer"):
         await provider(fake).ensure(spec("u-1"), nodes(1))
     assert len(fake.balancers) == 2
 
@@ -922,7 +922,7 @@ async def test_one_that_may_still_serve_is_failed_over_and_not_deleted():
     row = only(fake.balancers)
     row["provisioning_status"] = "ERROR"
     served = spec(ingress=(Ingress(ip="203.0.113.2"),))
-    with pytest.raises(Conflict, match=r"(?s)may still be serving.*load-balancer_admin.*failover"):
+    with pytest.raises(Conflict, match=r"(?s)may still serve traffic.*load-balancer_admin.*failover"):
         await provider(fake).ensure(served, nodes(1))
     fake.may_fail_over = True
     await patiently(provider(fake).ensure, served, nodes(1))

@@ -195,16 +195,16 @@ def test_the_next_hop_is_the_nodes_first_address_that_is_possible() -> None:
 @pytest.mark.parametrize(
     ("destination", "why"),
     [
-        ("0.0.0.0/0", "every address"),
-        ("::/0", "every address"),
-        ("10.0.0.0/24", "is an address of the router or of the server"),
-        ("10.0.0.254/32", "is an address of the router or of the server"),
-        ("10.0.0.1/32", "is an address of the router or of the server"),
-        ("10.0.0.128/26", "overlaps with the machines' own subnet 10.0.0.0/24"),
-        ("10.0.0.5/32", "overlaps with the machines' own subnet"),
-        ("10.0.0.0/8", "is an address of the router or of the server"),
-        ("10.0.0.1/24", "no network"),
-        ("junk", "no network"),
+        ("0.0.0.0/0", "contains all addresses"),
+        ("::/0", "contains all addresses"),
+        ("10.0.0.0/24", "an address of the router or the server"),
+        ("10.0.0.254/32", "an address of the router or the server"),
+        ("10.0.0.1/32", "an address of the router or the server"),
+        ("10.0.0.128/26", "overlaps the machines' own subnet 10.0.0.0/24"),
+        ("10.0.0.5/32", "overlaps the machines' own subnet"),
+        ("10.0.0.0/8", "an address of the router or the server"),
+        ("10.0.0.1/24", "is not a CIDR"),
+        ("junk", "is not a CIDR"),
     ],
 )
 async def test_no_port_may_send_from_addresses_that_are_not_pods(destination: str, why: str) -> None:

@@ -60,25 +60,25 @@ def octavia(message: str) -> str:
         (404, octavia(f"Load Balancer {ID} not found."), NotFound, ID),
         (404, nova("itemNotFound", "The resource could not be found."), Transient, "resource"),
         (404, neutron("SubnetNotFound", "Subnet other could not be found."), Transient, "other"),
-        (404, "<html>nginx</html>", Transient, "not network itself"),
+        (404, "<html>nginx</html>", Transient, "not from network itself"),
         (404, "", Transient, "no reason"),
         (401, nova("error", "expired"), Unauthorized, "not accepted"),
-        (403, octavia("Policy does not allow this request to be performed."), Unauthorized, "lacks a role"),
+        (403, octavia("Policy does not allow this request to be performed."), Unauthorized, "is missing a role"),
         (403, octavia("Quota has been met for resources: Load Balancer"), QuotaExceeded, "Quota"),
         (403, nova("forbidden", "Quota exceeded for instances"), QuotaExceeded, "Quota"),
-        (403, "<html>WAF</html>", Transient, "not network itself"),
+        (403, "<html>WAF</html>", Transient, "not from network itself"),
         (409, neutron("OverQuota", "Quota exceeded for resources: ['port']."), QuotaExceeded, "Quota"),
         (409, neutron("IpAddressGenerationFailure", "No more IP addresses available"), QuotaExceeded, "No more"),
         (409, octavia(f"Load Balancer {ID} is immutable and cannot be updated."), RetryAfter, "immutable"),
         (409, octavia(f"Invalid state PENDING_UPDATE of loadbalancer resource {ID}"), RetryAfter, "PENDING_UPDATE"),
         (409, neutron("PortInUse", "in use"), Conflict, "in use"),
-        (412, neutron("RevisionNumberConstraintFailed", "Constrained to 1, but is 2"), RetryAfter, "same moment"),
+        (412, neutron("RevisionNumberConstraintFailed", "Constrained to 1, but is 2"), RetryAfter, "same time"),
         (400, neutron("InvalidRoutes", "Invalid format for routes"), Invalid, "Invalid format"),
         (422, octavia("Validation failure"), Invalid, "Validation"),
         (429, "slow down", RateLimited, "slow"),
         (413, nova("overLimit", "This request was rate-limited."), RateLimited, "rate-limited"),
         (501, octavia("Provider 'ovn' does not support a requested option: flavor"), Invalid, "does not support"),
-        (501, "<html>proxy</html>", Transient, "not network itself"),
+        (501, "<html>proxy</html>", Transient, "not from network itself"),
         (500, nova("computeFault", "Unexpected API Error."), Transient, "Unexpected"),
         (503, "<html>no backend</html>", Transient, "503"),
         (302, "", Transient, "302"),
@@ -109,7 +109,7 @@ async def test_a_service_that_policy_refuses_holds_back_no_other() -> None:
         return None
 
     for _ in range(2 * BREAKER_THRESHOLD):
-        with pytest.raises(Forbidden, match="lacks a role"):
+        with pytest.raises(Forbidden, match="is missing a role"):
             await gate.call("group.ensure", refused)
     await gate.call("group.other", served)
     assert gate.failing_since is None
@@ -237,7 +237,7 @@ async def test_clouds_yaml(tmp_path: Path) -> None:
         await provider.close()
         for wrong, told in (
             (text.replace("= mine", "= other"), "'other'"),
-            (text.replace(str(path), "/no"), "no file /no"),
+            (text.replace(str(path), "/no"), "file /no does not exist"),
         ):
             provider = OpenStackCloud(ProviderConfig(wrong, "cloud.conf"))
             with pytest.raises(ConfigError, match=told) as caught:
@@ -261,8 +261,8 @@ async def test_files_that_are_not_there_are_told_together_with_their_lines(tmp_p
     with pytest.raises(ConfigError) as caught:
         await provider.start()
     assert caught.value.problems == [
-        f"cloud.conf: line 8: [Global] ca-file: there is no file {tmp_path}/ca.pem that may be read",
-        f"cloud.conf: line 9: [Global] cert-file: there is no file {tmp_path} that may be read",
+        f"cloud.conf: line 8: [Global] ca-file: file {tmp_path}/ca.pem does not exist or is not readable",
+        f"cloud.conf: line 9: [Global] cert-file: file {tmp_path} does not exist or is not readable",
     ]
     await provider.close()
 
@@ -343,7 +343,7 @@ async def test_a_page_that_names_itself_as_the_next_ends() -> None:
 
     async with running() as (cloud, provider):
         cloud.answer["GET network /ports"] = same
-        with pytest.raises(Transient, match="ends where it began"):
+        with pytest.raises(Transient, match="starts again at marker"):
             await provider._api.pages(NETWORK, "/ports", "ports")
 
 

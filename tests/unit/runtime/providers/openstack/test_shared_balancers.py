@@ -167,7 +167,7 @@ async def test_one_joins_while_the_owner_leaves_and_has_its_listener_or_is_told(
         patiently(provider(fake).ensure, guest, nodes(1)), deleted(provider(fake), owner), return_exceptions=True
     )
     if isinstance(answer, BaseException):
-        assert "there is no load balancer" in str(answer) or "may not use load balancer" in str(answer)
+        assert "has no load balancer" in str(answer) or "may not use load balancer" in str(answer)
         assert not [row for row in fake.balancers.values() if "u-1" in uids(row)]
     else:
         assert uids(only(fake.balancers)) == {"u-2"}
@@ -262,7 +262,7 @@ async def test_one_that_cloud_provider_openstack_made_for_another_is_not_deleted
     row = only(fake.balancers)
     row.update(tags=service_tags(row), provisioning_status="ERROR")
     thief = service("u-2", name, TLS, said={"load-balancer-id": row["id"]})
-    with pytest.raises(Conflict, match="not this Service's alone"):
+    with pytest.raises(Conflict, match="does not belong to this Service alone"):
         await provider(fake).ensure(thief, nodes(1))
     assert only(fake.balancers) is row and len(fake.listeners) == 1 and fake.floating
 
@@ -275,9 +275,9 @@ async def test_one_that_failed_is_not_deleted_under_a_listener_of_another() -> N
     row = only(fake.balancers)
     row["tags"] = [tag for tag in row["tags"] if "guest" not in tag and ":u-2:" not in tag]
     row["provisioning_status"] = "ERROR"
-    with pytest.raises(Conflict, match="not this Service's alone"):
+    with pytest.raises(Conflict, match="does not belong to this Service alone"):
         await provider(fake).ensure(owner, nodes(1))
-    with pytest.raises(Conflict, match="cannot leave it"):
+    with pytest.raises(Conflict, match="cannot be removed from it"):
         await provider(fake).delete(owner)
     assert only(fake.balancers) is row and len(fake.listeners) == 2
 

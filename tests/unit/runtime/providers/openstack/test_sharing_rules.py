@@ -81,11 +81,11 @@ def test_one_of_which_no_more_than_the_uid_is_known() -> None:
 @pytest.mark.parametrize(
     ("rows", "named", "error", "words"),
     [
-        ([OLDER, PLAIN], "d", Conflict, "served by load balancer b and cannot move to d"),
-        ([YOUNGER, OLDER], "a", Conflict, "served by load balancer b and cannot move to a"),
-        ([PLAIN], "gone", Invalid, "there is no load balancer gone in this project"),
+        ([OLDER, PLAIN], "d", Conflict, "already has load balancer b and cannot move to d"),
+        ([YOUNGER, OLDER], "a", Conflict, "already has load balancer b and cannot move to a"),
+        ([PLAIN], "gone", Invalid, "this project has no load balancer gone"),
         ([row("e", OTHER)], "e", Conflict, "this Service may not use load balancer e: .* is namespace"),
-        ([row("e", OTHER, mark("u2"))], "e", Conflict, "is used by another Service called shop/web"),
+        ([row("e", OTHER, mark("u2"))], "e", Conflict, "is used by another Service named shop/web"),
     ],
 )
 def test_a_load_balancer_that_a_service_may_not_name(rows: Any, named: str, error: Any, words: str) -> None:
@@ -143,14 +143,14 @@ def test_one_of_the_clusters_former_name(there: Any, found: bool) -> None:
 @pytest.mark.parametrize(
     ("tags", "why"),
     [
-        ([mark("u2"), mark(cluster="before")], "carries the tag of this very Service, of cluster 'before'. "),
-        ([mark("u2"), mark("u3")], "carries the tag of the Service of UID u2, u3. "),
-        ([], "and neither its name nor its tag. "),
+        ([mark("u2"), mark(cluster="before")], "has the tag of this Service, but of cluster 'before'. "),
+        ([mark("u2"), mark("u3")], "but the tag of the Service with UID u2, u3. "),
+        ([], "but neither its name nor its tag. "),
     ],
 )
 def test_why_no_second_one_is_made(tags: list[str], why: str) -> None:
     told = str(rules.refusal_of_a_second(row("e", NAME, *tags), spec()))
-    assert told.startswith(f"load balancer e ({NAME}) ") and f"{why}This cluster is called 'prod'" in told
+    assert told.startswith(f"load balancer e ({NAME}) ") and f"{why}This cluster is named 'prod'" in told
 
 
 # Giving one up.

@@ -227,7 +227,7 @@ async def test_a_certificate_that_is_not_allowed_any_more_stays_and_no_other_one
     assert "default-tls-container-ref" in found.warnings[0]
     before = everything(fake)
     other = {"default-tls-container-ref": "https://keys/v1/secrets/2"}
-    with pytest.raises(Invalid, match="the load balancer stays as it is"):
+    with pytest.raises(Invalid, match="the load balancer stays unchanged"):
         await ensured(fake, service("u-1", "web", WEB, TLS, said=other))
     assert everything(fake) == before
 
@@ -238,7 +238,7 @@ async def test_an_internal_service_does_not_become_public_because_its_annotation
     allowing(fake, allowed_annotations=("hostname",))
     found = await ensured(fake, service("u-1", "web", said={INTERNAL: "true"}))
     assert found.ready and not fake.floating and INTERNAL in found.warnings[0]
-    with pytest.raises(Invalid, match="stays as it is"):
+    with pytest.raises(Invalid, match="stays unchanged"):
         await ensured(fake, service("u-1", "web", TLS, said={INTERNAL: "true"}))
     assert not fake.floating and [row["protocol_port"] for row in fake.listeners.values()] == [80]
 
@@ -331,7 +331,7 @@ async def test_a_namesakes_load_balancer_without_a_mark_is_not_taken_by_an_annot
     value = row["id"] if said == "load-balancer-id" else only(fake.floating)["floating_ip_address"]
     thief = service("u-2", "web", TLS, said={said: value})
     before = everything(fake)
-    with pytest.raises(Conflict, match="nothing shows whether it was made for it"):
+    with pytest.raises(Conflict, match="nothing shows whether it was created for this Service"):
         await ensured(fake, thief)
     await deleted(fake, thief)
     assert everything(fake) == before
@@ -425,7 +425,7 @@ async def test_ranges_of_addresses_do_not_give_away_what_was_made_for_another_se
     found = await ensured(fake, service("u-1", "web", load_balancer_ip=ADDRESS))
     assert found.ingress[0].ip == ADDRESS
     reserved(fake, description="Floating IP for Kubernetes external service shop/db from cluster prod (u-7)")
-    with pytest.raises(Invalid, match="made for another Service"):
+    with pytest.raises(Invalid, match="created for another Service"):
         await ensured(fake, service("u-2", "other", load_balancer_ip=ADDRESS))
 
 
@@ -444,7 +444,7 @@ async def test_of_two_services_that_find_an_address_free_one_gets_it() -> None:
     [
         ({"device_id": "lb-1", "device_owner": "Octavia"}, "Octavia uses it"),
         ({"device_id": "vm", "device_owner": "compute:a"}, "compute:a uses it"),
-        ({"project_id": "another"}, "another project's"),
+        ({"project_id": "another"}, "belongs to another project"),
         ({"fixed_ips": [{"ip_address": "10.0.0.77"}]}, "shares its address"),
         ({"fip": True}, f"it has the floating IP {ADDRESS}"),
         ({"vip": True}, "it is the VIP of a load balancer"),
@@ -474,7 +474,7 @@ async def test_a_floating_ip_of_somebody_else_is_neither_deleted_nor_detached() 
     await ensured(fake, service("u-1", "web"))
     row = only(fake.floating)
     row["description"] = "Floating IP for Kubernetes external service infra/api from cluster prod (u-7)"
-    with pytest.raises(Conflict, match="was not made for this Service: detach it"):
+    with pytest.raises(Conflict, match="was not created for this Service: detach it"):
         await ensured(fake, service("u-1", "web", said={INTERNAL: "true"}))
     assert row["port_id"]
     await deleted(fake, service("u-1", "web"))
