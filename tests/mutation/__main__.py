@@ -37,6 +37,7 @@ class Result:
     noticed: int
     survivors: tuple[Mutant, ...]
     problem: str = ""
+    endless: int = 0
 
     @property
     def tried(self) -> int:
@@ -119,14 +120,15 @@ def _try(target: Target, known: list[Equivalent], most: int) -> Result:
         why = "its tests fail without any change" if outcomes == ["noticed"] else done.stderr.strip()[-500:]
         return Result(target, 0, (), why or "the worker ended early")
     survivors = tuple(each for each, outcome in zip(chosen, outcomes[1:], strict=True) if outcome == "survived")
-    return Result(target, len(chosen) - len(survivors), survivors)
+    return Result(target, len(chosen) - len(survivors), survivors, endless=outcomes.count("endless"))
 
 
 def _report(result: Result) -> Result:
     for each in result.survivors:
         print(f"{result.target.name}:{each.line}: {each.change}\n    {each.text}")
     share = f"{result.noticed} of {result.tried}" if not result.problem else result.problem
-    print(f"{time.strftime('%H:%M:%S')} {result.target.name}: {share} noticed", flush=True)
+    endless = f", {result.endless} by running out of time" if result.endless else ""
+    print(f"{time.strftime('%H:%M:%S')} {result.target.name}: {share} noticed{endless}", flush=True)
     return result
 
 
