@@ -24,7 +24,7 @@ EXCLUDED = {
     "plugins/module_utils/cluster/api.py": "It asks the API server.",
     f"{_HOST}/commands.py": "It runs programs.",
     f"{_HOST}/component.py": "It replaces files and waits for processes.",
-    f"{_HOST}/detect.py": "It reads units, manifests and processes of a host; the molecule scenarios run it on real ones.",
+    f"{_HOST}/detect.py": "It reads units, manifests and processes of a host.",
     f"{_HOST}/files.py": "It opens and writes files.",
     f"{_HOST}/logs.py": "It reads log files.",
     f"{_HOST}/machine.py": "It reads the machine's identity, addresses and clock.",
@@ -36,15 +36,12 @@ EXCLUDED = {
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {
-    "annotation_reader": ("providers/openstack/test_load_balancer_rules.py",),
     "config_checks": ("test_config.py",),
-    "gcfg": ("test_gcfg_sections.py", "providers/openstack/test_config.py"),
+    "gcfg": ("providers/openstack/test_config.py",),
     "gcfg_sections": ("providers/openstack/test_config.py",),
     "located_yaml": ("providers/test_static.py",),
     "permissions": ("test_tenants.py", "test_load_balancers.py"),
     "remedies": ("test_repair.py",),
-    "setting_kinds": ("test_gcfg_sections.py", "providers/openstack/test_config.py"),
-    "shared_reads": ("test_small_decisions.py",),
     "stretches": ("test_route_pace.py", "test_route.py"),
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
     "inventory": ("test_inventories.py", "test_plan.py"),
@@ -94,7 +91,7 @@ def only_decides(path: Path) -> bool:
 
 
 def _target(path: Path) -> Target:
-    """Its tests are those that bear its name, then those of what it decides for (route.py), then those that import it."""
+    """Its tests: those that bear its name, then those of what it decides for (route.py), then those that import it."""
     if path.is_relative_to(RUNTIME):
         root, prefix, everywhere = ROOT / "runtime", "", ROOT / "tests/unit/runtime"
         room = everywhere / path.parent.relative_to(RUNTIME)

@@ -152,6 +152,12 @@ def test_a_worker_shows_changes_of_methods_that_no_longer_call_their_base(tmp_pa
     assert outcomes(tmp_path, source, test, ("super().__init__(a)", "pass")) == ["survived", "noticed"]
 
 
+def test_a_worker_knows_changes_of_functions_that_were_made_at_import(tmp_path: Path) -> None:
+    source = "def over(limit):\n    def check(a):\n        return a > limit\n    return check\n"
+    test = "import ccm_sample\n\nOVER = ccm_sample.over(1)\n\ndef test_it():\n    assert OVER(2)\n"
+    assert outcomes(tmp_path, source, test, (">", "<"), (">", ">=")) == ["survived", "noticed", "survived"]
+
+
 def test_what_no_test_calls_survives(tmp_path: Path) -> None:
     test = "import ccm_sample\n\ndef test_it():\n    assert ccm_sample.older\n"
     assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["survived", "survived"]
