@@ -56,7 +56,7 @@ def main() -> int:
         parser.error(f"no file that only decides has {arguments.pattern!r} in its path")
     with ThreadPoolExecutor(arguments.side_by_side) as pool:
         results = list(pool.map(lambda target: _report(_try(target, known, arguments.most)), chosen))
-    stale = [] if arguments.pattern or arguments.most else [each for each in known if not _is_found(each, chosen)]
+    stale = [] if arguments.pattern or arguments.most else [each for each in known if not is_found(each, chosen)]
     for each in stale:
         where = f"{each.file}: {each.function}" if each.function else each.file
         print(f"equivalent.yml: {where}: {each.change!r} in {each.line!r} is no change that can be made any more")
@@ -91,7 +91,7 @@ def equivalents() -> list[Equivalent]:
     ]
 
 
-def _is_found(known: Equivalent, chosen: list[Target]) -> bool:
+def is_found(known: Equivalent, chosen: list[Target]) -> bool:
     near = (each for each in chosen if each.name == known.file)
     return any(known.is_it(target, one) for target in near for one in mutants(target.path.read_text()))
 

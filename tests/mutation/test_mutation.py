@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.mutation.__main__ import EQUIVALENT, Equivalent
+from tests.mutation.__main__ import EQUIVALENT, Equivalent, equivalents, is_found
 from tests.mutation.mutants import mutants
 from tests.mutation.targets import EXCLUDED, ROOT, Target, candidates, only_decides, targets
 
@@ -70,6 +70,11 @@ def test_an_equivalent_is_of_every_such_line_or_of_one_function(function: str, l
 def test_an_equivalent_of_another_file_is_none_here() -> None:
     known = Equivalent("other.py", "return a + b", "a + b -> a - b")
     assert not any(known.is_it(Target(ROOT / "it.py", "it", ()), each) for each in mutants(TWICE))
+
+
+def test_every_equivalent_is_a_change_that_can_still_be_made() -> None:
+    every = targets()
+    assert [(each.file, each.line, each.change) for each in equivalents() if not is_found(each, every)] == []
 
 
 def test_every_equivalent_says_why() -> None:
