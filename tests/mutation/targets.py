@@ -44,7 +44,7 @@ _TESTED_BY = {
     "remedies": ("test_repair.py",),
     "stretches": ("test_route_pace.py", "test_route.py"),
     "gates": ("test_odd_files.py", "test_plan.py", "test_versions.py"),
-    "inventory": ("test_inventories.py", "test_plan.py"),
+    "inventory": ("test_refusals.py", "test_plan.py"),
     "new_nodes": ("test_plan.py", "test_layouts.py"),
     "report": ("test_plan.py",),
     "secrets": ("test_journal_copy.py",),

@@ -57,6 +57,10 @@ def test_a_problem_has_its_line(text, line):
     assert [at for at, _ in found(text)[1]] == [line]
 
 
+def test_what_is_no_yaml_is_nothing_in_the_first_line():
+    assert found("a: 1\nb: [\n")[0] == Located(None, 1)
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("{}", "an empty mapping"), ("[1]", "a list"), ("~", "nothing"), ("x", "'x'"), ("{a: 1}", "a mapping")],
