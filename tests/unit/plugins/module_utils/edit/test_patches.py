@@ -26,7 +26,8 @@ def edited(name: str, text: str, version: tuple[int, int] = (1, 33)) -> tuple[st
     ("kube-apiserver.yaml", "note: --cloud-config=/c\n"),
     ("kube-apiserver.yaml", "note: --cloud-config=/c\nspec:\n  containers:\n  - name: kube-apiserver\n    command: [kube-apiserver, --v=4]\n"),
     ("kube-apiserver+json.json", json.dumps([{"op": "add", "path": "/metadata/note", "value": "cloud-config"}, "cloud-config"])),
-    ("kube-controller-manager.yaml", "spec:\n  containers:\n  - name: kube-controller-manager\n    command: [kube-controller-manager, --cloud-provider=external]\n"),
+    ("kube-controller-manager.yaml",
+     "spec:\n  containers:\n  - name: kube-controller-manager\n    command: [kube-controller-manager, --cloud-provider=external]\n"),
 ])
 def test_what_sets_no_flag_that_goes_stays_as_it_is(name: str, text: str) -> None:
     assert edited(name, text) == (text, [])
