@@ -106,6 +106,7 @@ def test_whose_a_pod_is(kind: str, pods: list[dict[str, Any]], own: list[str]) -
     ("Deployment", workload(status={"observedGeneration": 3, "readyReplicas": 1}), True),
     ("Deployment", workload(status={"observedGeneration": 1, "readyReplicas": 1}), False),
     ("Deployment", workload(status={"readyReplicas": 1}), False),
+    ("Deployment", workload(status={"readyReplicas": 1}, generation=1), False),
     ("Deployment", workload(status={"observedGeneration": 2, "readyReplicas": 1}, replicas=2), False),
     ("Deployment", workload(status={"observedGeneration": 2}, replicas=0), True),
     ("Deployment", workload(status={"observedGeneration": 2}), False),
