@@ -63,6 +63,7 @@ def test_a_host_that_cannot_be_judged_fails(cluster_facts: Any) -> None:
 
 @pytest.mark.parametrize(("kubeadm", "ok", "word"), [
     ("", True, "no kubeadm"), ("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n", True, "agrees"),
+    ("apiServer: {}\nkind: ClusterConfiguration\n", True, "agrees"),
 ])
 def test_the_configuration_of_kubeadm(cluster_facts: Any, kubeadm: str, ok: bool, word: str) -> None:
     found = checks({}, cluster_facts(("w-1", "initialized"), kubeadm=kubeadm))["kubeadm-config"]
