@@ -37,7 +37,7 @@ def test_the_age_of_a_time(text: str | None, seconds: float | None) -> None:
 def test_a_lease_is_held_until_its_duration_is_over(spec: dict[str, Any] | None, held: bool) -> None:
     found = health.lease_state({"metadata": {}, "spec": spec}, NOW)
     assert found["held"] is held and found["exists"]
-    assert found["holder"] == (spec or {}).get("holderIdentity", "")
+    assert found["holder"] == (spec or {}).get("holderIdentity", "") and found["renewed"] == (spec or {}).get("renewTime", "")
 
 
 def test_only_our_notes_are_read_from_a_lease() -> None:
@@ -47,7 +47,8 @@ def test_only_our_notes_are_read_from_a_lease() -> None:
     assert health.lease_state(None, NOW) == nobody
 
 
-@pytest.mark.parametrize(("generation", "observed", "expected"), [(2, 2, True), (3, 2, False), (None, 2, True), (2, None, False), (None, None, True)])
+@pytest.mark.parametrize(("generation", "observed", "expected"), [(2, 2, True), (3, 2, False), (None, 2, True), (2, None, False), (1, None, False),
+                                                             (None, None, True)])
 def test_a_rollout_is_observed_when_its_generation_is(generation: int | None, observed: int | None, expected: bool) -> None:
     status = {} if observed is None else {"observedGeneration": observed}
     metadata = {} if generation is None else {"generation": generation}
@@ -61,7 +62,7 @@ def test_the_counts_of_a_daemonset() -> None:
     status = {"desiredNumberScheduled": 3, "numberReady": 2, "updatedNumberScheduled": 1}
     found = health.daemonset_state({"metadata": {}, "spec": {"template": {"spec": {"containers": [{}]}}}, "status": status})
     assert (found["desired"], found["ready"], found["updated"], found["image"]) == (3, 2, 1, "")
-    assert health.daemonset_state(None)["exists"] is False and health.daemonset_state(None)["desired"] == 0
+    assert health.daemonset_state(None) == {"exists": False, "desired": 0, "ready": 0, "updated": 0, "observed": False, "image": ""}
 
 
 def pod(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
@@ -97,6 +98,7 @@ def test_the_state_of_a_pod() -> None:
     assert health.pod_state(what) == {"name": "p", "node": "n", "ready": True, "leaving": True, "restarts": 5, "reason": ""}
     bare = {"name": "p", "node": "", "ready": False, "leaving": False, "restarts": 0, "reason": ""}
     assert health.pod_state({"metadata": {"name": "p"}}) == bare
+    assert health.pod_state(pod({"state": {"running": {}}}))["restarts"] == 0
     assert not health.pod_state(pod(conditions=[{"type": "Ready", "status": "False"}]))["ready"]
 
 
@@ -112,7 +114,7 @@ def lease(holder: str, **notes: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("holder", "ours"), [
     ("cp-2_0123", True), ("ccm-1_0123", True), ("cp-1.example.com_0123", True), ("ccm-2", True), ("cp_0123", True), ("other_0123", False),
-    ("a_cp-1_0123", False), ("cp-1_a_0123", True),
+    ("a_cp-1_0123", False), ("cp_x_0123", False), ("cp-1_a_0123", True),
 ])
 def test_whose_an_identity_is(holder: str, ours: bool) -> None:
     assert health.judge(DAEMONSET, PODS, lease(holder), NOW)["healthy"] is ours
@@ -122,6 +124,12 @@ def test_a_pod_that_leaves_holds_nothing_and_need_not_be_ready() -> None:
     leaving = [{**PODS[0], "leaving": True, "ready": False}, PODS[1]]
     assert not health.judge(DAEMONSET, leaving, lease("cp-1_0123"), NOW)["healthy"]
     assert health.judge(DAEMONSET, leaving, lease("cp-2_0123"), NOW)["healthy"]
+
+
+def test_the_notes_of_another_leader_say_nothing_about_a_standby() -> None:
+    held = lease("other_0123", controllers="a", cloud_provider="sim")
+    found = health.judge(DAEMONSET, PODS, held, NOW, ["b"], leads=False)
+    assert found["healthy"] and len(found["unjudged"]) == len(health.NOTES)
 
 
 def test_without_pods_or_a_daemonset_the_holder_is_not_judged() -> None:
