@@ -50,7 +50,7 @@ _TESTED_BY = {
     "secrets": ("test_journal_copy.py",),
     "undo": ("test_rollback.py", "test_forward_and_back.py"),
     "listener_rules": ("test_load_balancer_rules.py", "test_load_balancers.py"),
-    "load_balancer_rules": ("test_load_balancers.py",),
+    "load_balancer_rules": ("test_wishes.py", "test_load_balancers.py"),
     "node_rules": ("test_nodes.py",),
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
