@@ -15,6 +15,8 @@ from ccm.providers.openstack.config_sections import EVERY, LoadBalancerClass, Lo
 from ccm.providers.openstack.load_balancer_rules import Features, Wish
 
 PORTS = (Port("", "TCP", 80, 30080),)
+#: No address is longer.
+FULL_IPV6 = "0000:0000:0000:0000:0000:ffff:255.255.255.255"
 ALL = Features()
 NOTHING = Features(*[False] * len(dataclasses.fields(Features)))
 
@@ -105,6 +107,7 @@ def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
         ({}, {"internal_lb": True}, {"load_balancer_ip": "10.0.0.9"}, True, "10.0.0.9", None),
         ({INTERNAL: "false"}, {"internal_lb": True}, {}, True, "", None),
         ({}, {}, {"load_balancer_ip": "FD00:0::9", "ip_families": ("IPv6",)}, False, "fd00::9", None),
+        ({}, {}, {"load_balancer_ip": FULL_IPV6, "ip_families": ("IPv6",)}, False, "::ffff:ffff:ffff", None),
         ({}, {}, {"ip_families": ("IPv6", "IPv4")}, False, "", None),
         ({}, {}, {"ip_families": ("IPv4", "IPv6")}, False, "", ""),
     ],
