@@ -10,6 +10,7 @@ that make no difference are listed with the reason in `equivalent.yml`; an entry
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -93,7 +94,12 @@ def equivalents() -> list[Equivalent]:
 
 def is_found(known: Equivalent, chosen: list[Target]) -> bool:
     near = (each for each in chosen if each.name == known.file)
-    return any(known.is_it(target, one) for target in near for one in mutants(target.path.read_text()))
+    return any(known.is_it(target, one) for target in near for one in _all_changes(target.path))
+
+
+@functools.cache
+def _all_changes(path: Path) -> list[Mutant]:
+    return mutants(path.read_text())
 
 
 def _try(target: Target, known: list[Equivalent], most: int) -> Result:
