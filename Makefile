@@ -115,7 +115,7 @@ explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999,
 MUTATE ?=
 MOST ?= 0
 .PHONY: mutation
-mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: 40 minutes
+mutation: setup ## would the tests notice? one operator changed at a time in all that only decides: an hour
 	@python -m tests.mutation --most $(MOST) $(MUTATE)
 
 .PHONY: soak

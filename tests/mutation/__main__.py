@@ -10,6 +10,7 @@ that make no difference are listed with the reason in `equivalent.yml`; an entry
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
@@ -37,6 +38,7 @@ class Result:
     noticed: int
     survivors: tuple[Mutant, ...]
     problem: str = ""
+    endless: int = 0
 
     @property
     def tried(self) -> int:
@@ -55,7 +57,7 @@ def main() -> int:
         parser.error(f"no file that only decides has {arguments.pattern!r} in its path")
     with ThreadPoolExecutor(arguments.side_by_side) as pool:
         results = list(pool.map(lambda target: _report(_try(target, known, arguments.most)), chosen))
-    stale = [] if arguments.pattern or arguments.most else [each for each in known if not _is_found(each, chosen)]
+    stale = [] if arguments.pattern or arguments.most else [each for each in known if not is_found(each, chosen)]
     for each in stale:
         where = f"{each.file}: {each.function}" if each.function else each.file
         print(f"equivalent.yml: {where}: {each.change!r} in {each.line!r} is no change that can be made any more")
@@ -90,9 +92,14 @@ def equivalents() -> list[Equivalent]:
     ]
 
 
-def _is_found(known: Equivalent, chosen: list[Target]) -> bool:
+def is_found(known: Equivalent, chosen: list[Target]) -> bool:
     near = (each for each in chosen if each.name == known.file)
-    return any(known.is_it(target, one) for target in near for one in mutants(target.path.read_text()))
+    return any(known.is_it(target, one) for target in near for one in _all_changes(target.path))
+
+
+@functools.cache
+def _all_changes(path: Path) -> list[Mutant]:
+    return mutants(path.read_text())
 
 
 def _try(target: Target, known: list[Equivalent], most: int) -> Result:
@@ -119,14 +126,15 @@ def _try(target: Target, known: list[Equivalent], most: int) -> Result:
         why = "its tests fail without any change" if outcomes == ["noticed"] else done.stderr.strip()[-500:]
         return Result(target, 0, (), why or "the worker ended early")
     survivors = tuple(each for each, outcome in zip(chosen, outcomes[1:], strict=True) if outcome == "survived")
-    return Result(target, len(chosen) - len(survivors), survivors)
+    return Result(target, len(chosen) - len(survivors), survivors, endless=outcomes.count("endless"))
 
 
 def _report(result: Result) -> Result:
     for each in result.survivors:
         print(f"{result.target.name}:{each.line}: {each.change}\n    {each.text}")
     share = f"{result.noticed} of {result.tried}" if not result.problem else result.problem
-    print(f"{time.strftime('%H:%M:%S')} {result.target.name}: {share} noticed", flush=True)
+    endless = f", {result.endless} by running out of time" if result.endless else ""
+    print(f"{time.strftime('%H:%M:%S')} {result.target.name}: {share} noticed{endless}", flush=True)
     return result
 
 

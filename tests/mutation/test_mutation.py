@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.mutation.__main__ import EQUIVALENT, Equivalent
+from tests.mutation.__main__ import EQUIVALENT, Equivalent, equivalents, is_found
 from tests.mutation.mutants import mutants
-from tests.mutation.targets import ROOT, Target, targets
+from tests.mutation.targets import EXCLUDED, ROOT, Target, candidates, only_decides, targets
 
 
 @pytest.mark.parametrize(
@@ -56,6 +56,7 @@ def test_every_mutant_is_the_module_with_one_place_changed() -> None:
             assert each.source != source and each.text in source
 
 
+UTILS = "plugins/module_utils/**/*.py"
 TWICE = "def first(a):\n    return a + b\n\nclass C:\n    def second(self, a):\n        return a + b\n"
 
 
@@ -71,6 +72,11 @@ def test_an_equivalent_of_another_file_is_none_here() -> None:
     assert not any(known.is_it(Target(ROOT / "it.py", "it", ()), each) for each in mutants(TWICE))
 
 
+def test_every_equivalent_is_a_change_that_can_still_be_made() -> None:
+    every = targets()
+    assert [(each.file, each.line, each.change) for each in equivalents() if not is_found(each, every)] == []
+
+
 def test_every_equivalent_says_why() -> None:
     for entries in yaml.safe_load(EQUIVALENT.read_text()).values():
         assert all(each.keys() - {"in"} == {"line", "change", "why"} and each["why"].endswith(".") for each in entries)
@@ -80,6 +86,39 @@ def test_every_module_that_only_decides_has_tests() -> None:
     found = targets()
     assert len(found) > 30
     assert [each.name for each in found if not each.tests] == []
+    assert [str(test) for each in found for test in each.tests if not test.exists()] == []
+
+
+@pytest.mark.parametrize("pattern", ["runtime/ccm/**/*_rules.py", "runtime/ccm/cloud/toolkit/*.py", UTILS])
+def test_no_module_is_forgotten(pattern: str) -> None:
+    found = {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern) if path.name != "__init__.py"}
+    assert found
+    assert found - {each.name for each in targets()} - EXCLUDED.keys() == set()
+
+
+def test_each_excluded_module_exists_and_says_why() -> None:
+    assert EXCLUDED.keys() - set(candidates()) == set()
+    assert all(why.endswith(".") for why in EXCLUDED.values())
+    assert not EXCLUDED.keys() & {each.name for each in targets()}
+
+
+@pytest.mark.parametrize(
+    ("name", "docstring", "expected"),
+    [
+        ("odd_rules.py", "Odd.", True),
+        ("odd.py", "Odd: pure decisions.", True),
+        ("odd.py", "Odd. Pure.", True),
+        ("odd.py", "Odd.\n\nNo I/O: callers read.", True),
+        ("odd.py", "It purely asks servers.", False),
+        ("odd.py", "", False),
+    ],
+)
+def test_a_new_module_is_found_by_its_name_or_docstring(
+    tmp_path: Path, name: str, docstring: str, expected: bool
+) -> None:
+    path = tmp_path / name
+    path.write_text(f'"""{docstring}"""\n')
+    assert only_decides(path) is expected
 
 
 def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str]) -> list[str]:
@@ -116,6 +155,12 @@ def test_a_worker_shows_changes_of_methods_that_no_longer_call_their_base(tmp_pa
     source = "class Odd(Exception):\n    def __init__(self, a, b):\n        super().__init__(a)\n"
     test = "from ccm_sample import Odd\n\ndef test_it():\n    assert str(Odd('a', 'b')) == 'a'\n"
     assert outcomes(tmp_path, source, test, ("super().__init__(a)", "pass")) == ["survived", "noticed"]
+
+
+def test_a_worker_knows_changes_of_functions_that_were_made_at_import(tmp_path: Path) -> None:
+    source = "def over(limit):\n    def check(a):\n        return a > limit\n    return check\n"
+    test = "import ccm_sample\n\nOVER = ccm_sample.over(1)\n\ndef test_it():\n    assert OVER(2)\n"
+    assert outcomes(tmp_path, source, test, (">", "<"), (">", ">=")) == ["survived", "noticed", "survived"]
 
 
 def test_what_no_test_calls_survives(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ Reads {"module", "path", "tests", "sources"} as JSON from stdin; writes a line f
 Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
 puts the changed code into the function that it changes, and runs the tests that run this statement until one fails:
 those that noticed an earlier change of the function come first, then the quickest, for a few seconds. Where that cannot
-show the change (the statement ran while tests were collected), the mutant is imported in a process of its own.
+show the change (while tests were collected, the statement ran or the function made an inner one), the mutant is
+imported in a process of its own.
 """
 
 from __future__ import annotations
@@ -124,6 +125,14 @@ def function_codes(code: CodeType) -> Iterator[CodeType]:
                 yield from function_codes(constant)
 
 
+def inner_codes(code: CodeType) -> Iterator[CodeType]:
+    """All functions inside of a function."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from inner_codes(constant)
+
+
 class Session:
     """A plugin of pytest that runs the collected tests for each mutant, instead of once."""
 
@@ -138,6 +147,8 @@ class Session:
         self.lines: list[set[int]] = []
         self.seconds: list[tuple[float, float]] = []
         self.noticed: dict[int, Counter[int]] = {}
+        #: Functions that made an inner function while tests were collected: it keeps the code that it was made with.
+        self.made_at_import: set[int] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.failed = self.failed or report.failed
@@ -151,10 +162,13 @@ class Session:
         code = self.finder.code
         assert code is not None, f"no test imports {self.finder.module}"
         loaded = {id(each): index for index, each in enumerate(function_codes(code))}
+        nested = {id(inner): index for index, each in enumerate(function_codes(code)) for inner in inner_codes(each)}
         found: dict[int, list[FunctionType]] = {}
         for each in gc.get_objects():
             if isinstance(each, FunctionType) and id(each.__code__) in loaded:
                 found.setdefault(loaded[id(each.__code__)], []).append(each)
+            elif isinstance(each, FunctionType) and id(each.__code__) in nested:
+                self.made_at_import.add(nested[id(each.__code__)])
         gc.collect()
         gc.freeze()
         outcome, told = in_fork(self._learn, math.inf)
@@ -214,7 +228,8 @@ class Session:
         outcome, told = in_fork(run, math.inf)
         if outcome == "noticed" and told:
             noticed[int(told)] += 1
-        return "alone" if outcome == "survived" and statement in at_import else outcome
+        early = statement in at_import or index in self.made_at_import
+        return "alone" if outcome == "survived" and early else outcome
 
     def _run(self, item: Any) -> None:
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)

@@ -31,7 +31,7 @@ _VARIABLE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 
 def _base(path: str) -> str:
     """Return the last part of a path or of an image without its tag: 'x' of 'registry:5000/a/x:1.2@sha256:...'."""
-    return path.split("@", 1)[0].rsplit("/", 1)[-1].split(":", 1)[0]
+    return path.partition("@")[0].rpartition("/")[2].partition(":")[0]
 
 
 def _names(workload: Dict[str, Any]) -> List[str]:

@@ -395,7 +395,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
             why += ", then with kubeadm's own list: NodeRestriction"
         _edit(plan, "(cluster)", component, "ConfigMap kube-system/kubeadm-config", change.name, change.now, change.then, why,
               RISKS["kubeadm-config"])
-    stored = load(current["content"])["apiVersion"]
+    stored = load(current["content"]).get("apiVersion")
     gone = versions.risk_of_keeping("kubeadm", "apiVersion", version, stored)
     if gone:
         plan["warnings"].append("the ConfigMap kube-system/kubeadm-config is stored as {0}: {1}; {2}".format(

@@ -71,12 +71,11 @@ class _Reader:
 
     def _value(self, node: yaml.Node, line: int) -> Any:
         if isinstance(node, yaml.MappingNode):
-            self._loader.flatten_mapping(node)
+            self._find_doubles(node)
+            self._loader.flatten_mapping(node)  # what it merges comes first, so that the mapping's own keys count
             values: dict[str, Located] = {}
             for key_node, value_node in node.value:
                 key, at = str(key_node.value), key_node.start_mark.line + 1
-                if key in values:
-                    self._problems.add(Located(None, at), f"{key}: stands here twice")
                 values[key] = Located(self.located(value_node).value, at)
             return values
         if isinstance(node, yaml.SequenceNode):
@@ -88,6 +87,14 @@ class _Reader:
         except ValueError as error:  # a date that does not exist, for example
             self._problems.add(Located(None, line), f"{node.value!r}: {error}")
             return None
+
+    def _find_doubles(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            key = str(key_node.value)
+            if key in seen:
+                self._problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: stands here twice")
+            seen.add(key)
 
 
 @dataclass(frozen=True)

@@ -106,11 +106,18 @@ def test_a_node_that_gets_no_new_route_keeps_the_one_to_its_cidr(reason):
     assert [each.metadata.name for each, _ in plan.kept] == ["b"]
 
 
+def test_a_node_that_gets_no_new_route_does_not_keep_one_that_leads_to_another_machine_as_well():
+    routes = [to(A4, "10.0.0.1"), to(B4, "10.0.0.1", "10.0.0.99")]
+    plan = planned([A, B], routes, a=["10.0.0.1"], b=Reason.INSTANCE_NOT_FOUND)
+    assert all_going(plan) == [B4]
+
+
 def test_an_address_that_two_nodes_have_is_decided_by_the_cidr():
     """A virtual address that moves between machines, for example."""
     shared = {"a": ["10.0.0.1", "10.0.0.50"], "b": ["10.0.0.2", "10.0.0.50"]}
     plan = planned([A, B], [to(B4, "10.0.0.50"), to(A4, "10.0.0.1")], **shared)
-    assert (created(plan), all_going(plan)) == ([], [])
+    assert (created(plan), all_going(plan), plan.problems) == ([], [], [])
+    assert plan.targets == {"fake://a", "fake://b"}
 
 
 def test_an_address_that_two_nodes_have_and_whose_cidr_nobody_wants_is_left_alone():

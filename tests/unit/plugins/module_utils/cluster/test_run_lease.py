@@ -27,7 +27,10 @@ def lease(holder: str = ALICE, age: float = 40, duration: int = 900) -> dict[str
 @pytest.mark.parametrize(("current", "ended", "expected"), [
     (None, "", "create"), (lease(BOB), "", "renew"), (lease(), "", "refuse"), (lease(age=899), "", "refuse"), (lease(age=900), "", "take"),
     (lease(""), "", "take"), (lease(), ALICE, "take"), (lease(), "carol@bastion (process 1, started at 1)", "refuse"),
-    ({"metadata": {}, "spec": {"holderIdentity": ALICE}}, "", "take"), ({"metadata": {}}, "", "take"),
+    ({"metadata": {}, "spec": {"holderIdentity": ALICE}}, "", "take"),
+    ({"metadata": {}, "spec": {"holderIdentity": ALICE, "leaseDurationSeconds": 900}}, "", "take"),
+    ({"metadata": {}, "spec": {"holderIdentity": ALICE, "renewTime": "2026-11-22T09:30:00.000000Z"}}, "", "take"),
+    ({"metadata": {}}, "", "take"),
     (lease(age=-3600), "", "refuse"),
 ])
 def test_who_may_take_it(current: Any, ended: str, expected: str) -> None:
@@ -40,6 +43,18 @@ def test_a_refusal_says_who_since_when_and_what_to_do() -> None:
         assert word in told, (word, told)
 
 
+@pytest.mark.parametrize(("renewed", "acquired", "since", "age"), [
+    ("2026-11-22T09:29:20Z", "2026-11-22T08:00:00Z", "2026-11-22T08:00:00Z", " 40 s "),
+    ("2026-11-22T09:29:20Z", None, "2026-11-22T09:29:20Z", " 40 s "),
+    ("2026-11-22T09:31:00Z", None, "2026-11-22T09:31:00Z", " 0 s "),  # the API server's clock went back
+    (None, None, "2026-11-22T09:30:00Z", " 0 s "),
+])
+def test_a_refusal_says_what_the_lease_knows(renewed: str | None, acquired: str | None, since: str, age: str) -> None:
+    spec = {"holderIdentity": ALICE, "renewTime": renewed, "acquireTime": acquired, "leaseDurationSeconds": 900}
+    told = run_lease.refusal({"metadata": {}, "spec": spec}, "x", NOW)
+    assert since in told and age in told
+
+
 def test_a_renewal_keeps_since_when_and_a_take_over_counts() -> None:
     renewed = run_lease.written(lease(), run_lease.RENEW, ALICE, PROCESS, 60, NOW)
     assert "acquireTime" not in renewed["spec"] and renewed["spec"]["renewTime"] == "2026-11-22T09:30:00.000000Z"
@@ -47,6 +62,15 @@ def test_a_renewal_keeps_since_when_and_a_take_over_counts() -> None:
     assert taken["spec"]["leaseTransitions"] == 1 and taken["spec"]["acquireTime"] == taken["spec"]["renewTime"]
     assert renewed["metadata"]["resourceVersion"] == taken["metadata"]["resourceVersion"] == "17", "a change in between is a conflict"
     assert run_lease.process_of(lease()) == PROCESS
+    again = run_lease.written({**lease(), **taken, "metadata": lease()["metadata"]}, run_lease.TAKE, ALICE, PROCESS, 60, NOW)
+    assert again["spec"]["leaseTransitions"] == 2
+    empty = run_lease.written({"metadata": {"resourceVersion": "1"}}, run_lease.TAKE, ALICE, PROCESS, 60, NOW)
+    assert empty["spec"]["leaseTransitions"] == 1
+
+
+def test_a_note_of_a_process_reads_the_same_each_time() -> None:
+    noted = [run_lease.written(None, run_lease.CREATE, ALICE, process, 60, NOW) for process in (PROCESS, dict(reversed(PROCESS.items())))]
+    assert noted[0] == noted[1]
 
 
 @pytest.mark.parametrize("note", ["", "[]", "no JSON", None])

@@ -40,6 +40,54 @@ def test_the_table_says_from_when_a_flag_is_fatal(
     assert versions.risk_of_keeping(component, flag, version, value) == expected
 
 
+@pytest.mark.parametrize(("image", "expected"), [
+    ("registry.k8s.io/kube-apiserver:v1.36.3", (1, 36)),
+    ("registry.example:5000/kube-apiserver:v1.36.3@sha256:0123", (1, 36)),
+    ("registry.example:5000/kube-apiserver@sha256:0123", None),
+    ("", None),
+])
+def test_the_release_of_an_image_is_in_its_tag(image: str, expected: tuple[int, int] | None) -> None:
+    assert versions.of_image(image) == expected
+
+
+@pytest.mark.parametrize(
+    ("component", "flag", "value", "version", "expected"),
+    [
+        ("kube-apiserver", "cloud-config", "/c", (1, 32), False),
+        ("kube-apiserver", "cloud-config", "/c", (1, 33), True),
+        ("kubelet", "cloud-provider", "aws", (1, 30), False),
+        ("kubelet", "cloud-provider", "aws", (1, 31), True),
+        ("kubelet", "cloud-provider", "external", (1, 36), False),
+        ("kubelet", "cloud-provider", "", (1, 36), False),
+        ("kube-controller-manager", "cloud-provider", "external", (1, 36), False),
+        ("kube-apiserver", "enable-admission-plugins", " PersistentVolumeLabel ", (1, 31), True),
+        ("kube-apiserver", "enable-admission-plugins", "NodeRestriction", (1, 36), False),
+        ("kubelet", "feature-gates", "DisableCloudProviders=False", (1, 31), True),
+        ("kubelet", "feature-gates", "DisableCloudProviders=true", (1, 32), False),
+        ("kubelet", "feature-gates", "DisableCloudProviders=true", (1, 33), True),
+        ("kubelet", "feature-gates", "InTreePluginAWSUnregister=false", (1, 31), True),
+        ("kubelet", "feature-gates", "InTreePluginAWSUnregister=false", (1, 30), False),
+        ("kubelet", "v", "DisableCloudProviders", (1, 36), False),
+    ],
+)
+def test_a_flag_is_fatal_from_a_release_on(component: str, flag: str, value: str, version: tuple[int, int], expected: bool) -> None:
+    assert bool(versions.fatal(component, flag, value, version)) is expected
+
+
+def test_the_reason_why_a_gate_is_fatal_is_that_of_the_gate() -> None:
+    assert versions.fatal("kubelet", "feature-gates", "CloudDualStackNodeIPs=true", (1, 32)) == \
+        versions.reason("kubelet", "feature-gates", "CloudDualStackNodeIPs")
+
+
+@pytest.mark.parametrize(("gates", "version", "expected"), [
+    ("DisableCloudProviders=true", (1, 31), []), ("DisableCloudProviders=true", (1, 32), ["DisableCloudProviders=true"]),
+    ("DisableCloudProviders=false", (1, 29), []), ("A=true,DisableCloudProviders=false", (1, 30), ["DisableCloudProviders=false"]),
+    ("DisableCloudProviders=false,InTreePluginAWSUnregister", (1, 36), ["DisableCloudProviders=false", "InTreePluginAWSUnregister"]),
+])
+def test_a_gate_is_dead_when_it_is_fatal_at_the_release_or_the_next(gates: str, version: tuple[int, int], expected: list[str]) -> None:
+    assert [item for item, _ in versions.dead_gates("kubelet", gates, version)] == expected
+
+
 def test_every_fact_is_told_once_with_a_reason_and_in_an_order_that_can_be() -> None:
     keys = [(fact.component, fact.flag, fact.value) for fact in versions.FACTS]
     assert len(keys) == len(set(keys))
@@ -101,6 +149,7 @@ def test_in_tree_providers_are_recognised_by_name(name: str) -> None:
     assert (provider.successor or "no successor") in change.why and change.why.count(provider.provider_id) == 1
     assert f"| `{provider.provider_id}` |" in (REPOSITORY / "docs" / "reference" / "kubernetes-versions.md").read_text(encoding="utf-8")
     assert versions.about_provider("acme") == ""
+    assert provider.provider_id.startswith(provider.scheme) and provider.scheme.endswith("://")
 
 
 def generator() -> Any:

@@ -86,6 +86,25 @@ def test_where_nothing_can_be_handed_over_it_is_refused_with_the_reason(cluster:
         assert words in problem
 
 
+def test_a_manager_that_names_no_provider_is_warned_of_and_hands_over_the_lease(cluster: Any) -> None:
+    plan = make_leader_migration_plan(*cluster(), ["cp-1"], LEASE)
+    (warning,) = plan["warnings"]
+    assert "cp-1" in warning and plan["go"]
+    assert plan["hosts"]["cp-1"]["control_plane"][0]["flags"][-2:] == HANDING_OVER
+
+
+def test_a_control_plane_that_is_not_changed_keeps_no_other_from_being_planned(cluster: Any, tree_facts: Any, cluster_facts: Any) -> None:
+    (last,) = cluster("--cloud-provider=vsphere")[0].values()
+    (external,) = cluster("--cloud-provider=external")[0].values()
+    hosts = {"gone": {"unreachable": True, "msg": "no route"}, "k3s": tree_facts("k3s/server", name="k3s", version="v1.30.4"),
+             "external": external, "last": last}
+    for name in ("external", "last"):
+        hosts[name]["node_name"] = name
+    nodes = cluster_facts(*((name, "initialized") for name in hosts), version="v1.30.4", kubeadm="")
+    plan = make_leader_migration_plan(hosts, nodes, list(hosts), LEASE)
+    assert [name for name, steps in plan["hosts"].items() if steps["control_plane"]] == ["last"]
+
+
 def test_k3s_is_refused(tree_facts: Any, cluster_facts: Any) -> None:
     facts = tree_facts("k3s/server", name="cp-1", version="v1.30.4")
     plan = make_leader_migration_plan({"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=""), ["cp-1"], LEASE)

@@ -71,9 +71,15 @@ def pod(owner: str = "", volumes: Any = (), phase: str = "Running", mirror: bool
     (pod(), False, "no controller"),
     (pod(phase="Succeeded"), True, ""),
     (pod("StatefulSet", [{"configMap": {}}, {"emptyDir": {}}]), False, "emptyDir"),
+    (pod("ReplicaSet", [{"configMap": {}}]), True, ""),
 ])
 def test_the_fate_of_a_pod(body: dict[str, Any], evicted: bool, refused: str) -> None:
     told = fates([body], False)
     assert bool(told.evict) is evicted and (refused in "".join(told.refused)) and bool(told.refused) is bool(refused)
     forced = fates([body], True)
     assert forced.refused == [] and bool(forced.evict) is (evicted or bool(refused))
+
+
+@pytest.mark.parametrize("stays", [pod("DaemonSet"), pod(), pod("ReplicaSet", [{"emptyDir": {}}])])
+def test_a_pod_that_stays_keeps_no_other_pod(stays: dict[str, Any]) -> None:
+    assert fates([stays, pod("ReplicaSet")], False).evict == [("n", "p")]

@@ -42,6 +42,8 @@ ADMIN = {"kind": "User", "name": "alice"}
         (role("r", ["approve"], ["signers"], ["kubernetes.io/kube-apiserver-client-kubelet"]), False),
         (role("r", ["sign"], ["signers"], ["kubernetes.io/kubelet-serving"]), False),
         (role("r", ["update"], ["certificatesigningrequests/approval"]), False),
+        (role("r", ["approve"], ["signers"], groups="*"), True),
+        (role("r", ["approve"], ["signers"], groups="other.example"), False),
         (role("cluster-admin", ["*"], ["*"], groups="*"), False),
         ({"metadata": {"name": "aggregated"}, "rules": None}, False),
     ],
@@ -95,6 +97,23 @@ def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, found: Any,
     facts["w-1"]["kubelet"]["serving"]["bootstrap"] = False
     silent = make_plan(facts, dict(cluster_facts(("w-1", "initialized")), serving=serving()), [])
     assert "serving" not in "\n".join(silent["table"])
+
+
+@pytest.mark.parametrize(("count", "named", "more"), [(1, 1, 0), (5, 5, 0), (6, 5, 1), (300, 5, 295)])
+def test_of_many_requests_the_newest_are_named(count: int, named: int, more: int) -> None:
+    names = [f"csr-{number:03}" for number in range(count)]
+    told = _serving.approve([{"name": name, "node": "w-1", "created": name} for name in names])
+    assert [name for name in names if name in told] == names[-named:]
+    assert (f"({more} more" in told) is bool(more) and ("more" in told) is bool(more)
+
+
+def test_each_kubelet_is_told_with_its_newest_request(facts: Any) -> None:
+    signs_its_own = dict(facts["w-1"], kubelet=dict(facts["w-1"]["kubelet"], serving={"bootstrap": False}))
+    nodes = [{"name": "w-1", "addresses": [{"type": "InternalIP", "address": "192.0.2.9"}, {"type": "Hostname", "address": "odd"}]}]
+    waits = serving(pending=("csr-1", "csr-2", "csr-3"))
+    (told,) = _serving.lacking({"a": signs_its_own, "w-1": facts["w-1"]}, nodes, waits)
+    assert told.startswith("w-1: ") and "192.0.2.9" in told and "odd" not in told
+    assert "csr-3" in told and "csr-2" not in told and "csr-1" not in told
 
 
 HEALTH = {"reasons": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "x"}, "unjudged": []}

@@ -65,6 +65,23 @@ def test_a_run_that_did_not_get_as_far_as_a_plan_is_summed_up_too() -> None:
         "unreachable", "nothing to do"]
 
 
+def test_exactly_as_many_hosts_as_are_shown_are_all_shown() -> None:
+    for count, shown in ((summary.MANY, summary.MANY), (summary.MANY + 1, 0)):
+        lines = summary.table(summary.summarise({f"w-{number}": DETECTED for number in range(count)}, PLAN), 1.0)
+        assert sum(line.startswith("w-") for line in lines) == shown
+        assert any(line.startswith("HOST") for line in lines) is bool(shown)
+
+
+def test_columns_stand_below_each_other_and_long_messages_are_cut() -> None:
+    facts = {"a-host-with-a-long-name": changed({"component": "kubelet", "failed": True, "msg": "x" * 400}), "w": changed(DONE)}
+    entries = summary.summarise(facts, PLAN)
+    assert entries[0]["detail"] == "x" * 300
+    head, first, second, _ = summary.table(entries, 1.0)
+    assert first.index("failed") == second.index("changed") == head.index("STATE") == len("a-host-with-a-long-name") + 2
+    (rounded,) = summary.summarise({"w": changed({**DONE, "seconds": 4.26})}, PLAN)
+    assert rounded["seconds"] == 4.3
+
+
 # -- workers that fail -------------------------------------------------------------------------------------------------
 
 
@@ -107,3 +124,9 @@ def test_a_run_that_ends_with_the_node_controller_alone_says_what_that_means(pla
     for loop in ("service", "route", "node-lifecycle"):
         assert loop in text
     assert ("12 Service(s)" in text) is (plan != {"edits": []})
+
+
+@pytest.mark.parametrize("changes", [{"component": "kubelet"}, {"flag": "--cloud-config"}, {"now": "external"}, {"now": ""}, {"now": None}])
+def test_only_an_in_tree_provider_that_was_taken_away_is_missed(changes: dict[str, Any]) -> None:
+    told = " ".join(summary.node_only({"edits": [{**KCM, **changes}]}, 12))
+    assert "in-tree" not in told and told == " ".join(summary.node_only({"edits": []}, 12))

@@ -163,3 +163,8 @@ def test_a_holder_of_the_lease_that_nothing_explains_is_refused(cluster_facts: A
 def test_what_belongs_to_somebody_else_is_not_overwritten(cluster_facts: Any) -> None:
     (problem,) = planned(cluster_facts, taken=["ServiceAccount kube-system/cloud-controller-manager"])["problems"]
     assert "ServiceAccount kube-system/cloud-controller-manager" in problem and "ccm_runtime_name" in problem
+
+
+def test_every_other_one_is_judged_and_not_only_the_first(cluster_facts: Any) -> None:
+    problems = planned(cluster_facts, takeover=False, others=[other(active=False), other(name="b"), other(name="c")])["problems"]
+    assert [name for name in "bc" if any(f"kube-system/{name} " in text for text in problems)] == ["b", "c"]

@@ -26,6 +26,7 @@ class Main:
 @dataclass(frozen=True)
 class Class:
     size: int = key(1, "how large", count)
+    label: str = key("none", "what it is called")
 
 
 def read(text, **more):
@@ -37,6 +38,11 @@ def test_values_become_what_their_kinds_say():
     assert found.section("Main") == Main(url="http://x", timeout=90.0, zone=("a", "b"), fast=True)
     assert (found.names_of("Class"), found.section("Class", "big")) == (["big"], Class(9))
     assert list(found.told()) == [] and found.lines("Main")["url"] == 2
+
+
+def test_an_empty_value_is_a_text_and_stands_for_the_default_of_what_cannot_be_empty():
+    found = read('[Class "big"]\nsize =\nlabel =\n')
+    assert found.section("Class", "big") == Class(size=1, label="") and list(found.told()) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccm.cloud import Ingress, LoadBalancerSpec
-from ccm.cloud.toolkit.ownership_marks import LABEL_VALUE, Mark, choose, is_known, label_text
+from ccm.cloud.toolkit.ownership_marks import (
+    LABEL_VALUE,
+    Mark,
+    choose,
+    cluster_tag,
+    digest,
+    is_known,
+    label_text,
+    namespace_tag,
+)
 
 UID = "7f8a2b1c-0000-4000-8000-000000000001"
 LABEL = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -68,6 +77,24 @@ def test_other_labels_are_no_marks(labels):
 
 def test_a_name_belongs_with_it_by_its_digest():
     assert mark().names("lb-of-web") and not mark().names("lb-of-we") and not mark().names(mark().name)
+
+
+@pytest.mark.parametrize(("digits", "belongs"), [(8, True), (9, False), (16, True), (15, False), (0, False)])
+def test_a_mark_of_an_older_version_has_a_shorter_digest(digits, belongs):
+    assert Mark("kubernetes", UID, digest("lb-of-web", digits)).names("lb-of-web") is belongs
+
+
+@pytest.mark.parametrize(
+    ("tag", "namespace"), [("ccm:v1:a:b:c:d:e", ""), ("ccm:v1:a:b:c:d:e:f", "f"), ("ccm:v1:a:b:c:d:", "")]
+)
+def test_a_mark_of_before_there_was_a_namespace_is_read(tag, namespace):
+    assert Mark.parse(tag).namespace == namespace
+
+
+@pytest.mark.parametrize(("make", "longest"), [(cluster_tag, 80), (namespace_tag, 63)])
+def test_a_name_stands_in_a_mark_as_it_is_where_it_fits(make, longest):
+    assert make("a" * longest) == "a" * longest
+    assert make("a" * (longest + 1)).startswith("sha256-")
 
 
 def test_a_label_that_does_not_fit_is_a_digest_and_never_the_same_for_two():

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values of a provider's configuration: what each kind accepts, and what it refuses."""
+
+import ipaddress
+
+import pytest
+
+from ccm.cloud.toolkit.setting_kinds import count, duration, names, networks, number, one_of
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "expected"),
+    [
+        (number, "0.5", 0.5),
+        (number, "1e3", 1000.0),
+        (count, "1", 1),
+        (duration, "24h", 86400.0),
+        (duration, "1ns", 1e-9),
+        (duration, "1.4ns", 1e-9),  # as in Go, no part of a nanosecond counts
+        (one_of("a", "b"), "b", "b"),
+        (networks, "10.0.0.1/8, ,fd00::/8,", (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))),
+        (networks, "", ()),
+        (names, "", ()),
+        (names, "a, b", ("a, b",)),
+    ],
+)
+def test_a_value_is_accepted(kind, raw, expected):
+    assert kind(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw"),
+    [
+        (number, "0"),
+        (number, "-1"),
+        (number, "inf"),
+        (count, "0"),
+        (duration, "0s"),
+        (duration, "0.4ns"),
+        (duration, "-1s"),
+        (duration, "24h0m1s"),
+        (one_of("a", "b"), "c"),
+        (networks, "10.0.0.0/33"),
+    ],
+)
+def test_a_value_is_refused_and_not_quoted(kind, raw):
+    with pytest.raises(ValueError) as caught:
+        kind(raw)
+    assert f"{raw!r}" not in str(caught.value)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service's port becomes in Octavia: protocols, monitors and the whole load balancer in one call."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
+from ccm.providers.openstack.annotations import PREFIX
+from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.listener_rules import XFF, Listener, create_body, listeners
+from ccm.providers.openstack.load_balancer_rules import Features, Wish, wish
+from ccm.providers.openstack.marks import Mark
+
+ALL = Features()
+NODES = [Backend("a", "openstack:///1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),), {})]
+
+
+def wished(*ports: Port, local: bool = False, **annotations: str) -> Wish:
+    spec = LoadBalancerSpec(
+        "kubernetes",
+        "uid",
+        "shop",
+        "web",
+        ports,
+        annotations={PREFIX + key.replace("_", "-"): value for key, value in annotations.items()},
+        external_traffic_policy="Local" if local else "Cluster",
+        health_check_node_port=32000 if local else 0,
+    )
+    return wish(spec, LoadBalancerSection(), {})
+
+
+def port(protocol: str = "TCP", node_port: int = 30080) -> Port:
+    return Port("p", protocol, 80, node_port)
+
+
+def listener(protocol: str = "TCP", features: Features = ALL, **more: Any) -> Listener:
+    (found,) = listeners(wished(port(protocol), **more), NODES, "subnet", features)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("protocol", "annotations", "outer", "inner", "header"),
+    [
+        ("TCP", {}, "TCP", "TCP", False),
+        ("TCP", {"x_forwarded_for": "true"}, "HTTP", "HTTP", True),
+        ("UDP", {"x_forwarded_for": "true"}, "UDP", "UDP", False),
+        ("SCTP", {"x_forwarded_for": "true"}, "SCTP", "SCTP", False),
+        ("TCP", {"default_tls_container_ref": "https://x/1"}, "TERMINATED_HTTPS", "HTTP", False),
+        (
+            "TCP",
+            {"default_tls_container_ref": "https://x/1", "x_forwarded_for": "true"},
+            "TERMINATED_HTTPS",
+            "HTTP",
+            True,
+        ),
+        ("UDP", {"default_tls_container_ref": "https://x/1"}, "UDP", "UDP", False),
+        ("TCP", {"proxy_protocol": "true"}, "TCP", "PROXY", False),
+        ("UDP", {"proxy_protocol": "true"}, "UDP", "UDP", False),
+    ],
+)
+def test_protocols(protocol, annotations, outer, inner, header):
+    found = listener(protocol, **annotations)
+    assert (found.protocol, found.pool.protocol) == (outer, inner)
+    assert found.settings["insert_headers"] == ({XFF: "true"} if header else {})
+
+
+NO_HTTP = dataclasses.replace(ALL, http_monitor=False)
+NO_UDP_HTTP = dataclasses.replace(ALL, udp_http_monitor=False)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "features", "local", "kind", "probed_at"),
+    [
+        ("TCP", ALL, True, "HTTP", 32000),
+        ("TCP", ALL, False, "TCP", None),
+        ("UDP", ALL, True, "HTTP", 32000),
+        ("UDP", ALL, False, "UDP-CONNECT", None),
+        ("UDP", NO_UDP_HTTP, True, "UDP-CONNECT", None),
+        ("TCP", NO_UDP_HTTP, True, "HTTP", 32000),
+        ("TCP", NO_HTTP, True, "TCP", None),
+        ("UDP", NO_HTTP, True, "UDP-CONNECT", None),
+        ("SCTP", ALL, False, "SCTP", None),
+    ],
+)
+def test_members_are_probed_where_the_service_says_and_octavia_can(protocol, features, local, kind, probed_at):
+    pool = listener(protocol, features, local=local, enable_health_monitor="true").pool
+    assert pool.monitor.type == kind and ("url_path" in pool.monitor.settings) is (kind == "HTTP")
+    assert [member.monitor_port for member in pool.members] == [probed_at]
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_without_a_monitor_nothing_is_probed(local):
+    pool = listener("TCP", local=local, enable_health_monitor="false").pool
+    assert pool.monitor is None and [member.monitor_port for member in pool.members] == [None]
+
+
+def test_a_port_without_a_node_port_has_no_members():
+    (found,) = listeners(wished(port(node_port=0)), NODES, "subnet", ALL)
+    assert found.pool.members == ()
+    assert "healthmonitor" not in dataclasses.replace(found, pool=dataclasses.replace(found.pool, monitor=None)).whole()
+
+
+@pytest.mark.parametrize(
+    ("able", "there"), [(ALL, True), (Features(acl=False, timeouts=False, flavors=False, zones=False), False)]
+)
+def test_what_octavia_cannot_do_is_not_asked_for(able, there):
+    want = dataclasses.replace(wished(port()), flavor_id="f", availability_zone="z")
+    (found,) = listeners(want, NODES, "subnet", able)
+    assert ("allowed_cidrs" in found.settings, "timeout_client_data" in found.settings) == (there, there)
+    body = create_body(want, (), Mark("c", "u", "n"), "", "", able)
+    assert (body.get("flavor_id"), body.get("availability_zone")) == (("f", "z") if there else (None, None))
+
+
+def test_what_nobody_asked_for_is_not_in_the_request():
+    body = create_body(wished(port()), (), Mark("c", "u", "n"), "", "", ALL)
+    assert set(body) <= {"name", "description", "tags", "provider"}
+
+
+@pytest.mark.parametrize(
+    ("wishes", "subnet_id", "vip", "expected"),
+    [
+        ({"port_id": "p"}, "s", "10.0.0.9", {"vip_port_id": "p"}),
+        ({}, "s", "10.0.0.9", {"vip_subnet_id": "s", "vip_address": "10.0.0.9"}),
+        ({"network_id": "n"}, "", "", {"vip_network_id": "n"}),
+    ],
+)
+def test_where_the_vip_is(wishes, subnet_id, vip, expected):
+    want = dataclasses.replace(wished(port()), **wishes)
+    body = create_body(want, (), Mark("c", "u", "n"), subnet_id, vip, ALL)
+    assert {key: value for key, value in body.items() if key.startswith("vip_")} == expected
+
+
+def test_all_parts_are_created_in_one_call():
+    want = wished(port(), enable_health_monitor="true")
+    found = listeners(want, NODES, "subnet", ALL)
+    (whole,) = create_body(want, found, Mark("c", "u", "n"), "s", "", ALL)["listeners"]
+    pool = whole["default_pool"]
+    assert (whole["protocol_port"], pool["healthmonitor"]["type"]) == (80, "TCP")
+    assert pool["members"] == [{"name": "a", "address": "10.0.0.1", "protocol_port": 30080, "subnet_id": "subnet"}]

@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service's load balancer should be: load_balancer_rules, one decision at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.providers.openstack import load_balancer_rules as rules
+from ccm.providers.openstack.annotations import INTERNAL, PREFIX
+from ccm.providers.openstack.config_sections import EVERY, LoadBalancerClass, LoadBalancerSection
+from ccm.providers.openstack.load_balancer_rules import Features, Wish
+
+PORTS = (Port("", "TCP", 80, 30080),)
+#: No address is longer.
+FULL_IPV6 = "0000:0000:0000:0000:0000:ffff:255.255.255.255"
+ALL = Features()
+NOTHING = Features(*[False] * len(dataclasses.fields(Features)))
+
+
+def uuid(number: int) -> str:
+    return f"{number:08}-0000-4000-8000-000000000000"
+
+
+def spec(said: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
+    annotations = {key if "/" in key else PREFIX + key: value for key, value in (said or {}).items()}
+    base = {
+        "cluster": "c",
+        "uid": "u-1",
+        "namespace": "shop",
+        "name": "web",
+        "ports": PORTS,
+        "annotations": annotations,
+    }
+    return LoadBalancerSpec(**(base | more))
+
+
+def section(**more: Any) -> LoadBalancerSection:
+    return LoadBalancerSection(allowed_annotations=(EVERY,), **more)
+
+
+def wished(
+    said: dict[str, str] | None = None, conf: dict[str, Any] | None = None, made_by: str = "", **more: Any
+) -> Wish:
+    classes = {"own": LoadBalancerClass(**more.pop("chosen", {}))}
+    return rules.wish(spec(said, **more), section(**(conf or {})), classes, made_by)
+
+
+OWN = {"class": "own"}
+
+
+@pytest.mark.parametrize("key", ["network_id", "subnet_id"])
+def test_where_the_vip_is_comes_from_the_class_then_the_annotation_then_cloud_conf(key):
+    said, conf, chosen = {key.replace("_", "-"): uuid(1)}, {key: uuid(2)}, {key: uuid(3)}
+    assert getattr(wished({**said, **OWN}, conf, chosen=chosen), key) == uuid(3)
+    assert getattr(wished(said, conf), key) == uuid(1)
+    assert getattr(wished({}, conf), key) == uuid(2)
+    assert getattr(wished(), key) == ""
+
+
+PLACES = [
+    ({"member-subnet-id": uuid(1)}, {}, {}),
+    ({}, {}, {"member_subnet_id": uuid(2)}),
+    ({}, {"member_subnet_id": uuid(3)}, {}),
+    ({}, {"subnet_id": uuid(4)}, {}),
+    ({"subnet-id": uuid(5)}, {}, {}),
+    ({}, {}, {"subnet_id": uuid(6)}),
+]
+
+
+@pytest.mark.parametrize("first", range(len(PLACES)))
+def test_the_subnet_of_members_is_the_first_that_is_said(first):
+    said, conf, chosen = ({key: value for place in PLACES[first:] for key, value in place[i].items()} for i in range(3))
+    assert wished({**said, **OWN}, conf, chosen=chosen).member_subnet_id == uuid(first + 1)
+
+
+@pytest.mark.parametrize(
+    ("said", "conf", "chosen", "expected"),
+    [
+        ({}, {}, {}, ("", "", "", "")),
+        ({"floating-subnet": "a*"}, {"floating_subnet_id": uuid(1)}, {}, ("", "", "a*", "")),
+        (
+            {"floating-subnet-id": uuid(2), "floating-subnet": "a*", "floating-subnet-tags": "t"},
+            {},
+            {},
+            ("", uuid(2), "", ""),
+        ),
+        ({"floating-subnet-tags": "t"}, {"floating_subnet": "b"}, {"floating_subnet": "c"}, ("", "", "c", "")),
+        ({}, {"floating_subnet_tags": "t", "floating_network_id": uuid(3)}, {}, (uuid(3), "", "", "t")),
+        ({"floating-network-id": uuid(4)}, {"floating_network_id": uuid(3)}, {}, (uuid(4), "", "", "")),
+        ({"floating-network-id": uuid(4)}, {}, {"floating_network_id": uuid(5)}, (uuid(5), "", "", "")),
+    ],
+)
+def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
+    found = wished({**said, **OWN}, conf, chosen=chosen).floating
+    assert (found.network_id, found.subnet_id, found.pattern, found.tags) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "conf", "more", "internal", "vip", "floating"),
+    [
+        ({}, {}, {"load_balancer_ip": " 192.0.2.1 "}, False, "", "192.0.2.1"),
+        ({INTERNAL: "true"}, {}, {"load_balancer_ip": "10.0.0.9"}, True, "10.0.0.9", None),
+        ({}, {"internal_lb": True}, {"load_balancer_ip": "10.0.0.9"}, True, "10.0.0.9", None),
+        ({INTERNAL: "false"}, {"internal_lb": True}, {}, True, "", None),
+        ({}, {}, {"load_balancer_ip": "FD00:0::9", "ip_families": ("IPv6",)}, False, "fd00::9", None),
+        ({}, {}, {"load_balancer_ip": FULL_IPV6, "ip_families": ("IPv6",)}, False, "::ffff:ffff:ffff", None),
+        ({}, {}, {"ip_families": ("IPv6", "IPv4")}, False, "", None),
+        ({}, {}, {"ip_families": ("IPv4", "IPv6")}, False, "", ""),
+    ],
+)
+def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
+    found = wished(said, conf, **more)
+    assert (found.internal, found.vip_address) == (internal, vip)
+    assert (found.floating and found.floating.address) == floating
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"load_balancer_ip": "fd00::1"}, "loadBalancerIP"),
+        ({"load_balancer_ip": "192.0.2.1", "ip_families": ("IPv6",)}, "loadBalancerIP"),
+        ({"load_balancer_ip": "fe80::1%eth0", "ip_families": ("IPv6",)}, "loadBalancerIP"),
+        ({"load_balancer_ip": "odd"}, "loadBalancerIP"),
+        ({"ports": ()}, "ports"),
+        ({"source_ranges": ("fd00::/8",)}, "loadBalancerSourceRanges"),
+        ({"said": {"class": "other"}}, "own"),
+        ({"said": {"proxy-protocol": "true", "x-forwarded-for": "true"}}, "x-forwarded-for"),
+        ({"said": {"connection-limit": "x"}}, "connection-limit"),
+        (
+            {"said": {"enable-health-monitor": "true", "health-monitor-delay": "2", "health-monitor-timeout": "3"}},
+            "timeout",
+        ),
+    ],
+)
+def test_what_can_never_work_is_refused(more, word):
+    with pytest.raises(Invalid, match=word):
+        wished(**more)
+
+
+def test_a_load_balancer_that_is_there_is_as_its_provider_can():
+    conf = {"lb_provider": "ovn", "lb_method": "ROUND_ROBIN"}
+    assert wished({}, conf).method == "SOURCE_IP_PORT"
+    assert wished({}, conf, made_by="amphora").method == "ROUND_ROBIN"
+    assert wished({}, {}, made_by="ovn").method == "SOURCE_IP_PORT"
+    assert wished({"lb-method": "SOURCE_IP"}, conf).method == "SOURCE_IP"
+    assert (wished({}, conf, made_by="amphora").runs_on, wished({}, conf).runs_on) == ("amphora", "ovn")
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected", "allowed"),
+    [
+        ((), (), ("0.0.0.0/0",)),
+        (("10.0.0.0/8", "fd00::/8"), ("10.0.0.0/8",), ("10.0.0.0/8",)),
+        (("10.0.0.0/8", "0.0.0.0/0"), (), ("0.0.0.0/0",)),
+        (("10.0.0.0/8", "192.0.2.0/24"), ("10.0.0.0/8", "192.0.2.0/24"), ("10.0.0.0/8", "192.0.2.0/24")),
+    ],
+)
+def test_who_may_connect(ranges, expected, allowed):
+    found = wished(source_ranges=ranges)
+    assert (found.source_ranges, found.allowed) == (expected, allowed)
+
+
+def test_a_monitor_is_made_of_annotations_and_cloud_conf():
+    assert (
+        wished().monitor is None
+        and wished({"enable-health-monitor": "false"}, {"create_monitor": True}).monitor is None
+    )
+    assert wished({}, {"create_monitor": True, "monitor_delay": 7.0}).monitor == {
+        "delay": 7,
+        "timeout": 3,
+        "max_retries": 1,
+        "max_retries_down": 3,
+    }
+    same = {"enable-health-monitor": "true", "health-monitor-delay": "4", "health-monitor-timeout": "4"}
+    assert wished(same).monitor["timeout"] == 4
+
+
+@pytest.mark.parametrize(("policy", "port"), [("Local", 32000), ("Cluster", 0)])
+def test_nodes_are_probed_only_where_the_policy_is_local(policy, port):
+    assert wished(external_traffic_policy=policy, health_check_node_port=32000).health_check_node_port == port
+
+
+def test_what_nobody_says_has_its_default():
+    found = wished()
+    assert (found.connection_limit, found.keep_floating_ip, found.affinity, found.suffix) == (-1, False, False, "")
+    assert found.timeouts == {
+        "timeout_client_data": 50000,
+        "timeout_member_connect": 5000,
+        "timeout_member_data": 50000,
+        "timeout_tcp_inspect": 0,
+    }
+    assert wished(session_affinity="ClientIP").affinity
+
+
+@pytest.mark.parametrize(
+    ("said", "conf", "suffix"),
+    [
+        ({"proxy-protocol": "true"}, {"enable_ingress_hostname": True}, "nip.io"),
+        ({}, {"enable_ingress_hostname": True}, ""),
+        ({"proxy-protocol": "true"}, {}, ""),
+    ],
+)
+def test_a_name_instead_of_the_address_is_for_the_proxy_protocol(said, conf, suffix):
+    assert wished(said, conf).suffix == suffix
+
+
+@pytest.mark.parametrize(
+    ("wishes", "address", "expected"),
+    [
+        ({"hostname": "lb.example"}, "192.0.2.1", (Ingress(hostname="lb.example"),)),
+        ({}, "", ()),
+        ({"suffix": "nip.io"}, "192.0.2.1", (Ingress(hostname="192.0.2.1.nip.io"),)),
+        ({"proxy": "PROXY"}, "192.0.2.1", (Ingress(ip="192.0.2.1", ip_mode="Proxy"),)),
+        ({}, "192.0.2.1", (Ingress(ip="192.0.2.1", ip_mode="VIP"),)),
+    ],
+)
+def test_the_status(wishes, address, expected):
+    assert rules.ingress(dataclasses.replace(wished(), **wishes), address) == expected
+
+
+RANGES = {"source_ranges": ("10.0.0.0/8",)}
+
+
+@pytest.mark.parametrize(
+    ("want", "features", "count"),
+    [
+        (wished(), NOTHING, 0),
+        (wished(**RANGES), ALL, 0),
+        (wished(**RANGES), NOTHING, 1),
+        (wished({}, {"lb_provider": "ovn"}, **RANGES), NOTHING, 1),
+        (wished({}, {"lb_provider": "ovn", "manage_security_groups": True}, **RANGES), NOTHING, 0),
+        (wished({}, {"manage_security_groups": True}, **RANGES), NOTHING, 1),
+        (wished({"lb-method": "SOURCE_IP"}, {"lb_provider": "ovn"}), ALL, 1),
+        (wished({"lb-method": "SOURCE_IP"}), ALL, 0),
+        (wished({"lb-method": "SOURCE_IP_PORT"}, {"lb_provider": "ovn"}), ALL, 0),
+        (wished({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), NOTHING, 3),
+        (wished({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), ALL, 0),
+        (wished({}, {"flavor_id": uuid(1), "availability_zone": "z"}), NOTHING, 0),
+    ],
+)
+def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, features, count):
+    assert len(rules.refused(want, features)) == count
+
+
+@pytest.mark.parametrize(
+    ("said", "conf", "more", "features", "words"),
+    [
+        ({}, {}, {}, ALL, []),
+        ({}, {"flavor_id": "f", "availability_zone": "z"}, {}, ALL, []),
+        ({}, {"flavor_id": "f", "availability_zone": "z"}, {}, NOTHING, ["flavor-id", "availability-zone"]),
+        ({}, {}, {"ip_families": ("IPv4", "IPv6")}, ALL, ["IPv6"]),
+        ({}, {}, {"ip_families": ("IPv4",)}, ALL, []),
+        ({}, {}, {"external_traffic_policy": "Local"}, ALL, ["externalTrafficPolicy"]),
+        ({}, {"create_monitor": True}, {"external_traffic_policy": "Local"}, ALL, []),
+        ({}, {"floating_subnet": "a"}, {"ip_families": ("IPv6",)}, ALL, ["floating-subnet"]),
+        ({INTERNAL: "true"}, {"floating_subnet": "a"}, {"ip_families": ("IPv6",)}, ALL, []),
+        ({}, {"floating_subnet": "a"}, {}, ALL, []),
+        ({}, {}, {"ip_families": ("IPv6",)}, ALL, []),
+    ],
+)
+def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
+    service, own = spec(said, **more), section(**conf)
+    found = rules.left_out(service, rules.wish(service, own, {}), features, own, {})
+    assert len(found) == len(words) and all(word in text for word, text in zip(words, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("wishes", "row", "features", "keys"),
+    [
+        ({}, {"provider": "amphora"}, ALL, []),
+        ({}, {"provider": "octavia"}, ALL, []),
+        ({}, {"provider": "ovn"}, ALL, ["lb-provider"]),
+        ({"provider": "ovn"}, {"provider": "amphora"}, ALL, ["lb-provider"]),
+        ({"provider": ""}, {"provider": "ovn"}, ALL, []),
+        ({"flavor_id": "f"}, {"provider": "amphora", "flavor_id": "g"}, ALL, ["flavor-id"]),
+        ({"flavor_id": "f"}, {"provider": "amphora", "flavor_id": "f"}, ALL, []),
+        ({"flavor_id": "f", "availability_zone": "z"}, {"provider": "amphora"}, NOTHING, []),
+        ({"availability_zone": "z"}, {"provider": "amphora"}, ALL, ["availability-zone"]),
+        ({"network_id": "n", "subnet_id": "s"}, {"provider": "amphora"}, ALL, ["network-id", "subnet-id"]),
+        ({"network_id": "n", "subnet_id": "s", "port_id": "p"}, {"provider": "amphora"}, ALL, ["port-id"]),
+        ({"flavor_id": "amphora"}, {"provider": "amphora", "flavor_id": "octavia"}, ALL, ["flavor-id"]),
+    ],
+)
+def test_what_a_load_balancer_was_not_made_with(wishes, row, features, keys):
+    found = rules.kept(dataclasses.replace(wished(), **wishes), row, features)
+    assert list(found) == keys
+    assert all(str(row.get(key.replace("-", "_").removeprefix("lb_"), "none")) in text for key, text in found.items())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("fd00::1", "FD00:0::1", True),
+        ("10.0.0.1", "10.0.0.2", False),
+        ("x", "x", True),
+        ("x", "y", False),
+        ("", "10.0.0.1", False),
+    ],
+)
+def test_whether_two_addresses_are_the_same(one, other, same):
+    assert rules.same_address(one, other) is same
+
+
+def test_families_that_are_not_served_count_in_the_fingerprint():
+    prints = [
+        rules.fingerprint(spec(ip_families=each), section(), {})
+        for each in (("IPv4",), ("IPv4", "IPv6"), ("IPv6", "IPv4"))
+    ]
+    assert len(set(prints)) == 3 and all(len(each) == 12 and each[0] != "!" for each in prints)
+    odd = rules.fingerprint(spec(ports=()), section(), {})
+    assert odd[0] == "!" and len(odd) == 12
+    assert len(rules.members_fingerprint([("a", "10.0.0.1")])) == 12
+
+
+@pytest.mark.parametrize(
+    ("version", "lacking"),
+    [
+        ((2, 0), 5),
+        ((2, 1), 4),
+        ((2, 5), 4),
+        ((2, 6), 3),
+        ((2, 11), 3),
+        ((2, 12), 2),
+        ((2, 13), 2),
+        ((2, 14), 1),
+        ((2, 15), 1),
+        ((2, 16), 0),
+    ],
+)
+def test_each_version_of_octavia_can_one_thing_more(version, lacking):
+    assert sum(not each for each in dataclasses.astuple(Features.of(version, "amphora"))) == lacking
