@@ -90,7 +90,7 @@ class Document:
             key = str(key_node.value)
             inner, line = (*path, key), key_node.start_mark.line + 1
             if key in found:
-                self.problem(inner, f"duplicate key, already set in line {line}")
+                self.problem(inner, f"duplicate key, set again in line {line}")
             self._lines.setdefault(inner, line)
             found[key] = self._convert(loader, value_node, inner)
         return found

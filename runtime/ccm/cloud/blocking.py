@@ -78,9 +78,7 @@ class BlockingCalls:
         if self._closed:
             raise Transient(f"{self.name}: the provider is closed and makes no more calls")
         if self.hung >= self._hung_limit:
-            raise Transient(
-                f"{self.name}: call not made: {self.hung} earlier calls hang in the client library"
-            )
+            raise Transient(f"{self.name}: call not made: {self.hung} earlier calls hang in the client library")
         job: _Job | None = None
         try:
             async with asyncio.timeout(self._deadline), self._slots:

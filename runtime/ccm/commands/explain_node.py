@@ -144,9 +144,7 @@ def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list
         lines.append(
             f"It waits for its initialisation (taint {node_rules.UNINITIALIZED_TAINT}); no Pod is scheduled to it."
         )
-        lines.append(
-            _why(told, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below."
-        )
+        lines.append(_why(told, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
     if any(taint.key == node_rules.SHUTDOWN_TAINT for taint in node.spec.taints):
         lines.append("Its instance is shut down. The taint is removed when the Node is Ready again.")
     if node.metadata.deletion_timestamp:

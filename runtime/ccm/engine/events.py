@@ -176,9 +176,7 @@ class EventRecorder:
                 last: ApiError = error
             except ApiError as error:
                 # Forbidden, invalid, a namespace in deletion: it would always fail.
-                logger.info(
-                    "dropped event %s about %s %s: %s", series.reason, series.ref.kind, series.ref.name, error
-                )
+                logger.info("dropped event %s about %s %s: %s", series.reason, series.ref.kind, series.ref.name, error)
                 metrics.EVENTS_DROPPED.labels("refused").inc()
                 return
             if attempt < ATTEMPTS - 1:

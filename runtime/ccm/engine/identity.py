@@ -47,8 +47,7 @@ class ClusterIdentity:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "cannot detect another cluster behind the address %s: grant the verb get on the Namespace "
-                    "%s (%s)",
+                    "cannot detect another cluster behind the address %s: grant the verb get on the Namespace %s (%s)",
                     self._client.server,
                     NAMESPACE,
                     error,

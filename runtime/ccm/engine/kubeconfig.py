@@ -145,9 +145,7 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise KubeConfigError(
-            f"cannot read kubeconfig {path}: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise KubeConfigError(f"cannot read kubeconfig {path}: {getattr(error, 'strerror', None) or error}") from None
     document = Document.parse(text, f"kubeconfig {path}", secret=True)
     if document.problems:
         raise KubeConfigError("; ".join(document.problems))

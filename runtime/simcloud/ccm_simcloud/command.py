@@ -111,5 +111,5 @@ def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
     projects = server.world.projects
     name = options.fabric_project or next(iter(projects))
     if name not in projects:
-            raise Failure(f"project {name!r} does not exist; choose --fabric-project from {', '.join(projects)}")
+        raise Failure(f"project {name!r} does not exist; choose --fabric-project from {', '.join(projects)}")
     return Fabric(server.world, projects[name], NetlinkKernel(options.fabric_interface))

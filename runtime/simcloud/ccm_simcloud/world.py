@@ -336,9 +336,7 @@ class Project:
 
     def _check_idle(self, row: LoadBalancer) -> None:
         if row.state == "error":
-            raise Refusal(
-                409, "in_error", f"load balancer {row.id} is in error ({row.reason}): it can only be deleted"
-            )
+            raise Refusal(409, "in_error", f"load balancer {row.id} is in error ({row.reason}): it can only be deleted")
         if row.state != "active":
             raise Refusal(409, "busy", f"load balancer {row.id} is {row.state}: it takes no change until that is done")
 

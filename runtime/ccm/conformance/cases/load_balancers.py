@@ -115,7 +115,7 @@ async def it_lives_from_ensure_to_delete(trial: Trial) -> None:
         raise Failed(f"it is ready, but its ingress is {found.ingress!r}")
     listed = await _one(trial, spec)
     if listed.fingerprint != trial.load_balancers.fingerprint(spec, backends):
-            raise Failed(f"the fingerprint in the cloud is {listed.fingerprint!r}, not that of the last write")
+        raise Failed(f"the fingerprint in the cloud is {listed.fingerprint!r}, not that of the last write")
     await trial.delete(spec)
     await trial.expect((NotFound,), "get of the deleted load balancer", trial.load_balancers.get, spec)
     if await trial.owned():
@@ -389,7 +389,7 @@ async def _half_made(trial: Trial, spec: LoadBalancerSpec) -> frozenset[str]:
         else:
             raise NotRun("needs a load balancer whose creation has several steps that can fail; this one was created")
     if not await trial.world.load_balancer_parts() - before:
-            raise NotRun(f"needs a part of a load balancer; the failed creation left nothing ({failure})")
+        raise NotRun(f"needs a part of a load balancer; the failed creation left nothing ({failure})")
     return before
 
 
