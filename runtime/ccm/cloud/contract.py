@@ -8,8 +8,8 @@ providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cl
 
 The framework guarantees that every call runs in a task that has a deadline and can be cancelled, that at most
 `Limits.concurrency` calls are in flight, and that no two calls for the same load balancer overlap.
-The framework expects that each method raises only errors of `ccm.cloud.errors`, and raises `NotFound` only if the
-cloud gave a complete answer.
+The framework expects that each method raises only errors of `ccm.cloud.errors`, and raises `NotFound` only if a
+complete answer of the cloud says that the object does not exist.
 """
 
 from __future__ import annotations
@@ -125,11 +125,11 @@ def _environment() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """The content of the `--cloud-config` file ("" without one) and its origin, for messages.
+    """The content of the `--cloud-config` file ("" without one) and its origin, for messages. The text and the
+    environment contain secrets, so `repr` shows neither.
 
     `environment`: the environment variables of the process, for settings that the cloud's own tools read from there,
     such as a token. Read them here, not from `os.environ`: tests and the conformance kit set other values.
-    The text and the environment contain secrets, so `repr` shows neither.
     """
 
     text: str = field(default="", repr=False)

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 
 class AddressType(enum.StrEnum):
-    """Kinds of node address, spelt as in `Node.status.addresses[].type`."""
+    """Kinds of node address, spelled as in `Node.status.addresses[].type`."""
 
     INTERNAL_IP = "InternalIP"
     EXTERNAL_IP = "ExternalIP"

@@ -48,7 +48,7 @@ class LoadBalancerSpec:
     """Everything that a Service of type LoadBalancer requests from a load balancer.
 
     `uid` identifies the Service permanently, `cluster` the cluster (`--cluster-name`); put both into ownership tags.
-    `source_ranges`: CIDRs that may connect; empty allows all.
+    `source_ranges`: CIDRs that may connect; empty allows all clients.
     `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on this port reports whether a backend has
     Pods.
     `ingress`: the current status of the Service; not part of the desired state. It is for providers that allocate

@@ -117,7 +117,7 @@ def explain(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> list[str]:
     """Lines of text, safe for a terminal. Pure."""
-    told = sorted(
+    relevant = sorted(
         (e for e in events if e.source.component in COMPONENTS and e.involved_object.uid == node.metadata.uid),
         key=lambda event: event.last_timestamp or "",
     )
@@ -127,24 +127,24 @@ def explain(
         f"Node {node.metadata.name}: {state}, created {_ago(node.metadata.creation_timestamp, now)}",
         f"providerID: {node.spec.provider_id or 'none yet'}",
         "",
-        *_state_of(node, told, now),
+        *_state_of(node, relevant, now),
         "",
         *_controller(lease, lease_name, now),
     ]
-    if told:
+    if relevant:
         lines += ["", "Events about it, the latest last:"]
-        lines += [f"  {_line(event, now)}" for event in told[-SHOWN:]]
+        lines += [f"  {_line(event, now)}" for event in relevant[-SHOWN:]]
     return [printable(shorten(line, LONGEST_LINE)) for line in lines]
 
 
-def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list[str]:
+def _state_of(node: Node, relevant: Sequence[Event], now: datetime.datetime) -> list[str]:
     lines = []
     waits = node_rules.is_uninitialized(node)
     if waits:
         lines.append(
             f"It waits for its initialisation (taint {node_rules.UNINITIALIZED_TAINT}); no Pod is scheduled to it."
         )
-        lines.append(_why(told, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
+        lines.append(_why(relevant, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
     if any(taint.key == node_rules.SHUTDOWN_TAINT for taint in node.spec.taints):
         lines.append("Its instance is shut down. The taint is removed when the Node is Ready again.")
     if node.metadata.deletion_timestamp:
@@ -156,14 +156,14 @@ def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list
             "It is not Ready. It is deleted if the cloud reports, for long enough, that its instance does not exist."
         )
         lines.append(
-            _why(told, NOT_DELETED, now)
+            _why(relevant, NOT_DELETED, now)
             or "  Nothing holds it: the instance exists, or the controller has not yet confirmed that it is gone, or "
             "the Node is younger than --node-deletion-min-age."
         )
     if node_rules.is_ready(node):
         lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud reports.")
-        if missing := _why(told, ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed"), now):
-            lines.append(missing)
+        if reason := _why(relevant, ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed"), now):
+            lines.append(reason)
     return lines
 
 
@@ -188,13 +188,13 @@ def _controller(lease: Lease | None, lease_name: str, now: datetime.datetime) ->
         f"  provider {facts.get('cloud-provider', 'unknown')}; the cloud last answered it "
         + (_ago(answered, now) if answered else "never, or it does not report it"),
     ]
-    if running and (lacking := [name for name in COMPONENTS if name not in running]):
-        lines.append(f"  it does not run {' and '.join(lacking)} (--controllers)")
+    if running and (missing := [name for name in COMPONENTS if name not in running]):
+        lines.append(f"  it does not run {' and '.join(missing)} (--controllers)")
     return lines
 
 
-def _why(told: Sequence[Event], reasons: Sequence[str], now: datetime.datetime) -> str:
-    latest = next((event for event in reversed(told) if event.reason in reasons), None)
+def _why(relevant: Sequence[Event], reasons: Sequence[str], now: datetime.datetime) -> str:
+    latest = next((event for event in reversed(relevant) if event.reason in reasons), None)
     return f"  {_line(latest, now)}" if latest else ""
 
 

@@ -118,7 +118,7 @@ class LeaderElector:
             if self._record.holder_identity == self.identity:  # acquired at this very moment
                 await self._release()
             raise
-        self._lead_begins()
+        self._start_leading()
         work = asyncio.ensure_future(lead())
         renewal = asyncio.create_task(self._renew_for_ever(), name=f"renew Lease {self.name}")
         try:
@@ -148,20 +148,20 @@ class LeaderElector:
                 async with timeout(self._clock, self._lease_duration - self._renew_deadline):
                     await asyncio.wait({work})
             _log_failure(work)
-            self._tell("stopped leading")
+            self._record_event("stopped leading")
             renewal.result()
         else:
             renewal.cancel()
             await asyncio.wait({renewal})
             await self._release()
-            self._tell("stopped leading")
+            self._record_event("stopped leading")
 
-    def _lead_begins(self) -> None:
+    def _start_leading(self) -> None:
         self.is_leader = True
         self._set_tripwire()
         metrics.LEADER.labels(self.name).set(1)
         logger.info("%s holds the Lease %s", self.identity, self._where)
-        self._tell("became leader")
+        self._record_event("became leader")
 
     def _set_tripwire(self) -> None:
         """Set a timer for the moment at which others may acquire the Lease. A timer's callback runs before tasks that
@@ -173,7 +173,7 @@ class LeaderElector:
             if self._alarm is not None:
                 self._tripwire.callback(self._alarm(left, self._expired))
 
-    def _tell(self, what: str) -> None:
+    def _record_event(self, what: str) -> None:
         if self._recorder is not None:
             lease = ObjectRef("coordination.k8s.io/v1", "Lease", self.name, self.namespace, self._meta.uid)
             self._recorder.event(lease, "Normal", "LeaderElection", f"{self.identity} {what}")

@@ -209,10 +209,10 @@ class Gateway:
         """
         connection = _Connection.to(cloud, self._clock)
         try:
-            lacking = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
-            if lacking:
+            missing = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
+            if missing:
                 raise ConfigError(
-                    [f"it no longer offers {name.replace('_', ' ')}: restart to continue without" for name in lacking]
+                    [f"it no longer offers {name.replace('_', ' ')}: restart to continue without" for name in missing]
                 )
             await self._timed("cloud.start", cloud.start, connection)
         except BaseException:

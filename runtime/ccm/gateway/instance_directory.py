@@ -100,7 +100,7 @@ class InstanceDirectory:
         self._snapshot = None
         self._singles.clear()
         self._canonical_ids.clear()
-        self._tell_news()
+        self._notify_handlers()
 
     # Known results, without a query.
 
@@ -150,9 +150,9 @@ class InstanceDirectory:
         known = self.known(provider_id)
         self._singles[provider_id] = (began, instance)
         if known != instance:
-            self._tell_news(instance)
+            self._notify_handlers(instance)
 
-    def _tell_news(self, instance: Instance | None = None) -> None:
+    def _notify_handlers(self, instance: Instance | None = None) -> None:
         for handler in self._news:
             handler(instance)
 
@@ -262,11 +262,11 @@ class InstanceDirectory:
             if len(self._canonical_ids) >= REMEMBERED_SPELLINGS:
                 self._canonical_ids.clear()
             try:
-                spelt = cast(CanonicalIds, self._instances).canonical(provider_id)
+                spelling = cast(CanonicalIds, self._instances).canonical(provider_id)
             except Exception as error:
                 log.error("the provider failed to determine the canonical spelling of %r: %r", provider_id, error)
-                spelt = None
-            self._canonical_ids[provider_id] = spelt
+                spelling = None
+            self._canonical_ids[provider_id] = spelling
         return self._canonical_ids[provider_id]
 
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
@@ -325,7 +325,7 @@ class InstanceDirectory:
             self._snapshot = snapshot
             self._singles = {key: single for key, single in self._singles.items() if single[0] > began}
             self._report(unreachable)
-            self._tell_news()
+            self._notify_handlers()
         return snapshot
 
     def _report(self, unreachable: str) -> None:

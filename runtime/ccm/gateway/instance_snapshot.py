@@ -106,11 +106,11 @@ class Snapshot:
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
     """With the providerID as the cloud lists it. Raises Conflict if it cannot be determined: unknown, never gone."""
-    if not ref.provider_id or (spelt := canonical(ref.provider_id)) == ref.provider_id:
+    if not ref.provider_id or (spelling := canonical(ref.provider_id)) == ref.provider_id:
         return ref
-    if not spelt:
+    if not spelling:
         raise Conflict(f"cannot determine which instance the providerID {ref.provider_id} refers to")
-    return dataclasses.replace(ref, provider_id=spelt)
+    return dataclasses.replace(ref, provider_id=spelling)
 
 
 def as_asked(found: Instance, ref: InstanceRef, canonical: str | None) -> Instance:

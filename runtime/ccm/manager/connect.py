@@ -77,16 +77,16 @@ async def check_permissions(client: KubeClient, options: Options, enabled: Itera
         ),
     )
     try:
-        lacking = await rights_check.missing(client, rights)
+        missing = await rights_check.missing(client, rights)
     except ApiError as error:
         log.warning("the API server does not report our permissions, continuing without a check: %s", error)
         return
-    if lacking:
+    if missing:
         raise StartError(
             "the API server does not allow this identity to: "
-            + "; ".join(str(right) for right in lacking)
+            + "; ".join(str(right) for right in missing)
             + ". Grant it in the ClusterRole (or the Role in the namespace) that is bound to the ServiceAccount"
-            + _HINT * any(right.resource == "configmaps" for right in lacking)
+            + _HINT * any(right.resource == "configmaps" for right in missing)
         )
 
 

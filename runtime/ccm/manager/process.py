@@ -82,7 +82,7 @@ async def run(options: Options) -> int:
 
 async def _live(options: Options) -> None:
     """Everything between the options and shutdown. Raises StartError, LeadershipLost and ClusterChanged."""
-    _tell_version(options)
+    _log_version(options)
     keeper = Keeper(options)
     gateway = keeper.gateway
     usable = usable_controllers(options, gateway.cloud)
@@ -170,7 +170,7 @@ def _first_of(error: BaseException) -> ClusterChanged:
     return error
 
 
-def _tell_version(options: Options) -> None:
+def _log_version(options: Options) -> None:
     BUILD_INFO.labels(__version__).set(1)
     major, minor, *_ = __version__.split(".")
     machine = f"{platform.system().lower()}/{platform.machine()}"

@@ -40,7 +40,7 @@ class Outcome:
     failed: Mapping[str, str]
     left_out: frozenset[str]
 
-    def told(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
+    def response(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
         """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
         lines = []
         for name in self.checks:
@@ -81,14 +81,14 @@ class Health:
         self, path: str, *, verbose: bool = False, exclude: Iterable[str] = (), reasons: bool = False
     ) -> tuple[int, str]:
         """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
-        return self.look(path, exclude=exclude).told(verbose=verbose, reasons=reasons)
+        return self.look(path, exclude=exclude).response(verbose=verbose, reasons=reasons)
 
     def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:
         """Run the checks of a path."""
         checks, left_out = self._checks[path], set(exclude)
         found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
         failed = {name: reason for name, reason in found.items() if reason is not None}
-        self._tell(path, failed)
+        self._log_changes(path, failed)
         return Outcome(path, tuple(checks), failed, frozenset(left_out))
 
     def _ask(self, path: str, name: str, check: Check) -> str | None:
@@ -97,7 +97,7 @@ class Health:
         _HEALTHCHECKS.labels(name, path, "success" if reason is None else "error").inc()
         return reason
 
-    def _tell(self, path: str, failed: Mapping[str, str]) -> None:
+    def _log_changes(self, path: str, failed: Mapping[str, str]) -> None:
         """Log the failing checks whenever they change."""
         names = ", ".join(failed)
         if names and names != self._told.get(path):

@@ -62,7 +62,7 @@ def application(
             found = health.look(path, exclude=query.getall("exclude", []))
             # Only the reasons need a query to the API server: anyone may ask here, with any token.
             reasons = bool(found.failed) and await known(request)
-            return _plain(*found.told(verbose="verbose" in query, reasons=reasons))
+            return _plain(*found.response(verbose="verbose" in query, reasons=reasons))
 
         return handle
 

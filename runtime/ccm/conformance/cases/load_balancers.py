@@ -175,8 +175,8 @@ async def members_have_the_addresses_that_are_given(trial: Trial) -> None:
         allowed = {each.node_name: {address.address for address in each.addresses} for each in backends}
         if strange := found - set().union(*allowed.values()):
             raise Failed(f"it sends to {', '.join(sorted(strange))}, which is not an address of the backends")
-        if lacking := [name for name, addresses in allowed.items() if addresses and not addresses & found]:
-            raise Failed(f"it sends to {', '.join(sorted(found)) or 'nothing'}, and not to {', '.join(lacking)}")
+        if missing := [name for name, addresses in allowed.items() if addresses and not addresses & found]:
+            raise Failed(f"it sends to {', '.join(sorted(found)) or 'nothing'}, and not to {', '.join(missing)}")
 
 
 @case(writes=True)

@@ -377,7 +377,7 @@ async def test_work_that_does_not_end_does_not_keep_the_process(candidate, clock
     await clock.advance(10 + 5)
     with pytest.raises(LeadershipLost):
         await leader.task
-    assert "left behind" in caplog.text
+    assert "is abandoned" in caplog.text
     await clock.advance(1000)
 
 

@@ -286,7 +286,7 @@ async def test_a_listing_shorter_than_the_cloud_says_is_incomplete(pages, comple
     answers = await ask(directory(fake), by_id("n0"), by_id("gone"))
     assert kinds(answers) == ([Instance, NotFound] if complete else [Transient] * 2)
     if not complete:
-        assert "the listing is incomplete" in str(answers[0])
+        assert "incomplete listing" in str(answers[0])
 
 
 @in_virtual_time

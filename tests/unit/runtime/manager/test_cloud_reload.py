@@ -191,7 +191,7 @@ async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
 async def test_a_refusal_at_start_ends_it(file):
     file.write_text("refused")
     keeper = Keeper(options(file))
-    with pytest.raises(StartError, match=r"refuses the credentials of .*cloud\.conf: the token is unknown"):
+    with pytest.raises(StartError, match=r"rejects the credentials of .*cloud\.conf: the token is unknown"):
         await keeper.start()
 
 

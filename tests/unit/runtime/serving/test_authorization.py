@@ -225,7 +225,7 @@ async def test_client_cas_of_the_file_and_of_the_cluster(tmp_path):
     file.write_text("NEW")
     assert cas.bundle() == b"NEW\nTHEIRS"
     file.unlink()
-    with pytest.raises(CertificateError, match=r"--client-ca-file .*ca\.crt cannot be read: No such file"):
+    with pytest.raises(CertificateError, match=r"cannot read --client-ca-file .*ca\.crt: No such file"):
         cas.bundle()
 
 

@@ -164,7 +164,7 @@ async def test_webhooks_for_clients_with_a_certificate(tmp_path, caplog):
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     async with webhooks(GATE, "--webhooks=*", everywhere):
         assert "anyone who can reach 0.0.0.0 may call the webhooks: --webhook-client-ca-file" in caplog.text
-    with pytest.raises(StartError, match="--webhook-client-ca-file /nowhere cannot be read: No such file"):
+    with pytest.raises(StartError, match="cannot read --webhook-client-ca-file /nowhere: No such file"):
         async with webhooks(GATE, "--webhooks=*", "--webhook-client-ca-file=/nowhere"):
             pass
 
