@@ -55,7 +55,7 @@ class Document:
         self.problems.append(f"{self.place(path)}: {spell(path)}{': ' if path else ''}{what}")
 
     def place(self, path: Path) -> str:
-        """The file, and the line of the key, or of the mapping that misses the key: "c.yaml, line 7"."""
+        """The file, and the line of the key, or of the mapping where the key is missing: "c.yaml, line 7"."""
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
         return f"{self.source}, line {line}" if line else self.source
 

@@ -17,9 +17,9 @@ class Trouble(enum.Enum):
     """Failures of a cloud. While one lasts, it affects every call of the provider, unless it says otherwise."""
 
     SERVER_ERROR = "every call is answered with a 5xx of the cloud"
-    PROXY_PAGE = "every call is answered with 404 and a web page, as by a proxy that does not reach its cloud"
+    PROXY_PAGE = "every call is answered with 404 and a web page, as from a proxy that cannot reach the cloud"
     CUT_ANSWER = "every answer is truncated"
-    SHORT_LISTING = "listings of instances miss their second half, and there are at least two instances"
+    SHORT_LISTING = "listings of instances omit their second half, and there are at least two instances"
     HANG = "no call is ever answered"
     UNAUTHORIZED = "every call is rejected because the credentials are no longer valid"
     RATE_LIMITED = "every call is rejected because of too many calls, to be retried after 7 s (World.RETRY_AFTER)"

@@ -3,7 +3,7 @@
 
 A list can be wrong: etcd was restored or replaced, the address leads to another cluster, or an intermediary returns an
 empty list. Therefore an object that is absent from a list is missing, but not yet gone. It is gone if a read of that
-object says so, and only a few objects may go at a time. A list that misses half of the objects proves nothing at all.
+object says so, and only a few objects may go at a time. A list that omits half of the objects proves nothing at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-#: Within this many seconds, at most `cap` objects count as gone because lists miss them.
+#: Within this many seconds, at most `cap` objects count as gone because lists omit them.
 GRACE = 300.0
 #: At most this share of the objects, but at least CAP_MIN.
 CAP_SHARE, CAP_MIN = 0.1, 2

@@ -42,7 +42,7 @@ BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
 STRETCH = 250
 #: A watch that lasted this long, in seconds, was healthy: the next pause is the shortest one again.
 HEALTHY_AFTER = 5.0
-#: Shortest and longest time to the next list, in seconds, while the cache keeps objects that the last one misses.
+#: Shortest and longest time to the next list, in seconds, while the cache keeps objects that the last one omits.
 LIST_AGAIN_FIRST, LIST_AGAIN_MAX = 30.0, 60.0
 
 Handler = Callable[[T | None, T | None], None]
@@ -101,7 +101,7 @@ class Informer(Generic[T]):
         self._store: dict[str, T] = {}
         self._unreadable: dict[str, str] = {}  # key and resourceVersion of objects that cannot be decoded
         self._doubtful, self._check = doubtful, check
-        self._missing: set[str] = set()  # keys of objects that the last list misses and the cache keeps
+        self._missing: set[str] = set()  # keys of objects that the last list omits and the cache keeps
         self._gone_at: list[float] = []
         self._list_again = LIST_AGAIN_FIRST
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
@@ -233,7 +233,7 @@ class Informer(Generic[T]):
         return found
 
     async def _doubt(self, listed: Mapping[str, T]) -> None:
-        """Find out which objects to keep although a list misses them. Raises ApiError if they cannot be read."""
+        """Find out which objects to keep although a list omits them. Raises ApiError if they cannot be read."""
         missing = [key for key in self._store if key not in listed and key not in self._unreadable]
         if "" in self._unreadable:  # keep all of them
             missing = []

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 ANSWERS = Counter("ccm_instance_questions", "Queries for instances, by the source of the answer.", ["answered_by"])
 PARTIAL = Gauge(
     "ccm_instances_listing_partial",
-    "1 while the last listing of instances misses a part of the cloud that could not be queried: the instances there "
+    "1 while the last listing of instances omits a part of the cloud that could not be queried: the instances there "
     "are unknown, and none of their Nodes is deleted.",
 )
 

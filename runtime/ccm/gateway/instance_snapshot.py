@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One complete listing of a cloud's instances, and what it proves about a Node. No I/O.
 
-A listing that is empty, has invalid entries, or misses a part of the cloud that could not be queried proves that
+A listing that is empty, has invalid entries, or omits a part of the cloud that could not be queried proves that
 instances exist, but never that one is gone.
 """
 
@@ -69,7 +69,7 @@ class Snapshot:
         """The instance, with the providerID as spelled in `ref`.
 
         Raises NotFound, Conflict (several instances with that name, or a providerID in another spelling), or Transient
-        (the listing is empty, has invalid entries, or misses a part of the cloud, and so proves nothing).
+        (the listing is empty, has invalid entries, or omits a part of the cloud, and so proves nothing).
         """
         try:
             return self._find(ref)

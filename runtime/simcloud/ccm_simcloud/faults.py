@@ -23,7 +23,7 @@ Action = Literal[
     "hang_up",  # close the connection without an answer
     "truncate",  # send half of the body
     "empty_list",  # a listing is empty, with total 0
-    "short_list",  # a listing misses the second half of the page and all later pages; the total is correct
+    "short_list",  # a listing omits the second half of the page and all later pages; the total is correct
     "stale",  # reads return the state `seconds` ago
     "rate_limit",  # 429 above `per_second`
     "provision_error",  # the load balancer is accepted and ends in the state "error"

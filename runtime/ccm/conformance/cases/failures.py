@@ -36,7 +36,7 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case()
 async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
-    """A 404 that does not come from the cloud, or not about this object, proves nothing: Transient."""
+    """A 404 that does not come from the cloud itself, or is not about this object, proves nothing: Transient."""
     await _asked_in(trial, Trouble.PROXY_PAGE, Transient)
 
 
@@ -54,7 +54,7 @@ async def refused_credentials_are_unauthorized(trial: Trial) -> None:
 
 @case()
 async def a_listing_cut_short_shows(trial: Trial) -> None:
-    """A listing that misses instances raises an error, reports a larger `total`, or sets `unreachable`. It never looks
+    """A listing that omits instances raises an error, reports a larger `total`, or sets `unreachable`. It never looks
     complete."""
     await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):
@@ -76,7 +76,7 @@ async def a_listing_cut_short_shows(trial: Trial) -> None:
 
 @case()
 async def what_a_short_listing_lacks_is_not_gone(trial: Trial) -> None:
-    """While listings miss instances, no existing instance is NotFound by its ID. If the listing sets `unreachable`, a
+    """While listings omit instances, no existing instance is NotFound by its ID. If the listing sets `unreachable`, a
     name that is not in it is not NotFound either."""
     found = await trial.some_instances(2)
     async with trial.world.trouble(Trouble.SHORT_LISTING):

@@ -108,7 +108,7 @@ async def a_server_error_is_transient(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
-    """A 404 that does not come from the cloud, or not about this route, is Transient for all methods."""
+    """A 404 that does not come from the cloud itself, or is not about this route, is Transient for all methods."""
     await _asked_in(trial, Trouble.PROXY_PAGE, Transient, *ALL)
 
 
