@@ -32,7 +32,7 @@ T = TypeVar("T", bound=KubeObject)
 
 #: Seconds of silence after which a watch counts as dead. The API server sends a bookmark about every minute.
 READ_TIMEOUT = 90.0
-#: The share of that time after which a watch that sent no line at all was silent, not interrupted.
+#: A watch without a single line counts as silent, not as interrupted, after this share of that time.
 SILENT = 0.9
 #: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 WATCH_SECONDS = (300, 600)
@@ -311,9 +311,9 @@ class Informer(Generic[T]):
                     self._in_touch()
         except UnavailableError:
             if self._clock.monotonic() - answered >= SILENT * self._read_timeout:
-                # After a restore without `--bump-revision` the resourceVersion is in the API server's future: the
-                # server accepts every watch from it and sends nothing. Only a list ends that.
-                logger.info("%s: the API server accepted the watch and sent nothing, listing again", self.name)
+                # After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The
+                # server then accepts every watch from it but sends nothing, until the next list.
+                logger.info("%s: the API server accepted the watch but sent nothing, listing again", self.name)
                 self._resource_version = ""
             raise
 
