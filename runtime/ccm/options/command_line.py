@@ -234,7 +234,7 @@ def _read(flag: str, path: str, problems: list[str]) -> str | None:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problems.append(f"cannot read {flag} {path}: {reason}")
+        problems.append(f"{flag} {path} cannot be read: {reason}")
         return None
 
 

@@ -72,8 +72,8 @@ def test_names_are_sorted_and_single(installed):
 def test_unknown_lists_what_is_installed(installed):
     installed(good="Good", buggy="Buggy")
     assert problems(registry.load, "goood") == [
-        "unknown cloud provider 'goood': installed providers are buggy, good. Install a package with an entry point 'goood' "
-        "in the group 'ccm.providers', or correct --cloud-provider"
+        "unknown cloud provider 'goood': installed providers are buggy, good. "
+        "Install a package with an entry point 'goood' in the group 'ccm.providers', or correct --cloud-provider"
     ]
 
 

@@ -175,7 +175,7 @@ def test_C16_all_problems_at_once_and_with_those_of_the_flags(tmp_path):
 def test_the_file_is_read_only_when_migration_is_on(tmp_path):
     arguments = ["--cloud-provider=sim", f"--leader-migration-config={tmp_path / 'none'}"]
     assert options(arguments).migration() is None
-    with pytest.raises(OptionsError, match=r"cannot read --leader-migration-config .*none: No such file"):
+    with pytest.raises(OptionsError, match=r"--leader-migration-config .*none cannot be read: No such file"):
         options([*arguments, "--enable-leader-migration"])
     (tmp_path / "none").write_text(config(controllerLeaders=[leader("route", "*")]))
     assert options([*arguments, "--enable-leader-migration"]).migration() == Migration("moving", {ROUTE: "*"})

@@ -233,7 +233,7 @@ async def test_all_pages_come_in_order() -> None:
     [
         ({"": {"rows": [1], "next": None, "total": 2}}, "1 of 2"),
         ({"": {"rows": [1], "next": "b"}, "b": {"rows": [], "next": "b"}}, "refers to itself"),
-        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "same next page twice"),
+        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "page twice"),
         ({"": {"row": []}}, "no list of rows"),
         ({"": {"rows": {"1": 1}}}, "no list of rows"),
         ({"": []}, "no list of rows"),
