@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `ccm` command. Without a subcommand it is a cloud-controller-manager: upstream's arguments work as they are."""
+"""The `ccm` command. Without a subcommand it runs a cloud-controller-manager, with upstream's arguments."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import importlib.util
 import sys
 
 NO_SIMULATOR = (
-    "ccm sim: the simulated cloud is not installed here. It is a package of its own, outoftree-ccm-simcloud: install "
+    "ccm sim: the simulated cloud is not installed. It is a separate package, outoftree-ccm-simcloud: install "
     "runtime/simcloud of this version's sources beside ccm, or use its image (runtime/simcloud/Containerfile)"
 )
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 cannot do its work, 2 unusable command line."""
+    """Exit status: 0 success, 1 failure, 2 invalid command line."""
     args = list(sys.argv[1:] if argv is None else argv)
     if args[:1] == ["sim"]:
         if importlib.util.find_spec("ccm_simcloud") is None:

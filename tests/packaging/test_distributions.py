@@ -64,7 +64,7 @@ def test_the_command_offers_the_simulator_where_it_is_installed(
     assert run(UV, "pip", "install", "--quiet", controller, environment=python).returncode == 0
     without = run(ccm, "sim", "--help")
     assert (without.returncode, without.stdout) == (1, "")
-    assert "ccm sim: the simulated cloud is not installed here." in without.stderr
+    assert "ccm sim: the simulated cloud is not installed." in without.stderr
     assert "outoftree-ccm-simcloud" in without.stderr and "Traceback" not in without.stderr
     assert "ccm sim" not in run(ccm, "--help").stdout
     assert run(UV, "pip", "install", "--quiet", simulator, environment=python).returncode == 0

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every room may use: the clock, durations, text of strangers, and strict reading of YAML."""
+"""Helpers that every package may use: the clock, durations, untrusted text, and strict reading of YAML."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time as a dependency, so that tests of back-off, deadlines and leases take no time and give one answer.
+"""Time as a dependency, so that tests of back-off, deadlines and leases are fast and deterministic.
 
-Durations are measured on the monotonic clock only; the wall clock is for what others read (Lease, Events).
+Durations are measured on the monotonic clock only; the wall clock is for timestamps that others read (Lease, Events).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ class Timer(Protocol):
 
 
 class Clock(Protocol):
-    """What the engine asks of a clock. All durations are seconds."""
+    """The clock that the engine uses. All durations are in seconds."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Seconds since a fixed moment; never decreases."""
         ...
 
     def now(self) -> datetime.datetime:
-        """The wall clock, aware and in UTC."""
+        """The wall clock, timezone-aware and in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...
 
     def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
-        """Call `callback` once, from the event loop, unless the timer is cancelled before."""
+        """Call `callback` once, from the event loop, unless the timer is cancelled first."""
         ...
 
 
 class SystemClock:
-    """The machine's clocks and the running event loop's timers."""
+    """The system clocks and the timers of the running event loop."""
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -79,12 +79,12 @@ class _FakeTimer:
 
 
 class FakeClock:
-    """A clock that moves only when a test says so.
+    """A clock that moves only when a test advances it.
 
-    `wall` is where the wall clock starts; `jump` moves it alone, as NTP or an administrator would.
+    `wall` is the initial time of the wall clock. `jump` moves only the wall clock, like NTP or an administrator.
     """
 
-    #: Turns of the event loop given to tasks after each timer: enough for a chain of awaits without I/O.
+    #: Event loop iterations after each timer: enough for a chain of awaits without I/O.
     TURNS = 20
 
     def __init__(self, start: float = 1000.0, wall: datetime.datetime | None = None) -> None:
@@ -117,7 +117,7 @@ class FakeClock:
 
     @property
     def next_due(self) -> float | None:
-        """Seconds until the next timer, None when nothing waits."""
+        """Seconds until the next timer, None if there is none."""
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
         return self._timers[0][0] - self._now if self._timers else None
@@ -128,7 +128,7 @@ class FakeClock:
             await asyncio.sleep(0)
 
     async def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, firing the timers on the way in order, each at its own time."""
+        """Advance by `seconds` and fire the timers that become due, in order, each at its own time."""
         await self.settle()
         end = self._now + seconds
         while (due := self.next_due) is not None and self._now + due <= end:

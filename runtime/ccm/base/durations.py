@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go-style durations ("1m30s"), as upstream's flags take them."""
+"""Go-style durations ("1m30s"), as upstream's flags accept them."""
 
 from __future__ import annotations
 
 import re
 
-#: Micro is spelt with either of Unicode's two signs for it.
+#: The prefix micro can be spelled with either of two Unicode characters.
 _UNITS = {"ns": 1e-9, "us": 1e-6, "\u00b5s": 1e-6, "\u03bcs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-#: What fits into Go's 64 bits of nanoseconds, in seconds.
+#: The largest duration that fits into Go's 64 bits of nanoseconds, in seconds.
 _LONGEST = 2**63 / 1e9
 _PART = re.compile(rf"([0-9]+\.?[0-9]*|\.[0-9]+)({'|'.join(_UNITS)})")
 
 
 def parse(text: str) -> float:
-    """Seconds. Raises ValueError for anything that Go's time.ParseDuration would refuse."""
+    """Seconds. Raises ValueError for anything that Go's time.ParseDuration rejects."""
     unsigned = text[1:] if text[:1] in ("+", "-") else text
     if unsigned == "0":
         return 0.0
@@ -29,7 +29,7 @@ def parse(text: str) -> float:
 
 
 def spell(seconds: float) -> str:
-    """As Go's Duration.String does for whole milliseconds and more: "5m0s", "1.5s", "250ms", "0s"."""
+    """Format like Go's Duration.String, for whole milliseconds and more: "5m0s", "1.5s", "250ms", "0s"."""
     if seconds < 0:
         return "-" + spell(-seconds)
     if 0 < seconds < 1:

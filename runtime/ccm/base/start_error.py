@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Why a process ends before it has done any work."""
+"""The error that stops a process at start."""
 
 
 class StartError(Exception):
-    """The process cannot do its work; the message says why and what to do."""
+    """The process cannot start; the message says why and what to do."""

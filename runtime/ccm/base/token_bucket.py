@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The token bucket: how often something may happen, and how often at once."""
+"""The token bucket: limits the rate of an operation and the size of its bursts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class TokenBucket:
-    """`rate` tokens a second, `burst` of them at once; a rate of 0 or less means no limit.
+    """`rate` tokens per second, at most `burst` at once; a rate of 0 or less means no limit.
 
-    Take tokens in one of two ways: `reserve` says how long to wait for one, `take` does without one that is not there.
-    `clock` gives seconds that never go back.
+    There are two ways to take tokens: `reserve` always takes one and returns how long to wait, `take` takes one only if
+    it is available. `clock` returns seconds and never decreases.
     """
 
     __slots__ = ("_burst", "_clock", "_filled", "_paused_until", "_rate", "_tokens")
@@ -22,7 +22,7 @@ class TokenBucket:
         self._paused_until = 0.0
 
     def reserve(self) -> float:
-        """Take a token, if need be from the future; seconds until the holder may go."""
+        """Take a token, if necessary a future one. Returns the seconds to wait until it is valid."""
         now = self._clock()
         if self._rate <= 0:
             return max(0.0, self._paused_until - now)
@@ -30,7 +30,7 @@ class TokenBucket:
         return max(0.0, -self._tokens / self._rate, self._paused_until - now)
 
     def take(self) -> bool:
-        """Take a token if one is there now; whether it was."""
+        """Take a token if one is available now. Returns whether it was."""
         now = self._clock()
         if now < self._paused_until or (self._rate > 0 and self._at(now) < 1):
             return False
@@ -38,20 +38,20 @@ class TokenBucket:
         return True
 
     def pause(self, seconds: float) -> None:
-        """Give no token for a while. Of several pauses the one that ends last counts."""
+        """Issue no tokens for a while. Of several pauses, the one that ends last applies."""
         self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     @property
     def paused_for(self) -> float:
-        """Seconds of a pause that are left."""
+        """Seconds until the pause ends."""
         return max(0.0, self._paused_until - self._clock())
 
     @property
     def full(self) -> bool:
-        """Whether it is as good as a new one."""
+        """Whether all tokens are available, as in a new bucket."""
         now = self._clock()
         return now >= self._paused_until and (self._rate <= 0 or self._at(now) >= self._burst)
 
     def _at(self, now: float) -> float:
-        """The tokens that it has by then; fewer than 0 when some of the future are taken."""
+        """The number of tokens at that time; negative if future tokens are taken."""
         return min(self._burst, self._tokens + (now - self._filled) * self._rate)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML (and so JSON) files of people, read strictly: every problem is reported, with file, line and key."""
+"""Strict reader for YAML (and therefore JSON) files: it reports every problem with file, line and key."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 import yaml
 
 Path = tuple[str | int, ...]
-#: Deeper than anything that is read here; an alias may contain itself.
+#: No file that is read here is nested deeper; an alias may contain itself.
 _DEPTH = 20
-#: More values than any such file has; aliases of aliases multiply.
+#: No such file has more values; aliases of aliases multiply.
 _VALUES = 10_000
-#: Errors that quote no more of the text than single characters.
+#: YAML errors that quote at most single characters of the text.
 _HARMLESS = (yaml.scanner.ScannerError, yaml.parser.ParserError)
 
 
 class _TooMuch(ValueError):
-    """A document that nobody wrote for us."""
+    """The document exceeds a limit; no legitimate file does."""
 
 
 @dataclass
 class Document:
-    """`data`: plain values. `problems`: what is wrong with it so far, in the order found."""
+    """`data`: plain values. `problems`: the problems so far, in the order found."""
 
     source: str
     data: Any = None
@@ -35,7 +35,7 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, source: str, *, secret: bool = False) -> Document:
-        """Does not raise: text that is no YAML is a problem, and the data then None. `secret`: quote nothing of it."""
+        """Never raises: if the text is not YAML, that is a problem and the data is None. `secret`: quote no content."""
         document = cls(source)
         try:
             loader = yaml.SafeLoader(text)
@@ -55,12 +55,12 @@ class Document:
         self.problems.append(f"{self.place(path)}: {spell(path)}{': ' if path else ''}{what}")
 
     def place(self, path: Path) -> str:
-        """The file, and the line of that key, or of what is around a key that is missing: "c.yaml, line 7"."""
+        """The file, and the line of the key, or of the mapping where the key is missing: "c.yaml, line 7"."""
         line = next((self._lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self._lines), None)
         return f"{self.source}, line {line}" if line else self.source
 
     def mapping(self, path: Path, value: Any) -> dict[str, Any]:
-        """`value`, if it is a mapping; {} also for nothing at all, and with a problem for anything else."""
+        """`value` if it is a mapping, {} for None; anything else also returns {} and adds a problem."""
         if isinstance(value, dict):
             return value
         if value is not None:
@@ -68,10 +68,10 @@ class Document:
         return {}
 
     def unknown(self, path: Path, known: Iterable[str]) -> None:
-        """The last part of `path` is no key that is known there."""
+        """Report that the last part of `path` is not a known key."""
         known, key = list(known), str(path[-1])
         near = [name for name in known if name.lower() == key.lower()] or difflib.get_close_matches(key, known, 1)
-        self.problem(path, f"unknown key; {f'is {near[0]} meant?' if near else 'known are ' + ', '.join(known)}")
+        self.problem(path, f"unknown key; {f'did you mean {near[0]}?' if near else 'known keys: ' + ', '.join(known)}")
 
     def _convert(self, loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
         self._values += 1
@@ -90,14 +90,14 @@ class Document:
             key = str(key_node.value)
             inner, line = (*path, key), key_node.start_mark.line + 1
             if key in found:
-                self.problem(inner, f"is given again in line {line}")
+                self.problem(inner, f"duplicate key, set again in line {line}")
             self._lines.setdefault(inner, line)
             found[key] = self._convert(loader, value_node, inner)
         return found
 
 
 def spell(path: Path) -> str:
-    """As in `Generic.LeaderMigration.controllerLeaders[0].name`."""
+    """For example `Generic.LeaderMigration.controllerLeaders[0].name`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider needs to know: the contract and its errors. Providers import this and nothing else of `ccm`."""
+"""The contract between the framework and a provider, and its errors. Providers import nothing else of `ccm`."""
 
 from .backends import Backends
 from .blocking import BlockingCalls

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of a load balancer as one object, which keeps what was computed over all of them."""
+"""The nodes of a load balancer as one object, which caches values computed over all of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class Backends(tuple[Backend, ...]):
-    """The nodes of a load balancer, by name. They never change, and all Services that have the same ones share this
-    object, so what is computed from thousands of nodes need not be computed for each of hundreds of Services.
+    """The nodes of a load balancer, sorted by name. Immutable, and shared by all Services that have the same nodes: a
+    value over thousands of nodes is computed once, not again for each of hundreds of Services.
 
-    The framework passes such an object wherever the contract has `backends`.
+    The framework passes this type wherever the contract has `backends`.
     """
 
     _made: dict[Hashable, Any]
@@ -28,22 +28,22 @@ class Backends(tuple[Backend, ...]):
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Backends never change: {name} cannot be set; `once` keeps what is computed from them")
+        raise AttributeError(f"Backends are immutable: {name} cannot be set; use `once` to cache a computed value")
 
     @classmethod
     def of(cls, backends: Sequence[Backend]) -> Backends:
-        """These backends as such an object; itself if it is one."""
+        """These backends as a `Backends`; returns the argument if it already is one."""
         return backends if isinstance(backends, Backends) else cls(backends)
 
     @property
     def digest(self) -> str:
-        """A stable text of 64 characters over names, providerIDs and addresses, whatever the order of the nodes.
-        Labels are left out, as in comparisons of backends."""
+        """A stable digest (64 characters) of names, providerIDs and addresses, independent of the order of the nodes.
+        It does not cover labels, because comparisons of backends ignore them."""
         return self.once("digest", _digest)
 
     def once(self, key: Hashable, make: Callable[[Backends], T]) -> T:
-        """The result of `make(self)`, which is called once for each `key`. For texts and numbers over all backends:
-        the result is kept as long as the backends are in use."""
+        """The result of `make(self)`, which runs once for each `key`. Use it for strings and numbers computed over all
+        backends: the result stays in memory as long as the backends are in use."""
         if key not in self._made:
             self._made[key] = make(self)
         found: T = self._made[key]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client libraries that block (boto3, hcloud, openstacksdk, ...), off the event loop.
+"""Runs blocking client libraries (boto3, hcloud, openstacksdk, ...) outside the event loop.
 
 calls = BlockingCalls("acme", threads=10, deadline=30, translate=_cloud_error)
 servers = await calls.run(client.list_servers, project, page=2)
 
-A thread cannot be ended from outside. So a call that outlives its deadline, or whose asker was cancelled, is *left
-behind*: its thread goes on by itself and is replaced, and its result is dropped. How many may hang like this is
-limited; beyond it calls fail at once, since a library that never returns would otherwise eat the process.
+Nothing can stop a thread from outside. A call that exceeds its deadline, or whose caller was cancelled, is therefore
+*left behind*: its thread continues, a new thread replaces it, and its result is discarded. The number of hung threads
+is limited; above the limit, calls fail at once. Otherwise a library that never returns would exhaust the process.
 
-A call left behind may still take effect in the cloud. That is nothing new for a provider: an answer may be lost on the
-network just as well, so `ensure` and `create` have to be idempotent anyway.
+A call left behind may still take effect in the cloud. Providers must handle this case anyway: an answer can also get
+lost on the network, so `ensure` and `create` have to be idempotent.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEFT_BEHIND = Counter(
-    "ccm_blocking_calls_left_behind", "Calls whose thread was left behind when they outlived their asker.", ["pool"]
+    "ccm_blocking_calls_left_behind", "Calls whose thread was left behind because the caller stopped waiting.", ["pool"]
 )
-HUNG = Gauge("ccm_blocking_calls_hung", "Threads left behind that have not come back yet.", ["pool"])
-THREADS = Gauge("ccm_blocking_threads", "Threads that take calls, idle or at work; those left behind not.", ["pool"])
+HUNG = Gauge("ccm_blocking_calls_hung", "Threads left behind that have not returned yet.", ["pool"])
+THREADS = Gauge("ccm_blocking_threads", "Threads in the pool, idle or busy, without those left behind.", ["pool"])
 
 
 class BlockingCalls:
     """A pool of at most `threads` threads for one provider. Use it from one event loop.
 
-    `deadline`: seconds for one call, waiting for a thread included. Keep it below `Limits.deadline`, and the library's
-    own time-outs below it: then threads come back. `hung_limit`: how many may be left behind before all calls fail at
-    once; default as many as `threads`. `translate` makes a CloudError of what the library raises.
+    `deadline`: seconds for one call, including the wait for a thread. Keep it below `Limits.deadline`, and the timeouts
+    of the library below it, so that threads return.
+    `hung_limit`: the number of threads left behind at which all calls fail at once; defaults to `threads`.
+    `translate`: converts an exception of the library to a CloudError.
 
-    A client object is shared by all threads; where the library's is not made for that, keep one per thread
-    (`threading.local`) or say `threads=1`.
+    All threads share a client object. If the library's client is not thread-safe, keep one per thread
+    (`threading.local`) or set `threads=1`.
     """
 
     def __init__(
@@ -68,18 +69,16 @@ class BlockingCalls:
         self.hung = 0
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result, from a thread.
+        """Run the function in a thread and return its result.
 
-        Raises Transient after the deadline, when too many calls hang, and when closed; CloudErrors as they are raised;
-        other exceptions as `translate` makes them. A result that would block when it is used, an iterator, is a
-        TypeError: collect it inside of `function`.
+        Raises Transient after the deadline, if too many calls hang, and after `close`. CloudErrors pass unchanged, and
+        `translate` converts other exceptions. A result that would block when it is read, such as an iterator, raises
+        TypeError: collect it inside `function`.
         """
         if self._closed:
-            raise Transient(f"{self.name}: no more calls are made, the provider is closed")
+            raise Transient(f"{self.name}: the provider is closed and makes no more calls")
         if self.hung >= self._hung_limit:
-            raise Transient(
-                f"{self.name}: not asked: {self.hung} earlier calls hang in the client library and have not come back"
-            )
+            raise Transient(f"{self.name}: call not made: {self.hung} earlier calls hang in the client library")
         job: _Job | None = None
         try:
             async with asyncio.timeout(self._deadline), self._slots:
@@ -94,7 +93,7 @@ class BlockingCalls:
         return result
 
     def close(self) -> None:
-        """Let idle threads end, and those at work when they come back."""
+        """Stop idle threads now, and busy ones when they return."""
         self._closed = True
         for worker in self._idle:
             self._dismiss(worker)
@@ -112,7 +111,7 @@ class BlockingCalls:
         return job
 
     def _leave(self, job: _Job) -> None:
-        """The asker goes; a thread that is still at work is no longer one of the pool's."""
+        """The caller stops waiting; a thread that is still busy leaves the pool."""
         if job.ended:
             return
         job.left_behind = True
@@ -137,8 +136,8 @@ class BlockingCalls:
 
     def _too_late(self, job: _Job | None) -> str:
         if job is None:
-            return f"{self.name}: none of {self._threads} threads came free within {self._deadline:g} s"
-        return f"{self.name}: no answer within {self._deadline:g} s; the call is left behind ({self.hung} hang)"
+            return f"{self.name}: none of {self._threads} threads became free within {self._deadline:g} s"
+        return f"{self.name}: no answer within {self._deadline:g} s; the call was left behind ({self.hung} hang)"
 
     def _result(self, outcome: tuple[bool, Any]) -> Any:
         succeeded, value = outcome
@@ -152,7 +151,7 @@ class BlockingCalls:
 
 
 class _Job:
-    """One call. `outcome` is (True, result) or (False, exception): a future cannot hold every exception."""
+    """One call. `outcome` is (True, result) or (False, exception), because a future cannot hold every exception."""
 
     def __init__(self, function: Callable[[], Any], worker: _Worker, came_back: Callable[[_Job], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -165,14 +164,14 @@ class _Job:
         self.left_behind = False
 
     def run(self) -> None:
-        """In the thread."""
+        """Runs in the thread."""
         try:
             outcome = True, self._context.run(self._function)
-        except (SystemExit, KeyboardInterrupt) as error:  # as these leave a coroutine, they end the event loop
+        except (SystemExit, KeyboardInterrupt) as error:  # leaving a coroutine, these would stop the event loop
             outcome = False, RuntimeError(f"{type(error).__name__}: {error}")
         except BaseException as error:
             outcome = False, error
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: nobody waits for the result
             self._loop.call_soon_threadsafe(self._settle, outcome)
 
     def _settle(self, outcome: tuple[bool, Any]) -> None:
@@ -182,7 +181,7 @@ class _Job:
 
 
 class _Worker(threading.Thread):
-    """A daemon: the process ends without waiting for a call that hangs."""
+    """A daemon thread: the process exits without waiting for a call that hangs."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -191,4 +190,4 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         while (job := self.jobs.get()) is not None:
             job.run()
-            del job  # with its function's arguments, while idle
+            del job  # release the function's arguments while idle

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract between the framework and a cloud: what `cloudprovider.Interface` is in Go.
+"""The contract between the framework and a cloud: the counterpart of `cloudprovider.Interface` in Go.
 
-A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*
-(attributes that are None when the cloud has no such thing). It is handed no Kubernetes objects, only the plain data
-below, and does no batching, caching, retrying or rate limiting of its own: the gateway (`ccm.gateway`) does that for
-all of them. Times are seconds, addresses and CIDRs are text in the cloud's own spelling.
+A provider is a class with a `name`, registered under the entry-point group `ccm.providers`. It offers *capabilities*:
+attributes that are None when the cloud lacks the feature. The framework passes it no Kubernetes objects, only the plain
+data below. A provider does not batch, cache, retry or limit its calls; the gateway (`ccm.gateway`) does that for all
+providers. Times are in seconds. Addresses and CIDRs are text, spelled as the cloud spells them.
 
-What the framework promises: every call runs in a task that may be cancelled and has a deadline; at most
-`Limits.concurrency` calls are in flight; no two calls for the same load balancer overlap.
-What it expects: each method raises only `ccm.cloud.errors`, and `NotFound` only on the cloud's own complete answer.
+The framework guarantees that every call runs in a task that has a deadline and can be cancelled, that at most
+`Limits.concurrency` calls are in flight, and that no two calls for the same load balancer overlap.
+The framework expects that each method raises only errors of `ccm.cloud.errors`, and raises `NotFound` only if a
+complete answer of the cloud says that the object does not exist.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from .load_balancer_contract import LoadBalancers
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`destination` (a pod CIDR) is reached through the instance. `id`: the cloud's handle, empty before creation.
-    `provider_id` is empty for a blackhole or a target that is no instance. `owner`: the cluster that made it, "" where
-    the cloud does not tell; another cluster's is never touched. `target_addresses`: to create, the addresses of the
-    Node that are its instance's; in a listing, those that the route leads to where the cloud keeps them with it,
-    otherwise None. A listed route with addresses and without `provider_id` is matched by the framework to the Node
-    whose instance has all these addresses, so that a cloud whose routes name addresses needs no listing of instances.
+    """A route that sends `destination`, a pod CIDR, to an instance.
+
+    `id`: the cloud's handle, empty before creation.
+    `provider_id`: empty for a blackhole, or if the target is not an instance.
+    `owner`: the cluster that created the route, "" if the cloud does not record it. The framework never changes a route
+    of another cluster.
+    `target_addresses`: for `create`, the addresses of the Node that its instance has. In a listing, the addresses of
+    the target if the cloud records them, otherwise None. If a listed route has addresses and no `provider_id`, the
+    framework matches it to the Node whose instance has all these addresses. A cloud whose routes name addresses
+    therefore does not need to list instances.
     """
 
     destination: str
@@ -45,23 +50,23 @@ class Route:
 class Routes(Protocol):
     """Routes from pod CIDRs to instances."""
 
-    #: How many creates/deletes the cloud takes at a time.
+    #: The maximum number of creates and deletes that the cloud accepts at a time.
     concurrency: int
 
     async def list(self, cluster: str) -> Sequence[Route]:
-        """All routes of the network, foreign ones included; the framework decides which are its own to change."""
+        """All routes of the network, including foreign ones; the framework decides which of them it may change."""
         ...
 
     async def create(self, cluster: str, route: Route) -> None: ...
 
     async def delete(self, cluster: str, route: Route) -> None:
-        """Success when it is gone, by whomever."""
+        """Delete the route. Also succeeds if the route no longer exists."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeRef:
-    """A volume as a PersistentVolume names it: `driver` (CSI driver or in-tree plugin name) and the cloud's handle."""
+    """A volume as a PersistentVolume identifies it: `driver` (CSI driver or in-tree plugin) and the cloud's handle."""
 
     driver: str
     handle: str
@@ -76,11 +81,12 @@ class Volumes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """An admission webhook. `handle` gets an AdmissionRequest and gives an AdmissionResponse, both as plain data; the
-    framework fills in its uid.
+    """An admission webhook. `handle` takes an AdmissionRequest and returns an AdmissionResponse, both as plain data.
+    The framework sets the `uid` of the response.
 
-    Whoever reaches the port may ask, unless `--webhook-client-ca-file` is given: an answer must hold no secret, and
-    `handle` must change nothing. It is cancelled after 30 s, and when the API server stops waiting.
+    Without `--webhook-client-ca-file`, anyone who can reach the port can send requests. Therefore a response must not
+    contain secrets, and `handle` must not change anything. The framework cancels `handle` after 30 s, and when the
+    API server stops waiting.
     """
 
     path: str
@@ -89,7 +95,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many calls of one group of operations the cloud bears, for a token bucket."""
+    """The rate of calls that the cloud accepts for one group of operations; it configures a token bucket."""
 
     calls_per_second: float
     burst: int
@@ -97,11 +103,12 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the cloud bears. `calls_per_second`/`burst` feed the token bucket; `deadline` is per call, in seconds.
+    """The load that the cloud accepts. `calls_per_second` and `burst` configure the token bucket; `deadline` applies to
+    each call.
 
-    `listing_lag`: for so many seconds its listings may lack what was made (eventual consistency), 0 for never.
-    `groups`: lower rates of single groups of operations, by the capability's name ("instances", "load_balancers",
-    "routes", "volumes"). A call takes its turn in its group first, and then among all calls.
+    `listing_lag`: how long a new object may be missing from listings (eventual consistency); 0 if it never is.
+    `groups`: lower rates for groups of operations, by the name of the capability ("instances", "load_balancers",
+    "routes", "volumes"). A call waits for its turn in its group first, and then for its turn among all calls.
     """
 
     calls_per_second: float = 20.0
@@ -118,11 +125,11 @@ def _environment() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """The text of `--cloud-config` ("" without one) and where it came from, for messages.
+    """The content of the `--cloud-config` file ("" without one) and its origin, for messages. The text and the
+    environment contain secrets, so `repr` shows neither.
 
-    `environment`: the variables of the process, for settings that a cloud's own tools read from there, such as a token.
-    Read them here and not in `os.environ`: tests and the conformance kit give others.
-    Text and environment hold secrets: they are in no representation.
+    `environment`: the environment variables of the process, for settings that the cloud's own tools read from there,
+    such as a token. Read them here, not from `os.environ`: tests and the conformance kit set other values.
     """
 
     text: str = field(default="", repr=False)
@@ -133,7 +140,7 @@ class ProviderConfig:
 class Cloud:
     """Base class of providers. The constructor does no I/O and raises ConfigError with *all* problems of its config.
 
-    A subclass sets `name` and whichever capabilities it has, and overrides `start`/`close` when it holds connections.
+    A subclass sets `name` and the capabilities it has, and overrides `start` and `close` if it holds connections.
     """
 
     name: ClassVar[str]
@@ -143,7 +150,7 @@ class Cloud:
     load_balancers: LoadBalancers | None = None
     routes: Routes | None = None
     volumes: Volumes | None = None
-    #: By the name that --webhooks chooses them by.
+    #: By the name that selects the webhook in --webhooks.
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
 
     def __init__(self, config: ProviderConfig) -> None:
@@ -151,17 +158,21 @@ class Cloud:
 
     @property
     def watched_files(self) -> Sequence[str]:
-        """Paths of files beside `--cloud-config` whose content is a part of its configuration, such as a mounted token
-        or certificate. When one changes, a new `Cloud` is made. No I/O."""
+        """Paths of further files that belong to the configuration, such as a mounted token or certificate. The
+        framework creates a new `Cloud` when the content of one of them changes. No I/O."""
         return ()
 
     @property
     def has_cluster_id(self) -> bool:
-        """Whether things of several clusters in one project are told apart; else `--allow-untagged-cloud` is needed."""
+        """Whether the provider can tell apart the resources of several clusters in one project. If it cannot, the
+        manager only starts with `--allow-untagged-cloud`."""
         return True
 
     async def start(self) -> None:
-        """Open connections, prove the credentials with one cheap call. Raises Unauthorized, Transient, ConfigError."""
+        """Open connections and verify the credentials with one cheap call.
+
+        Raises Unauthorized, Transient, ConfigError.
+        """
 
     async def close(self) -> None:
-        """Release everything; called once, also after a failed start."""
+        """Release everything. The framework calls this once, also after a failed start."""

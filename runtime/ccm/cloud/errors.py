@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every way in which a cloud can fail to answer, as types.
+"""The ways in which a call to a cloud can fail, as types.
 
-The controllers act on the type alone: only `NotFound` may ever lead to a deletion. Whatever a provider raises that is
-not a `CloudError` is treated as `Transient`, so a bug in a provider can delay work but never destroy anything.
+The controllers act on the type alone: only `NotFound` can lead to a deletion. The framework treats any other exception
+of a provider as `Transient`, so a bug in a provider can delay work but never delete anything.
 
-Messages reach Events and logs: they name the thing and the cloud's own reason, never a credential.
+Messages appear in Events and logs: they name the object and the cloud's reason, and never contain credentials.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Literal
 
 
 class CloudError(Exception):
-    """Base of all errors of the contract.
+    """Base class of all errors of the contract.
 
-    `retry_after`: seconds after which the cloud asked to be called again; None when it did not say.
+    `retry_after`: the number of seconds after which the cloud asked for the next call; None if it did not say.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
@@ -24,29 +24,29 @@ class CloudError(Exception):
 
 
 class NotFound(CloudError):
-    """The cloud itself says, completely and freshly, that the thing does not exist."""
+    """The cloud confirms, with a complete and current answer, that the object does not exist."""
 
 
 class NotImplementedByCloud(CloudError):
-    """This cloud has no such function (Go: `cloudprovider.NotImplemented`)."""
+    """This cloud does not have this function (Go: `cloudprovider.NotImplemented`)."""
 
 
 class ImplementedElsewhere(CloudError):
-    """Another controller serves this object; leave it alone (Go: `cloudprovider.ImplementedElsewhere`)."""
+    """Another controller handles this object; do nothing (Go: `cloudprovider.ImplementedElsewhere`)."""
 
 
 class RetryAfter(CloudError):
-    """Not done yet, nothing is wrong: come back in `retry_after` seconds (Go: `api.RetryError`)."""
+    """The work is not finished, and nothing is wrong: retry in `retry_after` seconds (Go: `api.RetryError`)."""
 
     def __init__(self, message: str, retry_after: float) -> None:
         super().__init__(message, retry_after=retry_after)
 
 
 class RateLimited(CloudError):
-    """The cloud refused the call because there were too many (HTTP 429).
+    """The cloud rejected the call because of too many requests (HTTP 429).
 
-    `scope`: what has to pause, all calls to this cloud or those of the same group of operations alone ("instances",
-    "load_balancers", ...): a throttled load balancer service says nothing about reads of instances.
+    `scope`: what must pause: all calls to this cloud, or only those of the same group of operations ("instances",
+    "load_balancers", ...). A throttled load balancer API does not limit reads of instances.
     """
 
     scope: Literal["all", "group"] = "all"
@@ -59,37 +59,37 @@ class RateLimited(CloudError):
 
 
 class Unauthorized(CloudError):
-    """Credentials are wrong, expired, or lack a right; the message says which."""
+    """The credentials are wrong, expired, or missing a permission; the message says which."""
 
 
 class Forbidden(CloudError):
-    """The cloud refuses this one call (HTTP 403), and the credentials are good.
+    """The cloud refuses this one call (HTTP 403), although the credentials are valid.
 
-    What one object asks for may be what its owner must not have, so this says nothing about any other call.
+    An object may request something that its owner is not allowed to have, so this error says nothing about other calls.
     """
 
 
 class Conflict(CloudError):
-    """The thing exists and is somebody else's, or cannot be changed in its present state (HTTP 409)."""
+    """The object exists and belongs to someone else, or cannot be changed in its current state (HTTP 409)."""
 
 
 class Invalid(CloudError):
-    """The cloud refuses the wish itself (HTTP 400, 422): only a change of the Kubernetes object can help."""
+    """The cloud rejects the desired state itself (HTTP 400, 422): only a change of the Kubernetes object can help."""
 
 
 class QuotaExceeded(CloudError):
-    """The project's quota is used up; only a person can change that."""
+    """The quota of the project is used up; only a person can change it."""
 
 
 class Transient(CloudError):
-    """The cloud could not answer: network, time-out, 5xx, an unreadable or incomplete answer.
+    """The cloud could not answer: network error, timeout, 5xx, an unreadable or incomplete answer.
 
-    It says *nothing* about the thing that was asked for.
+    It says *nothing* about the object of the call.
     """
 
 
 class ConfigError(CloudError):
-    """The provider's configuration cannot be used. `problems` holds all of them, one sentence each."""
+    """The configuration of the provider is invalid. `problems` lists all problems, one sentence each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))

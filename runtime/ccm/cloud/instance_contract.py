@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract's instances: what a cloud says about the machines of Nodes."""
+"""The instance part of the contract: what a cloud reports about the machines of Nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 
 
 class AddressType(enum.StrEnum):
-    """Kinds of node address, spelt as in `Node.status.addresses[].type`."""
+    """Kinds of node address, spelled as in `Node.status.addresses[].type`."""
 
     INTERNAL_IP = "InternalIP"
     EXTERNAL_IP = "ExternalIP"
@@ -27,13 +27,13 @@ class Address:
 
 class InstanceState(enum.Enum):
     RUNNING = "running"
-    #: Stopped, but still there: its Node is tainted, never deleted.
+    #: Stopped, but it still exists: its Node gets a taint and is never deleted.
     SHUTDOWN = "shutdown"
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceRef:
-    """How a Node points at its instance: by `provider_id` when it has one, otherwise by name."""
+    """How a Node refers to its instance: by `provider_id` if it has one, otherwise by name."""
 
     node_name: str
     provider_id: str | None = None
@@ -41,17 +41,17 @@ class InstanceRef:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One machine of the cloud, as the node controllers need to know it.
+    """One machine of the cloud, as the node controllers need it.
 
-    `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; the same for the life of the machine.
-    `name`: what a Node without a providerID is matched by (exactly, case-sensitively).
-    `aliases`: other names under which a Node of this machine may register, such as a private DNS name. They match as
-    `name` does, and a name that two instances have, in either way, is a Conflict.
-    `addresses`: in the order in which they shall appear on the Node. Name all that the machine has: load balancers and
+    `provider_id`: `<provider>://...`, written once to `Node.spec.providerID`; constant for the life of the machine.
+    `name`: matched (exactly, case-sensitively) with the name of a Node that has no providerID.
+    `aliases`: other names under which a Node of this machine may register, such as a private DNS name. They match like
+    `name`. If two instances share a name, as name or alias, the lookup is a Conflict.
+    `addresses`: in the order in which they appear on the Node. List all addresses of the machine: load balancers and
     routes use no others.
-    `labels`: additional Node labels; keys in `kubernetes.io`/`k8s.io` domains are ignored.
-    `warnings`: sentences about what is wrong with the instance and a person should fix, such as guest tools that do not
-    answer. Each becomes one Event on the Node and one log line; the text is the same as long as the cause is.
+    `labels`: additional Node labels; keys in the `kubernetes.io` and `k8s.io` domains are ignored.
+    `warnings`: problems of the instance that a person should fix, one sentence each, such as guest tools that do not
+    answer. Each one becomes one Event on the Node and one log line; keep the text constant while the cause is the same.
     """
 
     provider_id: str
@@ -67,23 +67,23 @@ class Instance:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names under which a Node may find it, `name` first."""
+        """All names under which a Node may match this instance, `name` first."""
         return tuple(dict.fromkeys((self.name, *self.aliases)))
 
     def is_named(self, name: str) -> bool:
-        """Whether `name` is its name or one of its aliases."""
+        """Whether `name` is the name or an alias of this instance."""
         return name == self.name or name in self.aliases
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a listing. `next` asks for the page after it, None ends the listing.
+    """One page of a listing. `next` is the token of the next page, None on the last page.
 
-    `total`: how many instances the whole listing has, where the cloud tells; the framework then refuses a listing that
-    came out shorter.
-    `unreachable`: which part of the cloud could not be asked, and why, in words; "" when all could. One page that says
-    so is enough for the whole listing: what is in it is known, and what is not in it is unknown, so that no Node is
-    deleted because of it. `total` is not compared then.
+    `total`: the number of instances in the whole listing, if the cloud reports it; the framework rejects a listing that
+    has fewer.
+    `unreachable`: which part of the cloud could not be queried, and why; "" if all parts could. One page that sets it
+    marks the whole listing as partial: the instances in it are known, all others are unknown. The framework deletes no
+    Node because of a partial listing, and ignores `total`.
     """
 
     instances: Sequence[Instance]
@@ -94,42 +94,43 @@ class Page:
 
 @runtime_checkable
 class Instances(Protocol):
-    """Reading instances."""
+    """Read access to instances."""
 
     async def list_page(self, token: str | None) -> Page:
-        """A page of all instances of the project, in one cloud call; `token` is None for the first, else `Page.next`.
+        """One page of all instances of the project, in one cloud call; `token` is None for the first, else `Page.next`.
 
-        Must raise rather than end early: an incomplete listing that looks complete would look like deletions. Where a
-        part of the cloud cannot be asked, the rest is still of use: `Page.unreachable` says so.
+        Raise an error instead of returning a shorter listing: missing instances in a listing that looks complete count
+        as deleted. If only a part of the cloud cannot be queried, return the rest and set `Page.unreachable`.
 
-        It may be narrowed only by what never changes for an instance, such as its network or datacenter. Tags, labels
-        and names change, and an instance that lost its tag would look like a deleted one.
+        Filter only by properties that never change for an instance, such as its network or data center. Tags, labels
+        and names can change, and an instance that lost its tag would count as deleted.
         """
         ...
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """One instance, in one call where the cloud allows it.
+        """One instance, in one call if the cloud allows it.
 
-        Raises NotFound only if the cloud says that it does not exist; several of that name are a Conflict. While a part
-        of the cloud cannot be asked, an instance that is in none of the others is Transient.
+        Raises NotFound only if the cloud reports that the instance does not exist, and Conflict if several instances
+        have this name. While a part of the cloud cannot be queried, an instance missing from all other parts is
+        Transient.
 
-        A providerID finds the instance whatever its tags and its name are now. A name is looked for among names and
-        aliases.
+        Find an instance by its providerID whatever its current tags and name are. A name may match names and aliases.
         """
         ...
 
     def owns(self, provider_id: str) -> bool:
-        """Whether `list_page` and `get` give providerIDs of this form; else the Node is left alone. No I/O."""
+        """Whether `list_page` and `get` return providerIDs of this form; if not, the framework ignores the Node. No
+        I/O."""
         ...
 
 
 @runtime_checkable
 class CanonicalIds(Protocol):
-    """What `Instances` may have in addition: then `owns` is true for older spellings of its providerIDs, too."""
+    """An optional addition to `Instances`. With it, `owns` also returns True for older spellings of providerIDs."""
 
     def canonical(self, provider_id: str) -> str | None:
-        """A providerID that it owns, as `list_page` and `get` spell it; None when that cannot be told. No I/O.
+        """The spelling of a providerID that `list_page` and `get` use; None if it cannot be determined. No I/O.
 
-        Nodes keep the spelling that they have. `get` is asked in the canonical one.
+        Nodes keep the spelling that they have. The framework calls `get` with the canonical one.
         """
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract's load balancers: what is wanted for a Service, what the cloud has, and what changes it."""
+"""The load balancer part of the contract: what a Service requests, what the cloud has, and the calls that change it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .instance_contract import Address, AddressType
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """One port of a load balancer: clients reach `port`, the cloud sends to `node_port` on every backend."""
+    """One port of a load balancer: clients connect to `port`, the cloud forwards to `node_port` on every backend."""
 
     name: str
     protocol: str
@@ -23,13 +23,13 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """A node that a load balancer sends to.
+    """A node that receives traffic from a load balancer.
 
-    `addresses`: those of the Node that its instance has, as `Instances` names them; () while there are none. Send to
-    these alone: what a Node claims beyond them is left out.
-    `labels`: the Node's, with the instance's values of all that `Instances` names, for clouds where a Service chooses
-    nodes by them. As upstream, a change of labels alone does not make the framework write; it is taken into account
-    with the next change of nodes or of the Service.
+    `addresses`: the addresses of the Node that its instance has according to `Instances`; () while there are none. Send
+    traffic only to these: addresses that only the Node claims are left out.
+    `labels`: the Node's labels, with the values of `Instances` for all labels that it sets. They serve clouds where a
+    Service selects nodes by label. As upstream, a change of labels alone causes no write; it takes effect with the next
+    change of nodes or of the Service.
     """
 
     node_name: str
@@ -39,19 +39,20 @@ class Backend:
 
     @property
     def internal_ip(self) -> str | None:
-        """The first InternalIP, None while the node has none."""
+        """The first InternalIP, None if the node has none."""
         return next((a.address for a in self.addresses if a.type is AddressType.INTERNAL_IP), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadBalancerSpec:
-    """Everything that a `type: LoadBalancer` Service asks of a load balancer.
+    """Everything that a Service of type LoadBalancer requests from a load balancer.
 
-    `uid` identifies the Service for ever, `cluster` the cluster (`--cluster-name`); both belong in ownership tags.
-    `source_ranges`: CIDRs that may connect; empty means everybody.
-    `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on it tells which backends have Pods.
-    `ingress`: what the Service's status says now; no part of the wish. For providers that choose addresses themselves
-    (`AllocatesAddresses`).
+    `uid` identifies the Service permanently, `cluster` the cluster (`--cluster-name`); put both into ownership tags.
+    `source_ranges`: CIDRs that may connect; empty allows all clients.
+    `health_check_node_port`: with externalTrafficPolicy Local, GET /healthz on this port reports whether a backend has
+    Pods.
+    `ingress`: the current status of the Service; not part of the desired state. It is for providers that allocate
+    addresses themselves (`AllocatesAddresses`).
     """
 
     cluster: str
@@ -71,7 +72,7 @@ class LoadBalancerSpec:
 
     @property
     def default_name(self) -> str:
-        """ "a" + UID without dashes, 32 characters at most (Go: DefaultLoadBalancerName)."""
+        """ "a" + UID without dashes, at most 32 characters (Go: DefaultLoadBalancerName)."""
         return ("a" + self.uid.replace("-", ""))[:32]
 
 
@@ -94,12 +95,13 @@ class Ingress:
 
 @dataclass(frozen=True, slots=True)
 class LoadBalancer:
-    """A load balancer of this cluster as the cloud has it.
+    """A load balancer of this cluster as it exists in the cloud.
 
-    `service_uid`: from its ownership tag. `fingerprint` is what `LoadBalancers.fingerprint` gave when it was last
-    written: the cloud's copy of the wish, so that an unchanged Service costs no write after a restart.
-    `ready`: the cloud has finished; until then the Service is asked about again, holding no worker.
-    `warnings`: sentences about what it is like and was hardly meant to be; told in Events when it has been written.
+    `service_uid`: from its ownership tag.
+    `fingerprint`: the value of `LoadBalancers.fingerprint` at the last write. The cloud stores it, so that an unchanged
+    Service causes no write after a restart.
+    `ready`: whether the cloud has finished. Until then the framework checks the Service again, and blocks no worker.
+    `warnings`: properties that are probably not intended, one sentence each; reported as Events after a write.
     """
 
     service_uid: str
@@ -112,88 +114,91 @@ class LoadBalancer:
 
 @runtime_checkable
 class LoadBalancers(Protocol):
-    """Load balancers for Services. Every method is idempotent and waits for nothing.
+    """Load balancers for Services. Every method is idempotent and does not wait for the cloud to finish.
 
-    An answer of `ensure` or `update_backends` means that the wish is written; `ready=False`, that the cloud is still at
-    work on it. RetryAfter means that nothing was written yet, since the cloud is busy with something earlier; from
-    `delete`, that it is at work.
+    If `ensure` or `update_backends` returns, the cloud has accepted the desired state; `ready=False` means that it is
+    still applying it. RetryAfter means that nothing was written yet, because the cloud is busy with an earlier change.
+    From `delete`, RetryAfter means that the deletion is in progress.
     """
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
-        """All load balancers owned by `cluster`, in as few calls as the cloud allows; asked at start and for audits."""
+        """All load balancers owned by `cluster`, in as few calls as possible; called at start and for audits."""
         ...
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        """A stable text over everything that `ensure` would write for this wish. No I/O.
+        """A stable string that covers everything that `ensure` would write for this desired state. No I/O.
 
-        It is asked for several times for each Service whenever a node comes or goes. `Backends.of(backends)` keeps what
-        was computed over all backends: its `digest`, or what `once` is given.
+        The framework calls it several times per Service whenever a node joins or leaves. `Backends.of(backends)` caches
+        values computed over all backends: use its `digest`, or `once` for your own.
         """
         ...
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        """Raises NotFound when there is none of ours for this Service, Conflict when it failed in the cloud."""
+        """Raises NotFound if this cluster has none for this Service, Conflict if it failed in the cloud."""
         ...
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Create, converge, or replace one that failed in the cloud.
+        """Create or update the load balancer, or replace one that failed in the cloud.
 
-        Raises Conflict when the name or address belongs to another cluster or owner.
+        Raises Conflict if the name or address belongs to another cluster or owner.
         """
         ...
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Only the backends changed; NotFound when the load balancer is gone."""
+        """Update only the backends. Raises NotFound if the load balancer does not exist."""
         ...
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Remove it and partial leftovers; success when nothing of ours is left, RetryAfter while the cloud works.
+        """Delete the load balancer and partial leftovers. Succeeds when nothing of it is left.
 
-        NotFound when the cloud knew of nothing to remove: it is asked once more after some seconds, for one wrong
-        answer would leave a load balancer behind that nobody looks for. Success is taken for a removal. Of
-        `spec` only `cluster` and `uid` can be relied upon: the Service may be gone.
+        Raises RetryAfter while the deletion is in progress, and NotFound if the cloud had nothing to delete. After
+        NotFound the framework calls once more some seconds later, because one wrong answer would leave an orphaned load
+        balancer. Success counts as a deletion. Only `cluster` and `uid` of `spec` are reliable: the Service may no
+        longer exist.
         """
         ...
 
 
 @runtime_checkable
 class ComparesLoadBalancers(Protocol):
-    """What `LoadBalancers` has in addition when it can tell that somebody else changed a load balancer.
+    """An optional addition to `LoadBalancers` for providers that can detect changes made by others.
 
-    The fingerprint says what was written last, and not what is there now. The framework asks about one load balancer at
-    a time, at a slow pace, and about the one of a Service whose user asks for it.
+    The fingerprint shows what was written last, not what exists now. The framework compares one load balancer at a
+    time, at a slow rate, and that of a Service at once if its user requests it.
     """
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
-        """What of the load balancer is not as `ensure` would write it, in words; () when all is, or when the cloud is
-        at work on it. Reads only. After an answer that is not empty, the next `ensure` compares and repairs everything,
-        whatever the fingerprint says."""
+        """The differences between the load balancer and what `ensure` would write, one sentence each. () if there are
+        none, or if the cloud is still applying a change. Read-only. After a non-empty answer, the next `ensure`
+        compares and repairs everything, whatever the fingerprint is."""
         ...
 
 
 class Allocations(Protocol):
-    """Which Service of this cluster has which IP address.
+    """Records which Service of this cluster has which IP address.
 
-    It is up to date at every moment: it covers the status of all Services, and what `ensure` answered since.
+    It is always up to date: it covers the status of all Services, and all later answers of `ensure`.
     """
 
     def holder(self, address: str) -> str | None:
         """The UID of the Service that has this address, None if no Service has it. No I/O.
 
-        If the status of several Services names the address, the oldest of them holds it.
+        If the status of several Services contains the address, the oldest Service has it.
         """
         ...
 
 
 @runtime_checkable
 class AllocatesAddresses(Protocol):
-    """What `LoadBalancers` has in addition when the provider chooses addresses itself and no cloud records them.
+    """An optional addition to `LoadBalancers` for providers that allocate addresses themselves, without a record in a
+    cloud.
 
-    The Services' status is the record then: only the controller may write it. Such a provider gives an address to a
-    Service only when `Allocations.holder` is None or this Service, and `ensure` does not suspend between that question
-    and its answer.
+    The status of the Services is the record, so only the controller may write it. Such a provider allocates an address
+    to a Service only if `Allocations.holder` returns None or this Service. `ensure` must not suspend between that check
+    and its return.
     """
 
     def use_allocations(self, allocations: Allocations) -> None:
-        """Called before all other methods, once for each object. Before it, `ensure` gives no address. No I/O."""
+        """The framework calls this once per object, before all other methods. Until then, `ensure` allocates no
+        address. No I/O."""
         ...

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding providers: installing a package with an entry point in the group `ccm.providers` is the only step."""
+"""Finds providers: to add one, install a package with an entry point in the group `ccm.providers`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def names() -> list[str]:
 
 
 def unknown(name: str) -> str:
-    """What to tell somebody who names a provider that is not installed."""
+    """The error message for a provider that is not installed."""
     installed = ", ".join(names()) or "none"
     return (
-        f"unknown cloud provider {name!r}: installed are {installed}. "
+        f"unknown cloud provider {name!r}: installed providers are {installed}. "
         f"Install a package with an entry point {name!r} in the group {GROUP!r}, or correct --cloud-provider"
     )
 
@@ -28,7 +28,7 @@ def unknown(name: str) -> str:
 def load(name: str) -> type[Cloud]:
     """The class of the provider `name`.
 
-    Raises ConfigError when it is unknown, installed twice, does not import, or is not a `Cloud`.
+    Raises ConfigError if it is unknown, registered more than once, cannot be imported, or is not a `Cloud`.
     """
     found = [point for point in entry_points(group=GROUP) if point.name == name]
     if not found:
@@ -38,9 +38,9 @@ def load(name: str) -> type[Cloud]:
         raise ConfigError([f"cloud provider {name!r} is registered more than once ({values}): uninstall all but one"])
     try:
         cls = found[0].load()
-    except (Exception, SystemExit) as error:  # a foreign package may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # the import of a third-party package may raise anything
         raise ConfigError(
-            [f"cloud provider {name!r} ({found[0].value}) does not import: {type(error).__name__}: {error}"]
+            [f"cannot import cloud provider {name!r} ({found[0].value}): {type(error).__name__}: {error}"]
         ) from error
     if not (isinstance(cls, type) and issubclass(cls, Cloud)):
         raise ConfigError([f"cloud provider {name!r} ({found[0].value}) is not a subclass of ccm.cloud.Cloud"])
@@ -48,13 +48,13 @@ def load(name: str) -> type[Cloud]:
 
 
 def create(name: str, config: ProviderConfig) -> Cloud:
-    """Build the provider; ConfigError carries every problem of its configuration."""
+    """Create the provider. Raises ConfigError with every problem of its configuration."""
     cls = load(name)
     try:
         return cls(config)
     except ConfigError:
         raise
-    except Exception as error:  # its own bug; the message may quote the configuration, which holds secrets
+    except Exception as error:  # a bug in the provider; the message may quote the configuration, which contains secrets
         raise ConfigError(
             [f"cloud provider {name!r} failed on the configuration {config.source} with {type(error).__name__}"]
         ) from error

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm explain node NAME`: why a Node is still tainted, or still there. Only reads, and only from the API server.
+"""`ccm explain node NAME`: why a Node is still tainted, or still exists. Reads only, and only from the API server.
 
-What the controllers know they tell there: as Events about the Node and in the annotations of their Lease.
+The controllers publish what they know there: in Events about the Node and in the annotations of their Lease.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError, NotFoundError
 from ccm.engine.objects import Lease, Node, parse_time
 
-#: Whose Events explain something.
+#: The components whose Events are relevant.
 COMPONENTS = ("cloud-node-controller", "cloud-node-lifecycle-controller")
-#: Reasons of Events that say why a Node is not initialised.
+#: Reasons of Events that explain why a Node is not initialised.
 NOT_INITIALISED = (
     "InstanceNotFound",
     "CloudNotAvailable",
     "InitializationFailed",
     "ForeignProviderID",
 )
-#: Reasons of Events that say why a Node that is not Ready still exists.
+#: Reasons of Events that explain why a Node that is not Ready still exists.
 NOT_DELETED = ("DeletionHeld", "DeletionWaits", "DeletingNodeFailed")
-#: How many of the latest Events are shown.
+#: How many of the latest Events are printed.
 SHOWN = 8
-#: The longest line, in characters: kubelets write reasons and taints of any length.
+#: The maximum length of a line, in characters: kubelets write reasons and taints of any length.
 LONGEST_LINE = 2000
 
 
@@ -60,7 +60,7 @@ class Events(msgspec.Struct, frozen=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 explained, 1 there is no such Node or no answer, 2 unusable command line."""
+    """Exit status: 0 explained, 1 no such Node or no answer, 2 invalid command line."""
     args = _parser().parse_args(argv)
     namespace, _, name = args.lease.partition("/")
     if not namespace or not name:
@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         client = KubeClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
         print("\n".join(asyncio.run(_explain(client, args.name, namespace, name))))
     except NotFoundError:
-        print(f"ccm: there is no Node {args.name!r}: see kubectl get nodes", file=sys.stderr)
+        print(f"ccm: Node {args.name!r} does not exist: see kubectl get nodes", file=sys.stderr)
         return 1
     except (ApiError, KubeConfigError) as error:
         print(f"ccm: {error}", file=sys.stderr)
@@ -79,18 +79,18 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ccm explain", description="Why a Node is still tainted, or still there.")
+    parser = argparse.ArgumentParser(prog="ccm explain", description="Explain why a Node is tainted or still exists.")
     parser.add_argument("kind", choices=["node"])
     parser.add_argument("name")
-    parser.add_argument("--kubeconfig", default="", help="kubeconfig file; default: as kubectl, otherwise in-cluster")
+    parser.add_argument("--kubeconfig", default="", help="use this kubeconfig; default: as kubectl, or in-cluster")
     parser.add_argument(
-        "--lease", default="kube-system/cloud-controller-manager", help="NAMESPACE/NAME of the controller's Lease"
+        "--lease", default="kube-system/cloud-controller-manager", help="read this Lease, NAMESPACE/NAME"
     )
     return parser
 
 
 def default_kubeconfig() -> str:
-    """Where kubectl looks; "" where there is none, which means in-cluster."""
+    """The kubeconfig that kubectl uses; "" if there is none, which means in-cluster."""
     named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
     candidates = named or [str(Path.home() / ".kube" / "config")]
     return next((path for path in candidates if Path(path).is_file()), named[0] if named else "")
@@ -101,7 +101,7 @@ async def _explain(client: KubeClient, node_name: str, namespace: str, lease_nam
     try:
         node = await client.get(f"/api/v1/nodes/{node_name}", Node)
         selector = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={node_name}"}
-        # Where Events about Nodes are. Elsewhere, users may write what they like about any Node.
+        # Events about Nodes are in this namespace. In others, users may write anything about any Node.
         events = await client.get("/api/v1/namespaces/default/events", Events, params=selector)
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease_name}"
         try:
@@ -116,63 +116,61 @@ async def _explain(client: KubeClient, node_name: str, namespace: str, lease_nam
 def explain(
     node: Node, lease: Lease | None, events: Sequence[Event], lease_name: str, now: datetime.datetime
 ) -> list[str]:
-    """Lines of text, fit for a terminal. Pure."""
-    told = sorted(
+    """Lines of text, safe for a terminal. Pure."""
+    relevant = sorted(
         (e for e in events if e.source.component in COMPONENTS and e.involved_object.uid == node.metadata.uid),
         key=lambda event: event.last_timestamp or "",
     )
     ready = next((c for c in node.status.conditions if c.type == "Ready"), None)
-    state = f"Ready={ready.status} ({ready.reason})" if ready else "it never said whether it is Ready"
+    state = f"Ready={ready.status} ({ready.reason})" if ready else "it has never reported whether it is Ready"
     lines = [
         f"Node {node.metadata.name}: {state}, created {_ago(node.metadata.creation_timestamp, now)}",
         f"providerID: {node.spec.provider_id or 'none yet'}",
         "",
-        *_state_of(node, told, now),
+        *_state_of(node, relevant, now),
         "",
         *_controller(lease, lease_name, now),
     ]
-    if told:
-        lines += ["", "What was told about it, the latest last:"]
-        lines += [f"  {_line(event, now)}" for event in told[-SHOWN:]]
+    if relevant:
+        lines += ["", "Events about it, the latest last:"]
+        lines += [f"  {_line(event, now)}" for event in relevant[-SHOWN:]]
     return [printable(shorten(line, LONGEST_LINE)) for line in lines]
 
 
-def _state_of(node: Node, told: Sequence[Event], now: datetime.datetime) -> list[str]:
+def _state_of(node: Node, relevant: Sequence[Event], now: datetime.datetime) -> list[str]:
     lines = []
     waits = node_rules.is_uninitialized(node)
     if waits:
         lines.append(
             f"It waits for its initialisation (taint {node_rules.UNINITIALIZED_TAINT}); no Pod is scheduled to it."
         )
-        lines.append(
-            _why(told, NOT_INITIALISED, now) or "  Nothing was told about the reason: see the controller below."
-        )
+        lines.append(_why(relevant, NOT_INITIALISED, now) or "  No Event gives the reason: see the controller below.")
     if any(taint.key == node_rules.SHUTDOWN_TAINT for taint in node.spec.taints):
-        lines.append("Its instance is shut down. The taint goes when the Node is Ready again.")
+        lines.append("Its instance is shut down. The taint is removed when the Node is Ready again.")
     if node.metadata.deletion_timestamp:
         lines.append(
             f"It is being deleted and waits for its finalizers: {', '.join(node.metadata.finalizers) or 'none'}."
         )
     elif not node_rules.is_ready(node) and not waits:
         lines.append(
-            "It is not Ready. It would be deleted if the cloud said, for long enough, that its instance is gone."
+            "It is not Ready. It is deleted if the cloud reports, for long enough, that its instance does not exist."
         )
         lines.append(
-            _why(told, NOT_DELETED, now)
-            or "  It is not held: the instance exists, or the controller has not confirmed yet that it is gone, or the "
-            "Node is younger than --node-deletion-min-age."
+            _why(relevant, NOT_DELETED, now)
+            or "  Nothing holds it: the instance exists, or the controller has not yet confirmed that it is gone, or "
+            "the Node is younger than --node-deletion-min-age."
         )
     if node_rules.is_ready(node):
-        lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud says.")
-        if missing := _why(told, ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed"), now):
-            lines.append(missing)
+        lines.append("It is Ready, and a Ready Node is never deleted, whatever the cloud reports.")
+        if reason := _why(relevant, ("InstanceNotListed", "OtherMachine", "AddressesNotUpdated", "UpdateFailed"), now):
+            lines.append(reason)
     return lines
 
 
 def _controller(lease: Lease | None, lease_name: str, now: datetime.datetime) -> list[str]:
-    """Who should look after it, and whether it can."""
+    """Which controller is responsible, and whether it works."""
     if lease is None:
-        return [f"No controller ever led: there is no Lease {lease_name}. Is the cloud-controller-manager deployed?"]
+        return [f"No controller has ever led: the Lease {lease_name} is missing. Deploy the cloud-controller-manager."]
     spec = lease.spec
     if not spec.holder_identity:
         return [f"No controller leads: the Lease {lease_name} was released, {_ago(spec.renew_time, now)}."]
@@ -180,7 +178,7 @@ def _controller(lease: Lease | None, lease_name: str, now: datetime.datetime) ->
     if renewed is None or renewed > good_for:
         return [
             f"No controller leads: {spec.holder_identity} renewed the Lease {lease_name} {_ago(spec.renew_time, now)}, "
-            f"which is good for {good_for} s. See the logs of its Pod."
+            f"which is valid for {good_for} s. See the logs of its Pod."
         ]
     facts = {key.rpartition("/")[2]: value for key, value in lease.metadata.annotations.items()}
     running = [name for name in facts.get("controllers", "").split(",") if name]
@@ -188,15 +186,15 @@ def _controller(lease: Lease | None, lease_name: str, now: datetime.datetime) ->
     lines = [
         f"Controller: {spec.holder_identity}, which renewed the Lease {lease_name} {_ago(spec.renew_time, now)}",
         f"  provider {facts.get('cloud-provider', 'unknown')}; the cloud last answered it "
-        + (_ago(answered, now) if answered else "never, or it does not say"),
+        + (_ago(answered, now) if answered else "never, or it does not report it"),
     ]
-    if running and (lacking := [name for name in COMPONENTS if name not in running]):
-        lines.append(f"  it does not run {' and '.join(lacking)} (--controllers)")
+    if running and (missing := [name for name in COMPONENTS if name not in running]):
+        lines.append(f"  it does not run {' and '.join(missing)} (--controllers)")
     return lines
 
 
-def _why(told: Sequence[Event], reasons: Sequence[str], now: datetime.datetime) -> str:
-    latest = next((event for event in reversed(told) if event.reason in reasons), None)
+def _why(relevant: Sequence[Event], reasons: Sequence[str], now: datetime.datetime) -> str:
+    latest = next((event for event in reversed(relevant) if event.reason in reasons), None)
     return f"  {_line(latest, now)}" if latest else ""
 
 
@@ -206,7 +204,7 @@ def _line(event: Event, now: datetime.datetime) -> str:
 
 
 def _seconds_since(text: str | None, now: datetime.datetime) -> float | None:
-    """None for no time, and for what is no RFC 3339 time with a zone."""
+    """None for no time, and for text that is not an RFC 3339 time with a zone."""
     try:
         return (now - parse_time(text)).total_seconds() if text else None
     except (ValueError, TypeError, OverflowError):
@@ -216,7 +214,7 @@ def _seconds_since(text: str | None, now: datetime.datetime) -> float | None:
 def _ago(text: str | None, now: datetime.datetime) -> str:
     seconds = _seconds_since(text, now)
     if seconds is None:
-        return "at a time unknown"
+        return "at an unknown time"
     for length, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ccm nodes`: which instance each Node is, and what keeps it from being initialised or refreshed. Only reads.
+"""`ccm nodes`: the instance of each Node, and what prevents its initialisation or refresh. Reads only.
 
-It judges with the controllers' own rules, before any of them acts: a migration asks it before it taints a Node.
+It applies the controllers' own rules before any of them acts: a migration runs it before it taints a Node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .explain_node import default_kubeconfig
 
 
 class Match(Struct, frozen=True):
-    """`verdict`: ok, foreign (another provider's), mismatched (Node and cloud contradict each other), or unknown."""
+    """`verdict`: ok, foreign (of another provider), mismatched (Node and cloud disagree), or unknown."""
 
     name: str
     verdict: str
@@ -37,7 +37,7 @@ class Match(Struct, frozen=True):
 
 
 def main(argv: Sequence[str]) -> int:
-    """Exit status: 0 judged, 1 the cloud or the API server gave no answer, 2 unusable command line or configuration."""
+    """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
     args = _parser().parse_args(argv)
     try:
         client = KubeClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
@@ -57,10 +57,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="ccm nodes", description="Which instance each Node is, and what contradicts.")
-    parser.add_argument("--cloud-provider", required=True, help="as the controller has it")
-    parser.add_argument("--cloud-config", default="", help="as the controller has it")
-    parser.add_argument("--kubeconfig", default="", help="kubeconfig file; default: as kubectl, otherwise in-cluster")
+    parser = argparse.ArgumentParser(prog="ccm nodes", description="List the instance of each Node, and mismatches.")
+    parser.add_argument("--cloud-provider", required=True, help="use this provider, like the controller")
+    parser.add_argument("--cloud-config", default="", help="read this provider configuration, like the controller")
+    parser.add_argument("--kubeconfig", default="", help="use this kubeconfig; default: as kubectl, or in-cluster")
     parser.add_argument("--output", choices=["text", "json"], default="text")
     return parser
 
@@ -75,7 +75,7 @@ async def _ask(client: KubeClient, provider: str, path: str) -> list[Match]:
     try:
         await gateway.call("cloud.start", gateway.cloud.start)
         if gateway.cloud.instances is None:
-            raise ConfigError([f"provider {provider!r} knows no instances: there is nothing to compare Nodes with"])
+            raise ConfigError([f"provider {provider!r} has no instances: there is nothing to compare Nodes with"])
         directory = InstanceDirectory(gateway.cloud.instances, gateway.call)
         return match(nodes, await directory.list(not_before=time.monotonic()), directory.owns)
     finally:
@@ -90,11 +90,11 @@ def _config(path: str) -> ProviderConfig:
         return ProviderConfig(Path(path).read_text(encoding="utf-8"), path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError([f"--cloud-config {path} cannot be read: {reason}"]) from None
+        raise ConfigError([f"cannot read --cloud-config {path}: {reason}"]) from None
 
 
 def match(nodes: Iterable[Node], snapshot: Snapshot, owns: Callable[[str], bool]) -> list[Match]:
-    """Judge every Node. Pure."""
+    """Compare every Node with its instance. Pure."""
     return [_judge(node, snapshot, owns) for node in sorted(nodes, key=lambda node: node.metadata.name)]
 
 
@@ -109,9 +109,9 @@ def _judge(node: Node, snapshot: Snapshot, owns: Callable[[str], bool]) -> Match
         node_rules.node_addresses(node, instance.addresses)
     except NotFound as error:
         way_out = (
-            "if its machine was replaced, delete the Node and restart its kubelet, so that it registers anew"
+            "if its machine was replaced, delete the Node and restart its kubelet, so that it registers again"
             if provider_id
-            else "name the Node as its instance, or the other way round"
+            else "rename the Node or the instance, so that both have the same name"
         )
         return Match(name, "mismatched", reason=f"{error}: {way_out}")
     except node_rules.NodeRuleError as error:

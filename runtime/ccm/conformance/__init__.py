@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a provider must do, as cases that anybody can run against it (docs/providers/your-own.md).
+"""The conformance kit: requirements for providers as cases that anyone can run (docs/providers/your-own.md).
 
 Three front ends run the same cases: `ccm check-provider`, `pytest --pyargs ccm.conformance`, and a provider's own test
-suite, which can also cause what nobody can cause from outside (`World`). Knows the contract, and no cloud.
+suite, which can also cause failures that are impossible from outside (`World`). It uses only the contract, no cloud.
 """
 
 from .cases import CASES

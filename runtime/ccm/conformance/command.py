@@ -19,11 +19,11 @@ from .subject import Subject
 
 
 def main(argv: list[str]) -> int:
-    """Exit status: 0 nothing failed, 1 a case failed, 2 unusable command line or configuration."""
+    """Exit status: 0 nothing failed, 1 a case failed, 2 invalid command line or configuration."""
     args = _parser().parse_args(argv)
     chosen = [case for case in CASES if fnmatch.fnmatchcase(case.name, args.case)]
     if not chosen:
-        print(f"ccm: no case is named {args.case!r}: see ccm check-provider --list", file=sys.stderr)
+        print(f"ccm: no case matches {args.case!r}: see ccm check-provider --list", file=sys.stderr)
         return 2
     if args.list:
         for case in chosen:
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
         return 0
     try:
         if args.name is None:
-            raise ConfigError([f"which provider? Installed are {', '.join(registry.names())}"])
+            raise ConfigError([f"the provider is missing: set NAME to one of {', '.join(registry.names())}"])
         found = subject(args.name, args.cloud_config, args.allow_writes, args.route_cidr, args.patience)
         asyncio.run(_prove(found))
     except ConfigError as error:
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     try:
         results = asyncio.run(_run(chosen, found))
     except KeyboardInterrupt:
-        print("ccm: interrupted; what the case had made is removed", file=sys.stderr)
+        print("ccm: interrupted; everything that the case created has been removed", file=sys.stderr)
         return 1
     counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in Outcome}
     print(f"\nprovider {found.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
@@ -60,7 +60,7 @@ def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr:
             text = Path(cloud_config).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise ConfigError([f"--cloud-config {cloud_config} cannot be read: {reason}"]) from None
+            raise ConfigError([f"cannot read --cloud-config {cloud_config}: {reason}"]) from None
     return Subject(
         name,
         registry.load(name),
@@ -72,7 +72,7 @@ def subject(name: str, cloud_config: str | None, allow_writes: bool, route_cidr:
 
 
 async def _prove(found: Subject) -> None:
-    """Raises CloudError when the provider cannot be made or started: then no case would tell anything."""
+    """Raises CloudError if the provider cannot be created or started, because then no case is meaningful."""
     cloud = registry.create(found.name, found.config)
     try:
         async with asyncio.timeout(cloud.limits.deadline):
@@ -101,20 +101,20 @@ async def _run(cases: list[Case], found: Subject) -> list[Result]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ccm check-provider",
-        description="Run the conformance kit against a provider and its cloud: case by case what a provider must do.",
-        epilog="Without --allow-writes it only reads. What it makes is named ccm-conformance-... and removed.",
+        description="Run the conformance kit against a provider and its cloud: one case per requirement for providers.",
+        epilog="Without --allow-writes it only reads. Resources it creates are named ccm-conformance-... and removed.",
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the provider, as for --cloud-provider")
-    parser.add_argument("--cloud-config", metavar="FILE", help="the provider's configuration")
-    parser.add_argument("--allow-writes", action="store_true", help="make and remove load balancers and routes")
-    parser.add_argument("--case", default="*", metavar="PATTERN", help="only these, for example 'instances.*'")
-    parser.add_argument("--list", action="store_true", help="only tell which cases there are")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="check this provider, as in --cloud-provider")
+    parser.add_argument("--cloud-config", metavar="FILE", help="read the provider's configuration from this file")
+    parser.add_argument("--allow-writes", action="store_true", help="create and delete load balancers and routes")
+    parser.add_argument("--case", default="*", metavar="PATTERN", help="run only these, for example 'instances.*'")
+    parser.add_argument("--list", action="store_true", help="only list the cases")
     parser.add_argument(
-        "--route-cidr", default=Subject.route_cidr, type=_network, help="unused; default %(default)s", metavar="CIDR"
+        "--route-cidr", default=Subject.route_cidr, type=_network, help="use this; default %(default)s", metavar="CIDR"
     )
     parser.add_argument(
         "--patience", default=Subject.patience, type=_seconds, metavar="SECONDS",
-        help="how long a load balancer may take, default %(default)g",
+        help="wait this long for a load balancer, default %(default)g",
     )  # fmt: skip
     return parser
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running one case against one provider: a cloud of its own, and everything removed at the end."""
+"""Runs one case against one provider, with a separate cloud, and removes everything at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that a provider must do. `needs`: the capability it is about, "" for none."""
+    """One requirement for providers. `needs`: the capability that it concerns, "" for none."""
 
     name: str
     function: Callable[[Trial], Awaitable[None]]
@@ -35,7 +35,7 @@ class Case:
 
     @property
     def summary(self) -> str:
-        """What must hold, in one paragraph."""
+        """The requirement, in one paragraph."""
         return " ".join((self.function.__doc__ or "").split())
 
 
@@ -48,18 +48,18 @@ class Result:
 
 
 async def check(case: Case, subject: Subject) -> Result:
-    """Run one case. Raises nothing but cancellation: whatever the provider does is a result."""
+    """Run one case. Raises only on cancellation: whatever the provider does is a result."""
     started = time.monotonic()
 
     def result(outcome: Outcome, detail: str = "") -> Result:
         return Result(case, outcome, detail, time.monotonic() - started)
 
     if case.writes and not subject.allow_writes:
-        return result(Outcome.NOT_RUN, "makes things in the cloud: allowed with --allow-writes")
+        return result(Outcome.NOT_RUN, "creates resources in the cloud: allow it with --allow-writes")
     try:
         cloud = subject.create(subject.config)
     except Exception as error:
-        return result(Outcome.FAILED, f"the provider cannot be made: {described(error)}")
+        return result(Outcome.FAILED, f"cannot create the provider: {described(error)}")
     trial = Trial(subject, cloud)
     trial.introduce(cloud)
     detail, outcome = "", Outcome.PASSED
@@ -75,7 +75,7 @@ async def check(case: Case, subject: Subject) -> Result:
     except Exception as error:
         outcome, detail = Outcome.FAILED, described(error)
     finally:
-        left = await trial.clean_up()  # also when somebody interrupts
+        left = await trial.clean_up()  # also after an interruption
         for each in left:
             log.error("%s: LEFT BEHIND: %s", case.name, each)
     if left:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `pytest --pyargs ccm.conformance`. pytest loads this in every run of the environment: it imports
-nothing but pytest."""
+"""The options of `pytest --pyargs ccm.conformance`. pytest loads this module in every run of the environment, so it
+imports only pytest."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ccm", "conformance of a cloud provider (pytest --pyargs ccm.conformance)")
-    group.addoption("--ccm-provider", metavar="NAME", help="the provider, as for --cloud-provider")
-    group.addoption("--ccm-cloud-config", metavar="FILE", help="its configuration")
-    group.addoption("--ccm-allow-writes", action="store_true", help="make and remove load balancers and routes")
-    group.addoption("--ccm-route-cidr", metavar="CIDR", default="198.18.77.0/24", help="a range that nothing uses")
-    group.addoption("--ccm-patience", metavar="SECONDS", default=300.0, type=float, help="for a load balancer")
+    group.addoption("--ccm-provider", metavar="NAME", help="check this provider, as in --cloud-provider")
+    group.addoption("--ccm-cloud-config", metavar="FILE", help="read its configuration from this file")
+    group.addoption("--ccm-allow-writes", action="store_true", help="create and delete load balancers and routes")
+    group.addoption("--ccm-route-cidr", metavar="CIDR", default="198.18.77.0/24", help="use this free range")
+    group.addoption("--ccm-patience", metavar="SECONDS", default=300.0, type=float, help="for load balancers")

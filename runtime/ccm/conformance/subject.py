@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is examined: a provider, its configuration, and what may be done to its cloud."""
+"""The subject of the tests: a provider, its configuration, and the allowed operations on its cloud."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .world import World
 
 @dataclass(frozen=True)
 class Subject:
-    """What is examined. `create`: the provider's class, or anything that makes one from a configuration.
+    """The subject of the tests. `create`: the provider's class, or a function that creates one from a configuration.
 
-    `allow_writes`: load balancers and routes may be made; all are named for the kit and removed. `route_cidr`: an
-    address range that nothing uses. `patience`: seconds that a load balancer may take. `secrets`: texts that may not
+    `allow_writes`: whether load balancers and routes may be created; the kit uses its own names and removes them.
+    `route_cidr`: a free address range. `patience`: seconds to wait for a load balancer. `secrets`: texts that must not
     appear in an error, by default the values in the configuration whose keys look like secrets.
     """
 

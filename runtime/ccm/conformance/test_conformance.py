@@ -17,7 +17,7 @@ from .command import subject
 def examined(pytestconfig: pytest.Config) -> Subject:
     option = pytestconfig.getoption
     if not (name := option("ccm_provider")):
-        pytest.fail("which provider? Give --ccm-provider NAME", pytrace=False)
+        pytest.fail("the provider is missing: set --ccm-provider NAME", pytrace=False)
     try:
         return subject(
             name,

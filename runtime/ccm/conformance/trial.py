@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One provider in one case: polite calls, what the kit makes in its cloud, and the removal of all of that."""
+"""One provider in one case: calls with deadlines and retries, resources of the kit in its cloud, and their removal."""
 
 from __future__ import annotations
 
@@ -43,17 +43,16 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: How long a call may go on after its deadline, or after it is cancelled, in seconds.
+#: How long a call may continue after its deadline, or after its cancellation, in seconds.
 GRACE = 1.0
-#: How often a call that the cloud refused as one too many is made again.
+#: How often a rate-limited call is retried.
 PATIENT_CALLS = 5
-#: How often a call that the cloud failed to answer is made again, where a case is about something else, and the pause
-#: before it in seconds.
+#: How often a Transient call is retried in cases about something else, and the pause before each retry in seconds.
 TRANSIENTS, PAUSE = 3, 1.0
 
 
 class Failed(AssertionError):
-    """The provider does not do what the contract says; the text says what it did instead."""
+    """The provider violates the contract; the text says what it did instead."""
 
 
 def described(error: BaseException) -> str:
@@ -61,7 +60,7 @@ def described(error: BaseException) -> str:
 
 
 class Published:
-    """`ccm.cloud.Allocations`: the addresses of the kit's load balancers, as the status of their Services has them."""
+    """`ccm.cloud.Allocations`: the addresses of the kit's load balancers, as in the status of their Services."""
 
     def __init__(self) -> None:
         self._ingress: dict[tuple[str, str], tuple[Ingress, ...]] = {}
@@ -80,7 +79,7 @@ class Published:
 
 
 class Trial:
-    """One run of one case: the cloud, and ways to ask it."""
+    """One run of one case: the cloud, and helpers to call it."""
 
     def __init__(self, subject: Subject, cloud: Cloud) -> None:
         self.subject, self.cloud, self.world = subject, cloud, subject.world
@@ -91,13 +90,13 @@ class Trial:
         self._clean_ups: list[tuple[str, Callable[[], Awaitable[None]]]] = []
 
     def introduce(self, cloud: Cloud) -> None:
-        """Say which Service has which address, where the provider asks for it."""
+        """Pass the allocations to the provider, if it uses them."""
         if isinstance(cloud.load_balancers, AllocatesAddresses):
             cloud.load_balancers.use_allocations(self.published)
 
     @contextlib.asynccontextmanager
     async def another(self) -> AsyncIterator[Cloud]:
-        """A second cloud of the same configuration, not started. How it closes is another case's matter."""
+        """A second cloud with the same configuration, not started. Another case checks how it closes."""
         cloud = self.subject.create(self.subject.config)
         self.introduce(cloud)
         try:
@@ -106,7 +105,7 @@ class Trial:
             with contextlib.suppress(Exception):
                 await cloud.close()
 
-    # Capabilities; `check` has made sure that the one which the case is about is there.
+    # Capabilities; `check` has verified that the one of the case exists.
 
     @property
     def instances(self) -> Instances:
@@ -129,10 +128,10 @@ class Trial:
         assert self.cloud.volumes is not None
         return self.cloud.volumes
 
-    # Asking
+    # Calls
 
     async def ask(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """The answer. CloudErrors come through; anything else, and no answer within the deadline, is a failure."""
+        """The answer. CloudErrors are raised; any other exception, and a missed deadline, is a failure."""
         for attempt in range(PATIENT_CALLS):
             try:
                 return await self.ask_once(call, *args)
@@ -143,7 +142,7 @@ class Trial:
         raise AssertionError("unreachable")
 
     async def ask_once(self, call: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """As `ask`, but a refusal for too many calls comes through, too."""
+        """Like `ask`, but also raises RateLimited."""
         what = getattr(call, "__qualname__", repr(call))
         await asyncio.sleep(self._bucket.reserve())
         task = asyncio.ensure_future(_ended(call, args))
@@ -160,7 +159,7 @@ class Trial:
             raise Failed(f"{what} cancelled itself")
         error = task.exception()
         if error is not None and not isinstance(error, CloudError):
-            raise Failed(f"{what} raised {described(error)}; only errors of ccm.cloud mean something") from error
+            raise Failed(f"{what} raised {described(error)}; only errors of ccm.cloud are allowed") from error
         return task.result()
 
     async def expect(self, kinds: tuple[type[CloudError], ...], when: str, call: Any, *args: Any) -> CloudError:
@@ -175,11 +174,11 @@ class Trial:
         raise Failed(f"{when}: expected {wanted}, not an answer: {_short(answer)}")
 
     async def cancelled(self, task: asyncio.Future[Any], what: str) -> None:
-        """Cancel a call, which must then end."""
+        """Cancel a call, and check that it ends."""
         task.cancel()
         await asyncio.wait({task}, timeout=GRACE)
         if not task.done():
-            raise Failed(f"{what} goes on although it was cancelled {GRACE:g} s ago")
+            raise Failed(f"{what} still runs {GRACE:g} s after its cancellation")
 
     # Instances
 
@@ -188,7 +187,7 @@ class Trial:
         return [instance for page in await self.pages() for instance in page.instances]
 
     async def pages(self) -> list[Page]:
-        """Raises Failed when the pages never end."""
+        """Raises Failed if the pages never end."""
         pages: list[Page] = []
         asked: set[str | None] = set()
         token = None
@@ -198,10 +197,10 @@ class Trial:
             token = pages[-1].next
             if token is None:
                 return pages
-        raise Failed(f"page {token!r} is named as the next one a second time: the listing never ends")
+        raise Failed(f"page {token!r} is returned as the next one twice: the listing never ends")
 
     async def some_instances(self, at_least: int = 1) -> list[Instance]:
-        """Those that are there. Creates what is lacking, if the world can."""
+        """Existing instances. Creates missing ones, if the world can."""
         found = await self.listing()
         while len(found) < at_least:
             await self.new_instance()
@@ -209,13 +208,13 @@ class Trial:
         return found
 
     async def new_instance(self, name: str = "") -> Instance:
-        """An instance of the kit's own, removed at the end. It must be seen at once, in the listing."""
+        """A new instance for the kit, removed at the end. It must appear in the listing at once."""
         name = name or self.new_name()
         before = {instance.provider_id for instance in await self.listing()}
         await self.world.create_instance(name)
         new = [each for each in await self.listing() if each.name == name and each.provider_id not in before]
         if len(new) != 1:
-            raise Failed(f"an instance {name!r} was created, and {len(new)} new ones of that name are listed")
+            raise Failed(f"one instance {name!r} was created, but the listing has {len(new)} new ones with that name")
         found = new[0]
 
         async def remove() -> None:
@@ -246,7 +245,7 @@ class Trial:
         return Backends(Backend(each.name, each.provider_id, each.addresses) for each in found)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        """Ensure, however often the cloud asks to come back, and wait until it is ready. Removed at the end."""
+        """Call `ensure`, again after each RetryAfter, and wait until the load balancer is ready. Removed at the end."""
         self.remove_at_end(spec)
         await self.patiently(self.load_balancers.ensure, spec, backends)
         found = await self.ready(spec)
@@ -262,7 +261,7 @@ class Trial:
         return found
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        with contextlib.suppress(NotFound):  # it says that there is nothing, or nothing any more
+        with contextlib.suppress(NotFound):  # nothing exists, or no longer
             await self.patiently(self.load_balancers.delete, spec)
         self.published.withdraw(spec)
 
@@ -270,7 +269,7 @@ class Trial:
         async def remove() -> None:
             try:
                 await self.delete(spec)
-            except Exception:  # a broken `delete` is another case's matter, if only nothing is left
+            except Exception:  # another case checks `delete`; here it only matters that nothing is left
                 with contextlib.suppress(NotFound):
                     await self.ask(self.load_balancers.get, spec)
                     raise
@@ -281,10 +280,10 @@ class Trial:
         return list(await self.ask(self.load_balancers.list, cluster or self.cluster))
 
     async def patiently(self, call: Callable[..., Awaitable[T]], *args: Any, transients: int = TRANSIENTS) -> T:
-        """The answer, asked again whenever the cloud says RetryAfter, and after so many failures of its own.
+        """The answer, with retries after each RetryAfter, and after a limited number of Transient errors.
 
-        The controllers do the same: a real cloud answers 500 now and then, and a case that is about something else
-        does not fail for it. A provider that raises Transient each time does.
+        The controllers do the same: a real cloud sometimes answers 500, which must not fail a case about something
+        else. A provider that always raises Transient fails.
         """
         deadline = time.monotonic() + self.subject.patience
         while True:
@@ -294,17 +293,18 @@ class Trial:
                 if not transients:
                     raise
                 transients -= 1
-                log.warning("The call %s is made again: %s", getattr(call, "__name__", call), error)
+                log.warning("retrying the call %s: %s", getattr(call, "__name__", call), error)
                 await asyncio.sleep(PAUSE)
             except RetryAfter as error:
                 if time.monotonic() > deadline:
-                    raise Failed(f"still not done after {self.subject.patience:g} s: {error}") from error
+                    raise Failed(f"not finished after {self.subject.patience:g} s: {error}") from error
                 await asyncio.sleep(error.retry_after or 1.0)
 
     async def together(self, *steps: Coroutine[Any, Any, T]) -> list[T]:
-        """The answers of steps that run at the same time.
+        """The answers of concurrent steps.
 
-        When one fails the others end before its error is raised: what still makes things works against the clean-up.
+        If one fails, the others are cancelled before its error is raised: otherwise they could still create resources
+        during the clean-up.
         """
         tasks = [asyncio.create_task(step) for step in steps]
         try:
@@ -314,14 +314,14 @@ class Trial:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    # The end
+    # Clean-up
 
     def at_end(self, what: str, remove: Callable[[], Awaitable[None]]) -> None:
-        """Run when the case has ended, however it ended; the last one first."""
+        """Register a function that runs when the case ends, whatever its result; the last one runs first."""
         self._clean_ups.append((what, remove))
 
     async def clean_up(self) -> list[str]:
-        """What could not be removed."""
+        """Remove everything; returns what could not be removed."""
         left = []
         for what, remove in reversed(self._clean_ups):
             try:
@@ -334,12 +334,12 @@ class Trial:
             async with asyncio.timeout(GRACE + self.cloud.limits.deadline):
                 await self.cloud.close()
         except Exception as error:
-            left.append(f"the provider, which cannot be closed ({described(error)})")
+            left.append(f"the provider, which failed to close ({described(error)})")
         return left
 
 
 async def _ended(call: Callable[..., Awaitable[T]], args: tuple[Any, ...]) -> T:
-    """Leaving a task, SystemExit would end the event loop."""
+    """A SystemExit that leaves a task would stop the event loop."""
     try:
         return await call(*args)
     except (SystemExit, KeyboardInterrupt) as error:

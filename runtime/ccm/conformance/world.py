@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a case needs to happen in the cloud and cannot do through the contract."""
+"""Hooks for events in the cloud that a case needs and cannot cause through the contract."""
 
 from __future__ import annotations
 
@@ -10,81 +10,81 @@ from ccm.cloud import LoadBalancerSpec, VolumeRef
 
 
 class NotRun(Exception):
-    """A case could not be run; the text says why. Never counted as passed."""
+    """A case could not run; the text says why. Never counted as passed."""
 
 
 class Trouble(enum.Enum):
-    """Ways in which a cloud fails. While one lasts, every call of the provider meets it, unless it says otherwise."""
+    """Failures of a cloud. While one lasts, it affects every call of the provider, unless it says otherwise."""
 
-    SERVER_ERROR = "every call is answered with the cloud's own error 5xx"
-    PROXY_PAGE = "every call is answered with 404 and a web page, as by a proxy whose cloud is gone"
-    CUT_ANSWER = "every answer ends in the middle"
-    SHORT_LISTING = "listings of instances lack their second half, and there are at least two instances"
+    SERVER_ERROR = "every call is answered with a 5xx of the cloud"
+    PROXY_PAGE = "every call is answered with 404 and a web page, as from a proxy that cannot reach the cloud"
+    CUT_ANSWER = "every answer is truncated"
+    SHORT_LISTING = "listings of instances omit their second half, and there are at least two instances"
     HANG = "no call is ever answered"
-    UNAUTHORIZED = "every call is refused, since the credentials are no longer good"
-    RATE_LIMITED = "every call is refused as one too many, to be tried again after 7 seconds (World.RETRY_AFTER)"
+    UNAUTHORIZED = "every call is rejected because the credentials are no longer valid"
+    RATE_LIMITED = "every call is rejected because of too many calls, to be retried after 7 s (World.RETRY_AFTER)"
     LOST_ANSWER = "the next call that creates a load balancer is carried out, and its answer is lost"
-    HALF_MADE = "making a load balancer ends in the middle with the cloud's own error 5xx, and leaves what was made"
-    SLOW_LOAD_BALANCERS = "a load balancer is not ready for a minute after it is created"
+    HALF_MADE = "the creation of a load balancer fails midway with a 5xx of the cloud, and its parts remain"
+    SLOW_LOAD_BALANCERS = "a load balancer is not ready for a minute after its creation"
 
 
 class World:
-    """The hooks. A provider's own test passes a subclass with those that it can offer; the others stay as they are.
+    """The hooks. A provider's test passes a subclass that overrides those that it supports.
 
-    A case that needs a hook that is not there is reported as not run, with the reason.
+    A case that needs a missing hook is reported as not run, with the reason.
     """
 
-    #: Seconds after which the cloud asks to be called again in RATE_LIMITED.
+    #: The delay in seconds that the cloud requests in RATE_LIMITED.
     RETRY_AFTER = 7.0
-    #: The capabilities whose calls meet a trouble; a provider that has no cloud to ask keeps the others itself.
+    #: The capabilities whose calls a trouble affects; a provider that implements others itself leaves them out.
     asking = frozenset({"instances", "load_balancers", "routes", "volumes"})
 
     def trouble(self, kind: Trouble) -> AbstractAsyncContextManager[None]:
-        """While inside, this goes wrong."""
+        """A context during which this failure occurs."""
         raise NotRun(f"needs a cloud that fails on request: {kind.value}")
 
     async def create_instance(self, name: str) -> None:
-        """One instance more, running, in the project that the provider looks at; names may repeat."""
+        """Create a running instance in the project that the provider reads; names may repeat."""
         raise NotRun("needs an instance to be created")
 
     async def delete_instance(self, provider_id: str) -> None:
-        """Delete an instance that `create_instance` made; success when it is gone already."""
+        """Delete an instance that `create_instance` created; succeeds if it is already gone."""
         raise NotRun("needs an instance to be deleted")
 
     async def stop_instance(self, provider_id: str) -> None:
-        """Shut down an instance that `create_instance` made."""
+        """Shut down an instance that `create_instance` created."""
         raise NotRun("needs an instance to be stopped")
 
     async def untag_instance(self, provider_id: str) -> None:
-        """Take all tags, labels and the like from an instance that `create_instance` made."""
+        """Remove all tags, labels and similar data from an instance that `create_instance` created."""
         raise NotRun("needs an instance to lose its tags")
 
     async def break_load_balancer(self, name: str) -> None:
-        """Let the load balancer of this name fail in the cloud (its error state)."""
+        """Make the load balancer with this name fail in the cloud (its error state)."""
         raise NotRun("needs a load balancer to fail")
 
     async def load_balancer_parts(self) -> frozenset[str]:
-        """IDs of all that load balancers of the project consist of, addresses and the like included, to see what is
-        left of one. What the cloud is deleting does not count."""
-        raise NotRun("needs to see what load balancers consist of")
+        """IDs of all parts of load balancers in the project, including addresses and the like, to find leftovers. Parts
+        that the cloud is deleting do not count."""
+        raise NotRun("needs to see the parts of load balancers")
 
     async def load_balancer_members(self, name: str) -> frozenset[str]:
-        """The addresses that the load balancer of this name sends to."""
-        raise NotRun("needs to see where a load balancer sends to")
+        """The addresses to which the load balancer with this name sends traffic."""
+        raise NotRun("needs to see where a load balancer sends traffic")
 
     async def load_balancer_ports(self, name: str) -> frozenset[int]:
-        """The ports at which the load balancer of this name listens."""
-        raise NotRun("needs to see where a load balancer listens")
+        """The ports on which the load balancer with this name listens."""
+        raise NotRun("needs to see the ports of a load balancer")
 
     async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
-        """The Service with whatever it must say to share the load balancer of this name, where Services can. Otherwise
-        it stays as it is, and gets one of its own."""
+        """The Service, changed so that it shares the load balancer with this name, if the provider supports that.
+        Otherwise it is unchanged and gets a separate load balancer."""
         return spec
 
     async def create_volume(self) -> VolumeRef:
-        """A volume, as a PersistentVolume would name it."""
+        """A new volume, as a PersistentVolume refers to it."""
         raise NotRun("needs a volume to be created")
 
     async def delete_volume(self, ref: VolumeRef) -> None:
-        """Delete a volume that `create_volume` made; success when it is gone already."""
+        """Delete a volume that `create_volume` created; succeeds if it is already gone."""
         raise NotRun("needs a volume to be deleted")

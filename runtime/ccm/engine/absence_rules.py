@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a list of the API server proves that objects are gone: pure decisions, no I/O.
+"""Decides when a list of the API server proves that objects are gone. Pure decisions, no I/O.
 
-A list can be wrong: etcd was restored or replaced, the address leads to another cluster, or something in between
-answers with an empty list. So what a list lacks is missing, and not yet gone. It is gone when a read of the very object
-says so, and only a few objects go at a time. A list that lacks half of what was there proves nothing at all.
+A list can be wrong: etcd was restored or replaced, the address leads to another cluster, or an intermediary returns an
+empty list. Therefore an object that is absent from a list is missing, but not yet gone. It is gone if a read of that
+object says so, and only a few objects may go at a time. A list that omits half of the objects proves nothing at all.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-#: Within so many seconds at most `cap` objects count as gone because lists lack them.
+#: Within this many seconds, at most `cap` objects count as gone because lists omit them.
 GRACE = 300.0
-#: At most this share of the objects, but CAP_MIN at least.
+#: At most this share of the objects, but at least CAP_MIN.
 CAP_SHARE, CAP_MIN = 0.1, 2
 
 
 class Belief(enum.Enum):
-    """What to make of a list. The values stand in log lines."""
+    """How to treat a list. The values appear in log lines."""
 
-    #: Ask for each missing object.
+    #: Read each missing object.
     ASK = "they are read one by one"
-    #: So much is missing that nothing follows from it.
-    NOTHING = "that is not believed, and nothing is deleted because of it"
+    #: So many objects are missing that the list proves nothing.
+    NOTHING = "the list is not trusted, and nothing is deleted because of it"
 
 
 def cap(known: int) -> int:
-    """How many of `known` objects may go within GRACE."""
+    """How many of `known` objects may be removed within GRACE."""
     return max(CAP_MIN, int(known * CAP_SHARE))
 
 
 def belief(known: int, missing: int) -> Belief:
-    """What to make of a list that lacks `missing` of `known` objects.
+    """How to treat a list in which `missing` of `known` objects are absent.
 
-    It must have more than half of them. Of two objects one may be missing, or small clusters would never let one go.
+    The list must contain more than half of them. Of two objects one may be missing, so that small clusters can remove
+    objects, too.
     """
     if missing * 2 < known or (known, missing) == (2, 1):
         return Belief.ASK
@@ -42,5 +43,5 @@ def belief(known: int, missing: int) -> Belief:
 
 
 def room(known: int, gone_at: Sequence[float], now: float) -> int:
-    """How many more of `known` objects may go now; `gone_at`: when others went, in monotonic seconds."""
+    """How many more of `known` objects may be removed now; `gone_at`: earlier removals, in monotonic seconds."""
     return max(0, cap(known) - sum(1 for moment in gone_at if now - moment < GRACE))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to prove to an API server who we are: tokens, certificates, and credential plugins.
+"""Authentication to an API server: tokens, certificates, and credential plugins.
 
-Whatever may be rotated while we run (token files, certificates, exec credentials) is looked at again before each
-request; that costs a `stat`. Secrets stay in memory: no temporary files, no log lines, no representations.
+Credentials that may rotate at run time (token files, certificates, exec credentials) are checked before each request,
+which costs a `stat`. Secrets stay in memory: they never appear in temporary files, log lines or representations.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .objects import parse_time
 
 logger = logging.getLogger(__name__)
 
-#: A file is read again when its stat changed, or after this many seconds at the latest (client-go: 60 s).
+#: A file is read again when its stat changes, and at least this often, in seconds (client-go: 60 s).
 REREAD = 60.0
-#: How long an exec plugin may take, in seconds.
+#: The timeout of an exec plugin, in seconds.
 EXEC_TIMEOUT = 60.0
 
 
 class FileText:
-    """The text of a file that others replace, e.g. a projected ServiceAccount token."""
+    """The text of a file that others replace, for example a projected ServiceAccount token."""
 
     def __init__(self, path: Path, clock: Clock = SYSTEM_CLOCK) -> None:
         self.path = path
@@ -45,8 +45,8 @@ class FileText:
         self._read_at = 0.0
 
     def get(self) -> str:
-        """The present text, stripped; the last one while the file is briefly missing. Raises OSError or
-        UnicodeDecodeError without one."""
+        """The current text, stripped; the previous one while the file is briefly missing. Raises OSError or
+        UnicodeDecodeError if there is no previous one."""
         try:
             seen = fingerprint(self.path)
             if seen != self._seen or self._clock.monotonic() - self._read_at >= REREAD:
@@ -67,7 +67,7 @@ def fingerprint(path: Path) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Pem:
-    """A PEM, either given as data or in a file that may be rotated."""
+    """A PEM, given as data or as a file that may rotate."""
 
     data: bytes = field(default=b"", repr=False)
     file: Path | None = None
@@ -78,14 +78,14 @@ class Pem:
 
 @dataclass
 class ExecPlugin:
-    """A credential plugin (client.authentication.k8s.io v1 or v1beta1), run when its last answer has expired."""
+    """A credential plugin (client.authentication.k8s.io v1 or v1beta1), run again when its last answer expires."""
 
     command: str
     args: list[str] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
     api_version: str
     install_hint: str = ""
-    #: May hold a proxy's credentials.
+    #: May contain credentials of a proxy.
     cluster: dict[str, Any] | None = field(default=None, repr=False)
     clock: Clock = SYSTEM_CLOCK
     _status: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -118,14 +118,14 @@ class ExecPlugin:
                 stderr=asyncio.subprocess.PIPE,
                 env={**os.environ, **self.env, "KUBERNETES_EXEC_INFO": info},
             )
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument
+        except (OSError, ValueError) as error:  # ValueError: a null byte in an argument
             hint = f". {self.install_hint}" if self.install_hint else ""
             raise self._failed(f"cannot be started: {getattr(error, 'strerror', None) or error}{hint}") from None
         try:
             async with asyncio.timeout(EXEC_TIMEOUT):
                 out, err = await process.communicate()
         except TimeoutError:
-            raise self._failed(f"did not end within {EXEC_TIMEOUT:g} s") from None
+            raise self._failed(f"did not finish within {EXEC_TIMEOUT:g} s") from None
         finally:
             if process.returncode is None:
                 process.kill()
@@ -136,7 +136,7 @@ class ExecPlugin:
         return self.parse(out)
 
     def parse(self, out: bytes) -> dict[str, Any]:
-        """The `status` of what the plugin printed. Raises UnavailableError."""
+        """The `status` of the plugin's output. Raises UnavailableError."""
         try:
             answer = json.loads(out)
             status: dict[str, Any] = answer["status"]
@@ -163,7 +163,7 @@ class ExecPlugin:
 
 @dataclass
 class Access:
-    """Everything about one API server that a request needs. `ccm.engine.kubeconfig` makes one of a file or a Pod."""
+    """Everything that a request to one API server needs. `ccm.engine.kubeconfig` creates it from a file or a Pod."""
 
     server: str
     ca: Pem | None = None
@@ -180,22 +180,22 @@ class Access:
     _ssl_seen: object = field(default=None, repr=False)
 
     async def headers(self) -> list[tuple[str, str]]:
-        """Authorization and impersonation headers. Raises UnavailableError when a credential cannot be obtained."""
+        """Authorization and impersonation headers. Raises UnavailableError if a credential cannot be obtained."""
         token = self.token
         if self.token_file is not None:
             try:
                 token = self.token_file.get()
             except (OSError, UnicodeDecodeError) as error:
-                reason = getattr(error, "strerror", None) or "it is no text"
+                reason = getattr(error, "strerror", None) or "it is not text"
                 raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: {reason}") from None
             if not is_header(token):
-                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: it is no token")
+                raise UnavailableError(0, "TokenFile", f"token file {self.token_file.path}: it contains no token")
         elif self.exec is not None:
             token = str((await self.exec.credentials()).get("token") or "")
         return ([("Authorization", f"Bearer {token}")] if token else []) + self.impersonate
 
     def invalidate(self) -> None:
-        """The server answered 401: forget what is cached."""
+        """The server answered 401: discard cached credentials."""
         if self.token_file is not None:
             self.token_file.invalidate()
         if self.exec is not None:
@@ -203,13 +203,13 @@ class Access:
 
     @property
     def renewable(self) -> bool:
-        """Whether asking again after a 401 can make a difference."""
+        """Whether a retry after a 401 can succeed."""
         return self.token_file is not None or self.exec is not None
 
     async def tls(self) -> ssl.SSLContext | bool:
-        """The TLS context for a request; a new one when certificates changed, the old one while they do not load.
+        """The TLS context for a request; a new one after certificates change, the old one while they cannot be loaded.
 
-        True (aiohttp: "verify as usual") for plain HTTP. Raises UnavailableError when there was never a working one.
+        True (aiohttp: default verification) for plain HTTP. Raises UnavailableError if there was never a working one.
         """
         if not self.server.startswith("https:"):
             return True
@@ -222,7 +222,7 @@ class Access:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             if self._ssl is None:
                 raise UnavailableError(0, "Certificates", f"TLS files for {self.server}: {error}") from None
-            logger.warning("keeping the old TLS certificates for %s, the new ones do not load: %s", self.server, error)
+            logger.warning("cannot load the new TLS certificates for %s, keeping the old ones: %s", self.server, error)
         return self._ssl
 
     async def _pair(self) -> tuple[Pem | None, Pem | None]:
@@ -237,7 +237,7 @@ class Access:
         )
 
     def try_certificates(self) -> None:
-        """Raises OSError or ValueError when the certificates do not load."""
+        """Raises OSError or ValueError if the certificates cannot be loaded."""
         if self.server.startswith("https:"):
             self._context(self.cert, self.key)
 
@@ -245,7 +245,7 @@ class Access:
         cadata = self.ca.read().decode("ascii") if self.ca is not None else None
         context = ssl.create_default_context(cadata=cadata)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if hasattr(ssl, "VERIFY_X509_STRICT"):  # cluster CAs are not always RFC 5280 to the letter
+        if hasattr(ssl, "VERIFY_X509_STRICT"):  # cluster CAs do not always follow RFC 5280 strictly
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.insecure:
             context.check_hostname = False
@@ -258,7 +258,7 @@ class Access:
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path under which OpenSSL can read `data`: in memory on Linux, also where the root file system is read-only."""
+    """A path from which OpenSSL can read `data`: in memory on Linux, also with a read-only root file system."""
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("client-certificate")
         try:
@@ -274,5 +274,5 @@ def _as_file(data: bytes) -> Iterator[str]:
 
 
 def is_header(text: str) -> bool:
-    """Whether it may be in an HTTP header: without control characters and lone surrogates."""
+    """Whether the text is valid in an HTTP header: no control characters and no lone surrogates."""
     return not any(character < " " or character == "\x7f" or "\ud800" <= character < "\ue000" for character in text)

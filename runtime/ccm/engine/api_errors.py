@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the API server, or what stands between, can fail to do what was asked, as types.
+"""The ways in which a request to the API server can fail, as types.
 
-Only a `Status` of the API server itself can say that an object does not exist: a 404 page of a proxy is
-`UnavailableError`, or an outage would look like deletions.
+Only a `Status` from the API server itself can prove that an object does not exist. A 404 page of a proxy is
+`UnavailableError`; otherwise an outage would look like deletions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .objects import UNREADABLE, Status, decoder
 
 
 class KubeConfigError(Exception):
-    """How to reach the API server is not configured properly. The message names file, field and way out."""
+    """The access to the API server is misconfigured. The message names file, field and remedy."""
 
 
 class ApiError(Exception):
     """A request failed.
 
     `status`: HTTP status, 0 without an answer. `reason`: machine-readable (metav1.StatusReason), e.g. "Conflict".
-    `message`: what was asked and what was answered, for people. `retry_after`: seconds the server asked for, or None.
+    `message`: the request and the answer, for people. `retry_after`: seconds that the server requested, or None.
     """
 
     def __init__(self, status: int, reason: str, message: str, *, retry_after: float | None = None) -> None:
@@ -34,11 +34,11 @@ class ApiError(Exception):
 
 
 class NotFoundError(ApiError):
-    """404, and the API server says so itself."""
+    """404 from the API server itself."""
 
 
 class ConflictError(ApiError):
-    """409: the resourceVersion or UID is not the expected one any more, or the object exists already."""
+    """409: the resourceVersion or UID has changed, or the object already exists."""
 
 
 class GoneError(ApiError):
@@ -46,23 +46,23 @@ class GoneError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """403: RBAC or admission refuses; the message names user, verb and resource."""
+    """403: RBAC or admission rejects the request; the message names user, verb and resource."""
 
 
 class UnauthorizedError(ApiError):
-    """401: the credentials are not accepted, although they were read afresh."""
+    """401: the credentials are rejected, although they were just read again."""
 
 
 class InvalidError(ApiError):
-    """422: the object would not be valid."""
+    """422: the object would be invalid."""
 
 
 class TooManyRequestsError(ApiError):
-    """429, for longer than the request's deadline allowed to wait."""
+    """429, for longer than the deadline of the request allows."""
 
 
 class UnavailableError(ApiError):
-    """No usable answer: 5xx, connection, time-out, or something that is not the API server answered."""
+    """No usable answer: 5xx, connection error, timeout, or an answer from something other than the API server."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {
@@ -74,24 +74,24 @@ _BY_STATUS: dict[int, type[ApiError]] = {
     422: InvalidError,
     429: TooManyRequestsError,
 }
-#: Codes whose meaning holds whoever answers: the API server itself sends them as plain text at times.
+#: Codes that mean the same whoever sends them: sometimes the API server itself sends them as plain text.
 _ANY_SENDER = {401, 429}
 
 
 def from_status(status: Status, context: str) -> ApiError:
-    """The error for a Status object, e.g. one that came inside a watch."""
+    """The error for a Status object, for example from a watch."""
     after = float(status.details.retry_after_seconds) if status.details else 0.0
     kind = UnavailableError if status.code >= 500 else _BY_STATUS.get(status.code, ApiError)
     message = f"{context}: {status.code} {status.reason}: {status.message}"
     return kind(status.code, status.reason, message, retry_after=after or None)
 
 
-#: Retry-After in seconds; the form with a date is of no use to us. Longer ones are no promise that anybody keeps.
+#: Retry-After in seconds; the date form is not supported. Longer values are not realistic.
 _SECONDS = re.compile(r"[0-9]{1,9}")
 
 
 def from_response(code: int, content_type: str, body: bytes, retry_after: str | None, context: str) -> ApiError:
-    """The error for an HTTP answer that is not a success. Pure."""
+    """The error for an unsuccessful HTTP answer. Pure."""
     status = _status_of(content_type, body)
     seconds = float(retry_after) if retry_after and _SECONDS.fullmatch(retry_after) else None
     if status is not None:
@@ -105,7 +105,7 @@ def from_response(code: int, content_type: str, body: bytes, retry_after: str | 
         code,
         "NotFromApiServer",
         f"{context}: {code} with {content_type or 'no content type'} instead of an API object, "
-        f"so something in between answered: {text}",
+        f"so an intermediary answered: {text}",
         retry_after=seconds,
     )
 

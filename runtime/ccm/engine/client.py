@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to the API server: one class, typed answers, typed errors.
 
-It knows HTTP and what a Status is, not what the objects mean. Sized by measurement: aiohttp and msgspec, no model
-classes; a patch costs about 0.5 ms of CPU.
+It knows HTTP and Status objects, but not the meaning of other objects. Measurements led to aiohttp and msgspec without
+model classes: a patch costs about 0.5 ms of CPU.
 """
 
-# ruff: noqa: ASYNC109 -- a request has a time-out of its own: it covers retries, not our own rate limit
+# ruff: noqa: ASYNC109 -- each request has its own timeout: it covers retries, but not our own rate limit
 from __future__ import annotations
 
 import asyncio
@@ -50,19 +50,19 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 JSON = "application/json"
-#: Answers with metadata alone: 20 % less CPU for a write whose result nobody reads.
+#: Answers that contain only metadata: 20 % less CPU for a write whose result is not used.
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
-#: Seconds for a whole request with its retries, without waiting for our own rate limit.
+#: Seconds for a whole request with its retries, without the wait for our own rate limit.
 DEFAULT_TIMEOUT = 30.0
 CONNECT_TIMEOUT = 5.0
-#: First pause before sending again where the server named none, in seconds; doubled each time.
+#: First pause before a retry if the server requests none, in seconds; doubled each time.
 RETRY_PAUSE = 0.25
-#: Bytes of a list that are decoded at a stretch, in some 10 ms.
+#: Bytes of a list to decode without interruption, which takes about 10 ms.
 STRETCH = 2 * 1024 * 1024
-#: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection just closed.
+#: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection that was just closed.
 KEEP_ALIVE = 60.0
 
 _encode = msgspec.json.Encoder().encode
@@ -72,11 +72,11 @@ class KubeClient:
     """All requests to one API server. Safe to share between tasks of one event loop; close it at the end.
 
     Paths are absolute API paths, e.g. `/api/v1/nodes/n1`. Every method raises ApiError only (and CancelledError).
-    `timeout` is in seconds for the whole call; waiting for our own rate limit is not counted.
+    `timeout` is in seconds for the whole call, without the wait for our own rate limit.
 
-    Sent again by itself: what was refused with 429, or with 503 and Retry-After (not a POST), as long as the pause fits
-    the timeout; once after a 401 when the credential can be read afresh; once when a kept-alive connection turned out
-    to be closed (not a POST). Everything else is the caller's to retry.
+    The client retries three cases itself: a request rejected with 429, or with 503 and Retry-After (not a POST), while
+    the pause fits into the timeout; once after a 401 if the credential can be read again; once if a kept-alive
+    connection was already closed (not a POST). The caller retries everything else.
     """
 
     def __init__(self, access: Access, *, user_agent: str = "", clock: Clock = SYSTEM_CLOCK) -> None:
@@ -90,14 +90,14 @@ class KubeClient:
 
     @classmethod
     def from_config(cls, *, kubeconfig: str = "", master: str = "", user_agent: str = "") -> KubeClient:
-        """As upstream's flags `--kubeconfig` and `--master` mean it; both empty: the Pod's ServiceAccount.
+        """A client for upstream's flags `--kubeconfig` and `--master`; if both are empty, the Pod's ServiceAccount.
 
-        Does no network I/O. Raises KubeConfigError, whose message names file, field and way out.
+        Does no network I/O. Raises KubeConfigError, whose message names file, field and remedy.
         """
         return cls(load_access(kubeconfig, master), user_agent=user_agent)
 
     def set_rate_limit(self, qps: float, burst: int) -> None:
-        """`--kube-api-qps`, `--kube-api-burst`. 0 or less lifts the limit. Leases are never held back: a queue of
+        """`--kube-api-qps`, `--kube-api-burst`. 0 or less removes the limit. Leases are never delayed: a queue of
         patches must not cost the leadership."""
         self._limit = TokenBucket(qps, burst, self._clock.monotonic)
 
@@ -112,7 +112,7 @@ class KubeClient:
         return await self._decode(decoder(type), await self._request("GET", path, params=params, timeout=timeout), path)
 
     async def exists(self, collection: str, meta: ObjectMeta) -> bool:
-        """Whether the object is there now, with this UID; read past every cache. `collection`: the path of its list."""
+        """Whether the object with this UID exists now; bypasses all caches. `collection`: the path of its list."""
         try:
             found = await self.get(object_path(collection, meta), PartialObject)
         except NotFoundError:
@@ -129,16 +129,16 @@ class KubeClient:
         timeout: float | None = None,
         unreadable: Callable[[bytes], None] | None = None,
     ) -> tuple[builtins.list[T], str]:
-        """All items, and the resourceVersion at which they were all true; fit to begin a watch.
+        """All items, and the resourceVersion of this consistent state, from which a watch can start.
 
-        Read in pages. When the continue token expires on the way, everything is read once more, unpaged, as client-go
-        does: that cannot expire. `timeout` is for each page. An item that is no `type` fails the list, unless
-        `unreadable` takes its JSON.
+        The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
+        as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
+        the list, unless `unreadable` accepts its JSON.
         """
         try:
             return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable)
         except GoneError:
-            logger.info("listing %s took longer than the API server keeps its pages; reading it in one piece", path)
+            logger.info("listing %s outlasted the API server's continue token; reading it without pages", path)
             return await self._list_pages(path, type, 0, dict(params or {}), timeout, unreadable)
 
     async def _list_pages(
@@ -164,7 +164,7 @@ class KubeClient:
     async def _items(
         self, body: bytes, type_: type[T], path: str, unreadable: Callable[[bytes], None] | None
     ) -> tuple[builtins.list[T], ListMeta]:
-        """A page: in one piece when it is small, else item by item, so that others get their turn in between."""
+        """A page: at once if it is small, otherwise item by item, so that other tasks can run in between."""
         if len(body) <= STRETCH:
             try:
                 answer = await self._decode(list_decoder(type_), body, path)
@@ -190,10 +190,10 @@ class KubeClient:
     async def patch(
         self, path: str, patch: Mapping[str, Any], *, strategic: bool = False, timeout: float | None = None
     ) -> ObjectMeta:
-        """Merge patch (or strategic merge patch); the new metadata.
+        """Merge patch (or strategic merge patch); returns the new metadata.
 
-        For a precondition put `metadata.resourceVersion` into the patch: ConflictError when it fails. Another
-        `metadata.uid` than the object's is InvalidError.
+        For a precondition put `metadata.resourceVersion` into the patch: ConflictError if it fails. If `metadata.uid`
+        differs from the object's, it raises InvalidError.
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
         return await self._metadata(
@@ -201,23 +201,23 @@ class KubeClient:
         )
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """POST to a collection; the new metadata. After UnavailableError the object may exist all the same."""
+        """POST to a collection; returns the new metadata. After UnavailableError the object may exist nevertheless."""
         return await self._metadata(await self._request("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
-        """POST of a question that is not stored (a TokenReview, an access review); the answer, with its status."""
+        """POST a review that is not stored (a TokenReview, an access review); returns the answer with its status."""
         return await self._decode(
             decoder(type), await self._request("POST", path, body=body, accept=JSON, timeout=timeout), path
         )
 
     async def update(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
-        """PUT of a whole object, for objects that are wholly ours (a Lease); never of anything decoded by us."""
+        """PUT a whole object, only for objects that we own entirely (a Lease); never for decoded objects."""
         return await self._metadata(await self._request("PUT", path, body=body, timeout=timeout), path)
 
     async def delete(
         self, path: str, *, uid: str | None = None, resource_version: str | None = None, timeout: float | None = None
     ) -> None:
-        """Delete, if the object still has this UID and resourceVersion (else ConflictError). NotFoundError if gone."""
+        """Delete if the object still has this UID and resourceVersion (else ConflictError). NotFoundError if gone."""
         wanted = {"uid": uid, "resourceVersion": resource_version}
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if any(wanted.values()):
@@ -230,8 +230,8 @@ class KubeClient:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch: the lines of the stream, each a JSON WatchEvent. The status is checked before the first line.
 
-        A silence of `read_timeout` seconds is UnavailableError, as is a broken connection; the server's own end of the
-        stream just ends the lines.
+        Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server ends the
+        stream, the lines end without an error.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout)
         await self._wait_turn("WATCH", path)
@@ -248,7 +248,7 @@ class KubeClient:
             raise _unavailable(context, error) from error
 
     async def close(self) -> None:
-        """Close all connections. The client can be used again afterwards; it then opens new ones."""
+        """Close all connections. The client remains usable and then opens new ones."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -265,7 +265,7 @@ class KubeClient:
         timeout: float | None = None,
         verb: str = "",
     ) -> bytes:
-        """Send, and send again where that is safe; the body of a success."""
+        """Send the request, with retries where that is safe; the body of a successful answer."""
         verb = verb or method
         context = f"{verb} {path}"
         await self._wait_turn(verb, path)
@@ -319,7 +319,7 @@ class KubeClient:
     ) -> aiohttp.ClientResponse:
         """One attempt, up to the headers of the answer."""
         if self._session is None:
-            # No limit of connections: a watch pins one for good, and the number of workers bounds the rest.
+            # No limit of connections: each watch occupies one permanently, and the number of workers bounds the rest.
             connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE)
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -332,7 +332,7 @@ class KubeClient:
             headers.append(("Content-Type", content_type))
         url, proxy, proxy_headers = URL(self.server + path), self.access.proxy, None
         if proxy and proxy.authorization:
-            if url.scheme == "https":  # for CONNECT; without TLS the proxy reads the request's own headers
+            if url.scheme == "https":  # for CONNECT; without TLS the proxy reads the headers of the request itself
                 proxy_headers = {"Proxy-Authorization": proxy.authorization}
             else:
                 headers.append(("Proxy-Authorization", proxy.authorization))
@@ -384,11 +384,11 @@ class KubeClient:
 
 
 def _not_understood(path: str, error: Exception) -> UnavailableError:
-    return UnavailableError(200, "NotUnderstood", f"{path}: the answer is not what was expected: {error}")
+    return UnavailableError(200, "NotUnderstood", f"{path}: unexpected answer: {error}")
 
 
 def _pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
-    """Seconds after which the request may be sent again, None when it may not. Jittered, never below what was asked."""
+    """Seconds before a retry, None if no retry is allowed. Jittered, but never shorter than the server requested."""
     refused = error.status == 429 or (error.status == 503 and error.retry_after is not None and method != "POST")
     if not refused:
         return None
@@ -396,7 +396,7 @@ def _pause_before_retry(method: str, error: ApiError, pause: float) -> float | N
 
 
 def _was_closed(error: BaseException) -> bool:
-    """Whether a connection that stood was closed under the request, as happens to kept-alive ones."""
+    """Whether an established connection was closed during the request, as happens to kept-alive ones."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return False
     return isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) in (
@@ -412,7 +412,7 @@ def _unavailable(context: str, error: BaseException) -> UnavailableError:
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The non-empty lines of a stream, of any length. A last line without its newline was cut off and is dropped."""
+    """The non-empty lines of a stream, of any length. A last line without its newline is incomplete and is dropped."""
     pending = bytearray()
     async for chunk in chunks:
         start = 0

@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leader election on a Lease: at most one process of a group does the work, and another takes over when it stops.
+"""Leader election on a Lease: at most one process of a group works, and another takes over when it stops.
 
-The one promise: when somebody else may hold the Lease by our monotonic clock, our work has been cancelled. So the renew
-deadline is counted from *before* the last good renewal was sent, no request may outlast it, and the Lease is given up
-only after the work has ended. A process that was frozen while its clock went on, by SIGSTOP or by swapping, wakes when
-others lead already: then `expired` is called before any of its tasks can go on. A timer of the event loop calls it, and
-`alarm` as well: a process that was frozen in the middle of a turn of its event loop ends that turn before any timer.
+It guarantees one thing: when another process may hold the Lease by our monotonic clock, our work is already cancelled.
+Therefore the renew deadline counts from *before* the last successful renewal was sent, no request may outlast it, and
+the Lease is released only after the work has ended. SIGSTOP or swapping can freeze a process while its clock continues.
+When it wakes, others may already lead: `expired` is called before any of its tasks can continue. A timer of the event
+loop calls it, and so does `alarm`: a process frozen in the middle of an iteration of its event loop finishes that
+iteration before any timer.
 
-A machine whose hypervisor paused it may wake with a monotonic clock that stood still, too. Then nothing here knows of
-the pause: the work goes on until the next renewal, `retry_period` later, finds another holder, and for `renew_deadline`
-if the API server does not answer. What controllers write to the API server names a resourceVersion, so it is refused
-where a new leader wrote; what they write to the cloud in that time is not. client-go is no different.
+If a hypervisor pauses a machine, the monotonic clock may stop, too. Then the process cannot notice the pause. Its work
+continues until the next renewal, `retry_period` later, finds another holder, or for `renew_deadline` if the API server
+does not answer. Controllers write to the API server with a resourceVersion, so the server rejects writes to objects
+that a new leader has written. It cannot reject writes to the cloud during that time. client-go behaves the same way.
 
-Durations and defaults are client-go's (`tools/leaderelection`). Times of others are never compared with our clock: a
-Lease expires when its record has not changed for its duration, as measured here.
+Durations and defaults are those of client-go (`tools/leaderelection`). Timestamps of others are never compared with our
+clock: a Lease expires when its record has not changed for its duration, as measured here.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipLost(Exception):
-    """Another process leads, or may lead by now. This one should exit: its work has been cancelled."""
+    """Another process leads, or may lead by now. This process should exit: its work is cancelled."""
 
 
 class Recorder(Protocol):
@@ -49,13 +50,13 @@ class Recorder(Protocol):
 class LeaderElector:
     """One candidate for the Lease `namespace/name`, under a unique `identity`. Use it once.
 
-    `lease_duration`: how long others wait after our last renewal. `renew_deadline`: how long we go on without a good
-    one. `retry_period`: between renewals, and between attempts to take the Lease. All in seconds, each greater than the
-    next (ValueError otherwise).
-    `expired()` is called, from the event loop and not from a task, when the Lease has run out although `lead` has not
-    ended; a process that can do harm then ends itself in it. `alarm(seconds, callback)` sets another timer for it, one
-    that interrupts running code, and returns what cancels that timer.
-    `annotations()` is merged into the Lease's annotations at each renewal; those of others are left alone.
+    `lease_duration`: how long others wait after our last renewal. `renew_deadline`: how long the work continues without
+    a successful renewal. `retry_period`: the interval between renewals, and between attempts to acquire the Lease. All
+    are in seconds, and each must be greater than the next (otherwise ValueError).
+    `expired()` is called, from the event loop and not from a task, if the Lease expires while `lead` still runs. A
+    process that could do harm then must exit in it. `alarm(seconds, callback)` sets another timer for it that
+    interrupts running code, and returns a function that cancels the timer.
+    `annotations()` is merged into the annotations of the Lease at each renewal; other annotations stay unchanged.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class LeaderElector:
         alarm: Callable[[float, Callable[[], None]], Callable[[], None]] | None = None,
     ) -> None:
         if not identity:
-            raise ValueError("the identity is empty: it would look like a Lease that nobody holds")
+            raise ValueError("the identity is empty: the Lease would look as if it had no holder")
         if not lease_duration > renew_deadline > retry_period > 0:
             raise ValueError(
                 f"lease duration {lease_duration:g} s, renew deadline {renew_deadline:g} s and retry period "
@@ -92,7 +93,7 @@ class LeaderElector:
         self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._path = f"{self._collection}/{name}"
         self._where = f"{namespace}/{name}"
-        # A quarter: when two attempts hang on dead connections, another one still fits on a new one.
+        # A quarter: if two attempts hang on dead connections, there is still time for one on a new connection.
         self._attempt = renew_deadline / 4
         self._meta = ObjectMeta()
         self._record = LeaseSpec()
@@ -101,30 +102,30 @@ class LeaderElector:
         metrics.LEADER_SLOWPATH.labels(name)
 
     def healthy(self, tolerance: float) -> bool:
-        """False when this process believes to lead although its Lease expired more than `tolerance` seconds ago: it is
+        """False if this process assumes to lead although its Lease expired more than `tolerance` seconds ago: it is
         stuck and should be restarted (client-go: HealthzAdaptor)."""
         return not self.is_leader or self._clock.monotonic() - self.renewed_at <= self._lease_duration + tolerance
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the Lease, then run `lead` for as long as it is held.
+        """Wait for the Lease, then run `lead` while holding it.
 
-        Ends when `lead` ends, with its result or exception; cancelled, it cancels `lead`. Either way the Lease is
-        released once `lead` has really ended. Raises LeadershipLost, with `lead` cancelled, when the Lease is lost.
+        Returns when `lead` returns, with its result or exception; a cancellation cancels `lead`. In both cases the
+        Lease is released once `lead` has ended. If the Lease is lost, cancels `lead` and raises LeadershipLost.
         """
         try:
             await self._acquire()
         except asyncio.CancelledError:
-            if self._record.holder_identity == self.identity:  # taken in the very moment
+            if self._record.holder_identity == self.identity:  # acquired at this very moment
                 await self._release()
             raise
-        self._lead_begins()
+        self._start_leading()
         work = asyncio.ensure_future(lead())
         renewal = asyncio.create_task(self._renew_for_ever(), name=f"renew Lease {self.name}")
         try:
             try:
                 await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
-                # The Lease is still renewed while the work ends, however long that takes.
+                # The renewal continues while the work ends, however long that takes.
                 work.cancel()
                 await asyncio.wait({work, renewal}, return_when=asyncio.FIRST_COMPLETED)
                 await self._end(work, renewal)
@@ -133,38 +134,38 @@ class LeaderElector:
             await self._end(work, renewal)
         finally:
             self._tripwire.close()
-            renewal.cancel()  # for the impatient, who cancel twice: then nothing is released
+            renewal.cancel()  # a second cancellation gets here: the Lease is then not released
             self.is_leader = False
             metrics.LEADER.labels(self.name).set(0)
         await work
 
     async def _end(self, work: asyncio.Future[None], renewal: asyncio.Task[None]) -> None:
-        """Work or renewal has ended: end the other; release the Lease if it is still ours. Raises LeadershipLost."""
+        """Work or renewal has ended: end the other; release the Lease if we still hold it. Raises LeadershipLost."""
         if renewal.done():
             work.cancel()
-            # What does not end before others may take the Lease is left behind; the process is to exit.
+            # Work that does not end before others may acquire the Lease is abandoned; the process must exit.
             with contextlib.suppress(TimeoutError):
                 async with timeout(self._clock, self._lease_duration - self._renew_deadline):
                     await asyncio.wait({work})
             _log_failure(work)
-            self._tell("stopped leading")
+            self._record_event("stopped leading")
             renewal.result()
         else:
             renewal.cancel()
             await asyncio.wait({renewal})
             await self._release()
-            self._tell("stopped leading")
+            self._record_event("stopped leading")
 
-    def _lead_begins(self) -> None:
+    def _start_leading(self) -> None:
         self.is_leader = True
         self._set_tripwire()
         metrics.LEADER.labels(self.name).set(1)
         logger.info("%s holds the Lease %s", self.identity, self._where)
-        self._tell("became leader")
+        self._record_event("became leader")
 
     def _set_tripwire(self) -> None:
-        """For the moment at which others may take the Lease. A timer's callback runs before the tasks that the same
-        turn of the event loop wakes, so what they were about to write is not written."""
+        """Set a timer for the moment at which others may acquire the Lease. A timer's callback runs before tasks that
+        wake in the same iteration of the event loop, so they cannot write anything any more."""
         self._tripwire.close()
         if self._expired is not None:
             left = self.renewed_at + self._lease_duration - self._clock.monotonic()
@@ -172,12 +173,12 @@ class LeaderElector:
             if self._alarm is not None:
                 self._tripwire.callback(self._alarm(left, self._expired))
 
-    def _tell(self, what: str) -> None:
+    def _record_event(self, what: str) -> None:
         if self._recorder is not None:
             lease = ObjectRef("coordination.k8s.io/v1", "Lease", self.name, self.namespace, self._meta.uid)
             self._recorder.event(lease, "Normal", "LeaderElection", f"{self.identity} {what}")
 
-    # Taking it
+    # Acquiring the Lease
 
     async def _acquire(self) -> None:
         """Return when we hold the Lease: it was free, or its record has not changed for its duration."""
@@ -187,7 +188,7 @@ class LeaderElector:
             if new is None or old is None or old.spec.holder_identity != new.spec.holder_identity:
                 changed.set()
 
-        # Only a wake-up: what counts is what `_try_to_take` reads.
+        # Only a wake-up: the decision depends on what `_try_to_take` reads.
         watch = Informer(
             self._client,
             self._collection,
@@ -215,9 +216,9 @@ class LeaderElector:
                 return await self._take_if_free()
         except (ApiError, TimeoutError) as error:
             if isinstance(error, ConflictError):
-                logger.info("another candidate was faster for the Lease %s", self.name)
+                logger.info("another candidate acquired the Lease %s first", self.name)
             else:
-                logger.warning("cannot take the Lease %s: %s", self._where, error or "no answer")
+                logger.warning("cannot acquire the Lease %s: %s", self._where, error or "no answer")
             return False
 
     async def _take_if_free(self) -> bool:
@@ -226,7 +227,7 @@ class LeaderElector:
         try:
             await self._read()
         except NotFoundError:
-            exists = False  # its holder may not know yet, so it is not free before its time
+            exists = False  # its holder may not know yet, so it is not free before it expires
         if not free(self._record, self.identity, self._clock.monotonic() - self._changed_at, self._lease_duration):
             return False
         if exists:
@@ -237,10 +238,10 @@ class LeaderElector:
         self.renewed_at = sent
         return True
 
-    # Keeping it
+    # Renewing the Lease
 
     async def _renew_for_ever(self) -> None:
-        """Renew until cancelled; LeadershipLost when that did not succeed before the deadline, or at a theft."""
+        """Renew until cancelled. Raises LeadershipLost after the deadline, or if another process holds the Lease."""
         while True:
             deadline = self.renewed_at + self._renew_deadline
             await self._clock.sleep(min(self._retry_period, deadline - self._clock.monotonic()))
@@ -252,8 +253,8 @@ class LeaderElector:
                         if (failure := await self._try_to_renew()) is None:
                             break
                         last = failure
-                        logger.warning("the Lease %s is not renewed: %s", self._where, failure)
-                        # An attempt that hung has waited long enough; one that was refused at once has not.
+                        logger.warning("cannot renew the Lease %s: %s", self._where, failure)
+                        # An attempt that hung has already waited; one that was rejected at once has not.
                         pause = self._retry_period / 4 * random.uniform(1.0, 1.5)
                         await self._clock.sleep(max(0.0, sent + pause - self._clock.monotonic()))
             except TimeoutError:
@@ -262,18 +263,18 @@ class LeaderElector:
                 ) from None
 
     async def _try_to_renew(self) -> str | None:
-        """None after a good renewal, else why not. Raises LeadershipLost when another holds the Lease."""
+        """None after a successful renewal, otherwise the reason. Raises LeadershipLost if another holds the Lease."""
         sent = self._clock.monotonic()
         try:
             async with timeout(self._clock, self._attempt):
                 try:
                     await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
                 except ConflictError:
-                    # Somebody wrote: an annotation, a thief, or ourselves in a request whose answer was lost.
+                    # Another write happened: an annotation, another holder, or our own request whose answer was lost.
                     metrics.LEADER_SLOWPATH.labels(self.name).inc()
                     await self._read()
                     if self._record.holder_identity != self.identity:
-                        how = f"taken by {self.holder}" if self.holder else "emptied by somebody else"
+                        how = f"taken by {self.holder}" if self.holder else "released by another process"
                         raise LeadershipLost(f"the Lease {self._where} was {how}") from None
                     sent = self._clock.monotonic()
                     await self._write(renewed(self._record, self.identity, self._seconds, self._stamp()))
@@ -287,22 +288,22 @@ class LeaderElector:
         self._set_tripwire()
         return None
 
-    # Giving it up
+    # Releasing the Lease
 
     async def _release(self) -> None:
-        """Empty the Lease if it is ours, so that a standby need not wait; whoever fails here just lets it expire."""
+        """Release the Lease if we hold it, so that a standby need not wait. If that fails, the Lease expires."""
         try:
             async with timeout(self._clock, self._attempt):
                 try:
                     await self._write(released(self._record, self._stamp()))
-                except ConflictError:  # a renewal was cut off when its answer was on the way
+                except ConflictError:  # a renewal was cancelled before its answer arrived
                     await self._read()
                     if self._record.holder_identity == self.identity:
                         await self._write(released(self._record, self._stamp()))
-            logger.info("the Lease %s is released", self._where)
+            logger.info("released the Lease %s", self._where)
         except (ApiError, TimeoutError) as error:
             logger.warning(
-                "the Lease %s is not released and expires by itself: %s",
+                "cannot release the Lease %s, it will expire: %s",
                 self._where,
                 error or "no answer",
             )
@@ -327,7 +328,7 @@ class LeaderElector:
             self.holder = record.holder_identity or ""
 
     async def _write(self, record: LeaseSpec) -> None:
-        """A merge patch, so that what others put on the Lease stays; refused when it changed since we saw it."""
+        """A merge patch, which keeps what others write to the Lease; rejected if it changed since our last read."""
         metadata = {"resourceVersion": self._meta.resource_version, **self._own_metadata()}
         patch = {"metadata": metadata, "spec": wire(record)}
         self._meta = await self._client.patch(self._path, patch, timeout=self._attempt)
@@ -350,20 +351,20 @@ class LeaderElector:
         try:
             return {"annotations": self._annotations()}
         except Exception:
-            logger.exception("the annotations of the Lease %s are not up to date", self.name)
+            logger.exception("cannot update the annotations of the Lease %s", self.name)
             return {}
 
 
 def _log_failure(work: asyncio.Future[None]) -> None:
-    """Say how the work ended where something graver is raised instead."""
+    """Log the outcome of the work if a more serious error is raised instead."""
     if not work.done():
-        logger.error("the work did not end in time after it was cancelled, and is left behind")
+        logger.error("the work did not end in time after it was cancelled, and is abandoned")
     elif not work.cancelled() and (error := work.exception()) is not None:
-        logger.error("the work failed while it ended", exc_info=error)
+        logger.error("the work failed while it was ending", exc_info=error)
 
 
 def free(record: LeaseSpec, identity: str, unchanged: float, default_duration: float) -> bool:
-    """Whether a Lease with this record, unchanged for so many seconds, may be taken by `identity`. Pure."""
+    """Whether `identity` may acquire a Lease with this record, unchanged for `unchanged` seconds. Pure."""
     if not record.holder_identity or record.holder_identity == identity:
         return True
     duration = record.lease_duration_seconds
@@ -371,7 +372,7 @@ def free(record: LeaseSpec, identity: str, unchanged: float, default_duration: f
 
 
 def taken(record: LeaseSpec, identity: str, seconds: int, now: str) -> LeaseSpec:
-    """The record after `identity` took the Lease. A first record counts no transition (client-go)."""
+    """The record after `identity` acquires the Lease. A first record counts no transition (client-go)."""
     if record.holder_identity == identity:
         return renewed(record, identity, seconds, now)
     fresh = record.acquire_time is None and record.renew_time is None
@@ -384,7 +385,7 @@ def renewed(record: LeaseSpec, identity: str, seconds: int, now: str) -> LeaseSp
 
 
 def released(record: LeaseSpec, now: str) -> LeaseSpec:
-    """No holder, and a duration so short that no clock can matter (client-go: 1 s)."""
+    """No holder, and a duration so short that clocks do not matter (client-go: 1 s)."""
     return LeaseSpec("", 1, now, now, record.lease_transitions or 0)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""URLs of API servers and proxies, checked; credentials in them are kept out of messages and representations."""
+"""Validated URLs of API servers and proxies; their credentials stay out of messages and representations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .api_errors import KubeConfigError
 
 @dataclass(frozen=True)
 class Proxy:
-    """A proxy, and the value of Proxy-Authorization for the credentials that its URL held, "" without any."""
+    """A proxy, and the Proxy-Authorization value for the credentials in its URL, "" without any."""
 
     url: str
     authorization: str = field(default="", repr=False)
@@ -33,7 +33,7 @@ def server_url(text: str, where: str) -> str:
         )
     if "@" in parts.netloc:
         raise KubeConfigError(
-            f"{where}: {without_credentials(text)!r} holds credentials: give the user a token or a client certificate"
+            f"{where}: {without_credentials(text)!r} contains credentials: use a token or a client certificate instead"
         )
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
@@ -55,16 +55,16 @@ def proxy_of(text: str | None, where: str) -> Proxy | None:
 
 
 def without_credentials(text: str) -> str:
-    """A URL, even a broken one, for messages."""
+    """A URL without credentials, for messages; it may be invalid."""
     credentials, at, rest = text.rpartition("@")
     scheme, separator, _ = credentials.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else text
 
 
 def _url(text: str) -> urllib.parse.SplitResult | None:
-    """The parts of a URL whose host and port could be connected to; None when it is no such URL."""
+    """The parts of a URL with a valid host and port; None if it has none."""
     try:
-        URL(text)  # as aiohttp will read it
+        URL(text)  # as aiohttp parses it
         parts = urllib.parse.urlsplit(text)
         return parts if parts.port != 0 else None
     except ValueError:
@@ -72,9 +72,9 @@ def _url(text: str) -> urllib.parse.SplitResult | None:
 
 
 def environment_proxy(server: str, getproxies: Callable[[], dict[str, str]] = urllib.request.getproxies) -> str | None:
-    """The proxy that HTTPS_PROXY/HTTP_PROXY give for this server, None when NO_PROXY or loopback exempts it.
+    """The proxy that HTTPS_PROXY/HTTP_PROXY set for this server, None if NO_PROXY or loopback exempts it.
 
-    NO_PROXY entries may be host names, domain suffixes, addresses and CIDRs, as in Go (Python knows no CIDRs there).
+    NO_PROXY entries may be host names, domain suffixes, addresses and CIDRs, as in Go (Python does not support CIDRs).
     """
     proxies = getproxies()
     parts = urllib.parse.urlsplit(server)

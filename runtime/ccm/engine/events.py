@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes Events: what `kubectl describe` shows below an object.
+"""Kubernetes Events, which `kubectl describe` shows below an object.
 
-Events are told, not relied upon: recording one never blocks and never fails, and under load they are dropped and
-counted rather than kept. The same event again raises the count of the first one instead of making another, and events
-that differ in nothing but their message become one when they are many (client-go: EventCorrelator).
+Events are best effort: recording one never blocks and never fails, and under load they are dropped and counted. A
+repeated event increases the count of the first one instead of creating another. Many events that differ only in their
+message are combined into one (client-go: EventCorrelator).
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from .objects import Node, ObjectRef, Service
 
 logger = logging.getLogger(__name__)
 
-#: Within this time of the last one the same event is counted, not repeated, in seconds (client-go: 10 min).
+#: A repetition within this time of the last event only increases its count, in seconds (client-go: 10 min).
 SAME_WITHIN = 600.0
-#: So many different messages of one object and reason within that time, and from then on they are one Event
-#: (client-go: 10).
+#: After this many different messages of one object and reason within that time, further ones are combined into one
+#: Event (client-go: 10).
 SIMILAR = 10
 COMBINED = "(combined from similar events): "
-#: Events about one object: so many at once, then one per this many seconds (client-go: 25, 300 s).
+#: Rate limit of Events about one object: the burst, then one Event per this many seconds (client-go: 25, 300 s).
 BURST, REFILL = 25, 300.0
-#: How many different events may wait to be sent, and how many are remembered.
+#: How many different events may wait in the queue, and how many are remembered.
 QUEUE, REMEMBERED = 1000, 4096
-#: How often an event is tried while the API server does not answer.
+#: How many attempts to send an event while the API server does not answer.
 ATTEMPTS = 5
 MESSAGE_LIMIT = 1024
 
-#: What it is about, type and reason.
+#: The object of the Event, type and reason.
 _Kind = tuple[ObjectRef, str, str]
-#: The same with the message; "" for all that are combined.
+#: The same with the message; "" for combined events.
 _Key = tuple[ObjectRef, str, str, str]
 
 
 @dataclass
 class _Series:
-    """One Event object: how often it happened, and under which name the API server has it ("" before)."""
+    """One Event object: its count, and its name in the API server ("" before it exists)."""
 
     ref: ObjectRef
     type: str
@@ -68,7 +68,7 @@ class _Series:
 
 @dataclass
 class _Similar:
-    """The different messages of one kind so far, SIMILAR at most."""
+    """The different messages of one kind so far, at most SIMILAR."""
 
     messages: set[str]
     seen_at: float
@@ -87,15 +87,15 @@ class EventRecorder:
         self._sending = asyncio.Lock()
 
     def event(self, obj: Node | Service | ObjectRef, type: str, reason: str, message: str) -> None:
-        """Tell that something happened to `obj`. `type` is "Normal" or "Warning", `reason` one CamelCase word.
+        """Record an Event about `obj`. `type` is "Normal" or "Warning", `reason` one CamelCase word.
 
-        Never blocks, never raises. The message becomes one printable line (`ccm.base.text`) of 1,024 bytes at most,
-        as the API server demands.
+        Never blocks, never raises. The message becomes one printable line (`ccm.base.text`) of at most 1,024 bytes,
+        as the API server requires.
         """
         try:
             self._record(reference(obj), type, reason, _cut(message))
         except Exception:
-            logger.exception("event %s is not recorded", reason)
+            logger.exception("cannot record event %s", reason)
 
     def _record(self, ref: ObjectRef, type_: str, reason: str, message: str) -> None:
         if not self._allowed(ref):
@@ -120,7 +120,7 @@ class EventRecorder:
         self._wake.set()
 
     def _are_many(self, kind: _Kind, message: str, now: float) -> bool:
-        """Whether there were so many messages of this kind that this one is told in a combined Event."""
+        """Whether there were so many messages of this kind that this one belongs in a combined Event."""
         similar = self._similar.get(kind)
         if similar is None or now - similar.seen_at > SAME_WITHIN:
             similar = self._similar[kind] = _Similar(set(), now)
@@ -140,18 +140,18 @@ class EventRecorder:
         self._buckets.move_to_end(ref)
         _trim(self._buckets, REMEMBERED)
         while (oldest := next(iter(self._buckets.values()))).full and oldest is not bucket:
-            self._buckets.popitem(last=False)  # a full one is as good as none
+            self._buckets.popitem(last=False)  # a full bucket is equivalent to none
         return bucket.take()
 
     async def run(self) -> None:
-        """Send what is recorded, in order, until cancelled. No error of the API server, and no bug, ends it."""
+        """Send recorded events, in order, until cancelled. API errors and bugs do not stop it."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._drain()
 
-    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 -- best effort: the end of it is no error
-        """Send what is still queued, for at most `timeout` seconds; whether or not `run` is running."""
+    async def flush(self, timeout: float) -> None:  # noqa: ASYNC109 -- best effort: a timeout is not an error
+        """Send the events in the queue, for at most `timeout` seconds; whether or not `run` is running."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._drain()
@@ -162,8 +162,8 @@ class EventRecorder:
                 _, series = self._pending.popitem(last=False)
                 try:
                     await self._send(series)
-                except Exception:  # a bug; it costs this Event and no other one
-                    logger.exception("event %s about %s is dropped", series.reason, series.ref.name)
+                except Exception:  # a bug; it costs only this Event
+                    logger.exception("dropped event %s about %s", series.reason, series.ref.name)
                     metrics.EVENTS_DROPPED.labels("bug").inc()
 
     async def _send(self, series: _Series) -> None:
@@ -175,16 +175,14 @@ class EventRecorder:
             except (UnavailableError, TooManyRequestsError) as error:
                 last: ApiError = error
             except ApiError as error:
-                # Forbidden, invalid, a namespace on its way out: it would fail for ever.
-                logger.info(
-                    "event %s about %s %s is dropped: %s", series.reason, series.ref.kind, series.ref.name, error
-                )
+                # Forbidden, invalid, a namespace in deletion: it would always fail.
+                logger.info("dropped event %s about %s %s: %s", series.reason, series.ref.kind, series.ref.name, error)
                 metrics.EVENTS_DROPPED.labels("refused").inc()
                 return
             if attempt < ATTEMPTS - 1:
                 await self._clock.sleep(max(last.retry_after or 0.0, pause) * random.uniform(1.0, 1.25))
                 pause *= 4
-        logger.warning("event %s about %s is dropped: %s", series.reason, series.ref.name, last)
+        logger.warning("dropped event %s about %s: %s", series.reason, series.ref.name, last)
         metrics.EVENTS_DROPPED.labels("unavailable").inc()
 
     async def _write(self, series: _Series) -> None:
@@ -194,10 +192,10 @@ class EventRecorder:
                 patch = {"count": series.count, "lastTimestamp": _time(series.last), "message": series.message}
                 await self._client.patch(f"{collection}/{series.name}", patch)
                 return
-            except NotFoundError:  # the API server forgets Events after an hour
+            except NotFoundError:  # the API server deletes Events after an hour
                 series.name, series.first, series.count = _event_name(series.ref), series.last, 1
                 series.created = False
-        # Already there: a request of ours whose answer was lost had come through after all.
+        # It already exists: an earlier request succeeded although its answer was lost.
         with contextlib.suppress(ConflictError):
             await self._client.create(collection, self._body(series))
         series.created = True
@@ -228,7 +226,7 @@ class EventRecorder:
 
 
 def reference(obj: Node | Service | ObjectRef) -> ObjectRef:
-    """What `involvedObject` of an Event about `obj` says."""
+    """`involvedObject` of an Event about `obj`."""
     if isinstance(obj, ObjectRef):
         return obj
     meta = obj.metadata
@@ -240,7 +238,7 @@ def _event_name(ref: ObjectRef) -> str:
 
 
 def _cut(message: str) -> str:
-    """Shortened twice: at first, so that escaping a mebibyte takes no time."""
+    """Shortened twice: the first time so that escaping a mebibyte takes no time."""
     message = printable(shorten(message, MESSAGE_LIMIT))
     data = message.encode()
     return message if len(data) <= MESSAGE_LIMIT else data[: MESSAGE_LIMIT - 3].decode(errors="ignore") + "..."
@@ -252,7 +250,7 @@ def _trim(cache: OrderedDict[Any, Any], size: int) -> None:
 
 
 def _forget(cache: OrderedDict[Any, Any], now: float) -> None:
-    """Drop what is too old to be counted with; the oldest come first."""
+    """Drop entries that are too old for counting; the oldest come first."""
     while cache and now - next(iter(cache.values())).seen_at > SAME_WITHIN:
         cache.popitem(last=False)
 

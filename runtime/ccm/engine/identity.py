@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which cluster the API server shows: the UID of the Namespace `kube-system`, as everywhere in Kubernetes.
+"""Identifies the cluster behind the API server: by the UID of the Namespace `kube-system`, as usual in Kubernetes.
 
-Another cluster behind the address, or an etcd that was replaced by an empty one, looks like a cluster in which
-everything was deleted. A process that worked for one cluster must not go on with another one.
+If the address leads to another cluster, or an empty etcd replaced the old one, everything looks deleted. A process that
+worked for one cluster must not continue with another one.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ logger = logging.getLogger(__name__)
 
 NAMESPACE = "kube-system"
 _PATH = f"/api/v1/namespaces/{NAMESPACE}"
-#: Seconds between attempts where the answer is needed.
+#: Seconds between attempts if the answer is required.
 AGAIN = 1.0
 
 
 class ClusterChanged(Exception):
-    """The API server shows another cluster than it did before. The process has to end; the message says why."""
+    """The API server serves another cluster than before. The process must exit; the message says why."""
 
 
 class ClusterIdentity:
-    """The first cluster that is seen, and whether it still is the one. `uid` is "" until it is known."""
+    """The first cluster that was seen, and whether it is still the same. `uid` is "" until it is known."""
 
     def __init__(self, client: KubeClient, clock: Clock = SYSTEM_CLOCK) -> None:
         self._client, self._clock = client, clock
@@ -36,10 +36,10 @@ class ClusterIdentity:
         self._warned = False
 
     async def check(self) -> None:
-        """One read of the Namespace. Raises ClusterChanged, and ApiError when the API server gives no answer.
+        """Read the Namespace once. Raises ClusterChanged, and ApiError if the API server does not answer.
 
-        An identity without the right to read it goes on without this protection, after one warning: its RBAC is older
-        than this program.
+        Without the permission to read it, the process continues unprotected, after one warning: its RBAC is older than
+        this program.
         """
         try:
             found = (await self._client.get(_PATH, PartialObject)).metadata.uid
@@ -47,8 +47,7 @@ class ClusterIdentity:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "another cluster behind the address %s would not be noticed: grant the verb get on the Namespace "
-                    "%s (%s)",
+                    "cannot detect another cluster behind the address %s: grant the verb get on the Namespace %s (%s)",
                     self._client.server,
                     NAMESPACE,
                     error,
@@ -58,17 +57,17 @@ class ClusterIdentity:
             self.uid = found
         elif found != self.uid:
             raise ClusterChanged(
-                f"the API server {self._client.server} shows another cluster than before: its Namespace {NAMESPACE} "
-                f"has the UID {found}, not {self.uid}. This process ends and writes nothing more. Check the address in "
-                "--kubeconfig or --master, and whether etcd was replaced"
+                f"the API server {self._client.server} serves another cluster than before: its Namespace {NAMESPACE} "
+                f"has the UID {found}, not {self.uid}. This process exits and writes nothing more. Check the address "
+                "in --kubeconfig or --master, and whether etcd was replaced"
             )
 
     async def settled(self) -> None:
-        """Return when the API server has answered. Raises ClusterChanged."""
+        """Wait until the API server has answered. Raises ClusterChanged."""
         while True:
             try:
                 await self.check()
                 return
             except ApiError as error:
-                logger.warning("the Namespace %s cannot be read, trying again: %s", NAMESPACE, error)
+                logger.warning("cannot read the Namespace %s, trying again: %s", NAMESPACE, error)
                 await self._clock.sleep(AGAIN)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cache of one kind of object that follows the API server: LIST, then WATCH, for as long as it runs.
 
-What it promises, against the faults that other implementations fall to: after any gap the handlers hear of everything
-that came, changed or *went* meanwhile; no failure makes it spin; a connection that died silently is noticed; and a list
-that is wrong deletes nothing (`absence_rules`).
+It guarantees the following against common faults of informers. After any gap, the handlers receive everything that was
+added, changed or *deleted* meanwhile. No failure makes it loop without pause. It detects a connection that died
+silently. A wrong list deletes nothing (`absence_rules`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
-#: Seconds of silence after which a watch counts as dead. The API server sends a bookmark every minute or so.
+#: Seconds of silence after which a watch counts as dead. The API server sends a bookmark about every minute.
 READ_TIMEOUT = 90.0
-#: The share of that time after which a watch that sent no line at all was silent, not interrupted.
+#: A watch without a single line counts as silent, not as interrupted, after this share of that time.
 SILENT = 0.9
-#: How long the API server shall keep one watch open, in seconds; random in between, so that not all end together.
+#: How long the API server keeps one watch open, in seconds; random within this range, so that they do not end together.
 WATCH_SECONDS = (300, 600)
-#: First and longest pause before the next connection, in seconds.
+#: Shortest and longest pause before the next connection, in seconds.
 BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
-#: Objects of a list that are compared with the cache before other tasks get their turn.
+#: How many objects of a list to compare with the cache before other tasks can run.
 STRETCH = 250
-#: A watch that stood this long, in seconds, was healthy: the next pause is the first one again.
+#: A watch that lasted this long, in seconds, was healthy: the next pause is the shortest one again.
 HEALTHY_AFTER = 5.0
-#: Seconds until the next list, first and longest, while objects are kept that the last one lacks.
+#: Shortest and longest time to the next list, in seconds, while the cache keeps objects that the last one omits.
 LIST_AGAIN_FIRST, LIST_AGAIN_MAX = 30.0, 60.0
 
 Handler = Callable[[T | None, T | None], None]
@@ -53,24 +53,25 @@ async def _no_check() -> None:
 
 
 class Informer(Generic[T]):
-    """The objects under `path`, by key ("namespace/name", or "name" for what is cluster-scoped).
+    """The objects under `path`, by key ("namespace/name", or "name" for cluster-scoped objects).
 
-    Handlers get `(None, new)` for an added, `(old, new)` for a changed, `(old, None)` for a deleted object, in the
-    order of the stream, when the cache already shows the new state. An object re-created under its name with another
-    UID is a deletion and an addition, also when both happened while the watch was down.
+    Handlers receive `(None, new)` for an added, `(old, new)` for a changed, `(old, None)` for a deleted object, in the
+    order of the stream, after the cache has the new state. An object that is re-created under its name with another UID
+    is a deletion and an addition, also if both happened while the watch was down.
 
-    An object that cannot be decoded stays as it was last known, so that it never looks deleted; it is logged and
-    counted (`ccm_objects_not_understood`), and all others go on.
+    An object that cannot be decoded keeps its last known state, so that it never looks deleted. It is logged and
+    counted (`ccm_objects_not_understood`), and does not affect other objects.
 
-    `keep` gives what the cache keeps of an object, which handlers get, too; it keeps name, namespace, UID and
-    resourceVersion.
+    `keep` returns the part of an object that the cache stores and that handlers receive; it must keep name, namespace,
+    UID and resourceVersion.
 
-    `params` narrow the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says in words why it is
-    not in touch with the API server, "" when it is.
+    `params` restrict the list and watch, e.g. {"fieldSelector": "metadata.name=x"}. `last_error` says why the informer
+    has no connection to the API server, "" if it has one.
 
-    `doubtful`: an object that a list lacks stays in the cache until a read of it says that it is gone (see
-    `absence_rules`); meanwhile everything is listed again and again. `check` is awaited after each list and at the
-    begin of each watch, before anything of it counts. An ApiError of it is one of the list; anything else ends `run`.
+    `doubtful`: an object that is missing from a list stays in the cache until a read of it confirms that it is gone
+    (see `absence_rules`); meanwhile the informer repeats the list. `check` is awaited after each list and at the start
+    of each watch, before their content is used. If it raises ApiError, the list counts as failed; anything else ends
+    `run`.
     """
 
     def __init__(
@@ -98,9 +99,9 @@ class Informer(Generic[T]):
         self._params = dict(params or {})
         self._read_timeout, self._page = read_timeout, page
         self._store: dict[str, T] = {}
-        self._unreadable: dict[str, str] = {}  # key and resourceVersion of what cannot be decoded
+        self._unreadable: dict[str, str] = {}  # key and resourceVersion of objects that cannot be decoded
         self._doubtful, self._check = doubtful, check
-        self._missing: set[str] = set()  # keys of what the last list lacks and is kept
+        self._missing: set[str] = set()  # keys of objects that the last list omits and the cache keeps
         self._gone_at: list[float] = []
         self._list_again = LIST_AGAIN_FIRST
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
@@ -110,7 +111,7 @@ class Informer(Generic[T]):
         self._backoff = BACKOFF_FIRST
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Call `handler` for every change; what is in the cache already is added at once. Must not block."""
+        """Call `handler` for every change; objects already in the cache are added at once. It must not block."""
         self._handlers.append(handler)
         for obj in list(self._store.values()):
             self._call(handler, None, obj)
@@ -119,18 +120,18 @@ class Informer(Generic[T]):
         return self._store.get(key)
 
     def items(self) -> Iterable[T]:
-        """All objects as they are now; safe to iterate while the cache moves on."""
+        """All objects as they are now; safe to iterate while the cache changes."""
         return list(self._store.values())
 
     def __len__(self) -> int:
         return len(self._store)
 
     async def wait_synced(self) -> None:
-        """Return when the first list is in the cache and the handlers have heard of it."""
+        """Wait until the first list is in the cache and the handlers have received it."""
         await self._synced.wait()
 
     async def run(self) -> None:
-        """Follow the API server until cancelled. No error of the server or the network ends it."""
+        """Follow the API server until cancelled. Errors of the server or the network do not end it."""
         while True:
             started = self._clock.monotonic()
             reason, asked = "eof", 0.0
@@ -141,21 +142,21 @@ class Informer(Generic[T]):
                 await self._follow()
             except GoneError as error:
                 reason = "gone"
-                logger.info("%s: the watch fell too far behind, listing again: %s", self.name, error)
+                logger.info("%s: the watch is too far behind, listing again: %s", self.name, error)
                 self._resource_version = ""
             except ApiError as error:
                 reason, asked = error.reason or str(error.status), error.retry_after or 0.0
                 self._lost(str(error))
             except UNREADABLE as error:
                 reason = "undecodable"
-                self._lost(f"{self._path}: the watch sent what is no event: {error}")
+                self._lost(f"{self._path}: the watch sent an invalid event: {error}")
                 self._resource_version = ""
             metrics.WATCH_RESTARTS.labels(self.name, reason).inc()
             await self._pause(healthy=self._clock.monotonic() - started >= HEALTHY_AFTER, asked=asked)
 
     async def _pause(self, *, healthy: bool, asked: float) -> None:
-        """Wait before *every* new connection: a server that ends each watch at once must not make us spin. `asked`:
-        the seconds in its Retry-After."""
+        """Wait before *every* new connection: a server that ends each watch at once must not cause a busy loop.
+        `asked`: the seconds in its Retry-After."""
         if healthy:
             self._backoff = BACKOFF_FIRST
         await self._clock.sleep(max(self._backoff, min(asked, BACKOFF_MAX)) * random.uniform(1.0, 1.5))
@@ -163,13 +164,13 @@ class Informer(Generic[T]):
 
     def _lost(self, why: str) -> None:
         if why != self.last_error:
-            logger.warning("%s: lost touch with the API server, trying again: %s", self.name, why)
+            logger.warning("%s: lost the connection to the API server, trying again: %s", self.name, why)
         self.last_error = why
 
     def _in_touch(self) -> None:
         self.last_contact = self._clock.monotonic()
         if self.last_error:
-            logger.info("%s: in touch with the API server again", self.name)
+            logger.info("%s: connected to the API server again", self.name)
             self.last_error = ""
 
     async def _relist(self) -> None:
@@ -194,15 +195,15 @@ class Informer(Generic[T]):
             self._synced.set()
 
     def _skip(self, data: bytes | msgspec.Raw, known: Mapping[str, str]) -> None:
-        """An object is not what was expected: say so once for each of its versions; `known` were said before."""
+        """Log an object that cannot be decoded, once for each of its versions; `known`: versions already logged."""
         try:
             obj = identity(data)
             key, version = self._key(obj), obj.metadata.resource_version
         except UNREADABLE:
-            key, version = "", ""  # any object may be meant
+            key, version = "", ""  # it can be any object
         if known.get(key) != version:
             logger.warning(
-                "%s: %s cannot be decoded and is left as it was last known: %s",
+                "%s: %s cannot be decoded and keeps its last known state: %s",
                 self.name,
                 key or "an object without a readable name",
                 _problem(self._type, data),
@@ -212,15 +213,15 @@ class Informer(Generic[T]):
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     def _understood(self, key: str) -> None:
-        """An event tells of the object: it can be read, and there is no doubt about it."""
+        """An event contains the object: it can be decoded and exists without doubt."""
         if key in self._missing:
             self._set_missing(self._missing - {key})
         if self._unreadable.pop(key, None) is not None:
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
     async def _kept(self, items: Iterable[T]) -> dict[str, T]:
-        """What of a list goes into the cache, by key. What did not change stays the same object, as whoever holds it
-        expects. An equal resourceVersion alone does not say so: a restored etcd gives them out once more."""
+        """The objects of a list for the cache, by key. An unchanged object stays the same Python object, as its users
+        expect. An equal resourceVersion alone does not prove that: a restored etcd issues them again."""
         found: dict[str, T] = {}
         for number, item in enumerate(items, 1):
             obj = self._keep(item)
@@ -232,9 +233,9 @@ class Informer(Generic[T]):
         return found
 
     async def _doubt(self, listed: Mapping[str, T]) -> None:
-        """Find out which of the objects that a list lacks are kept. Raises ApiError when that cannot be asked."""
+        """Find out which objects to keep although a list omits them. Raises ApiError if they cannot be read."""
         missing = [key for key in self._store if key not in listed and key not in self._unreadable]
-        if "" in self._unreadable:  # all of them are kept
+        if "" in self._unreadable:  # keep all of them
             missing = []
         known, now = len(self._store), self._clock.monotonic()
         self._gone_at = [moment for moment in self._gone_at if now - moment < rules.GRACE]
@@ -246,8 +247,8 @@ class Informer(Generic[T]):
         kept = set(missing) - set(gone)
         if missing and kept != self._missing:
             logger.warning(
-                "%s: a list lacks %d of %d objects: %s; %d of them are kept for now. If they are really gone, restart "
-                "this process",
+                "%s: %d of %d objects are missing from a list: %s; %d of them are kept for now. If they are really "
+                "gone, restart this process",
                 self.name,
                 len(missing),
                 known,
@@ -264,7 +265,7 @@ class Informer(Generic[T]):
         metrics.DOUBTED.labels(self.name).set(len(keys))
 
     def _replace(self, listed: Mapping[str, T]) -> None:
-        """Make the cache equal to `listed`, but for what is kept; handlers hear of the differences, deletions first."""
+        """Make the cache equal to `listed`, except for kept objects; handlers receive the changes, deletions first."""
         before, self._store = self._store, dict(listed)
         for key, old in before.items():
             if key in self._store:
@@ -278,7 +279,7 @@ class Informer(Generic[T]):
                 self._notify(old_or_none, new)
 
     async def _follow(self) -> None:
-        """Watch; only for a while where the last list is in doubt, so that the next one can show that it was wrong."""
+        """Watch; only for a while if the last list is in doubt, so that the next one can prove it wrong."""
         if not self._missing:
             self._list_again = LIST_AGAIN_FIRST
             await self._watch()
@@ -301,7 +302,7 @@ class Informer(Generic[T]):
         answered = math.inf  # when the API server accepted the watch; infinite again after its first line
         try:
             async with self._client.watch(self._path, params, read_timeout=self._read_timeout) as lines:
-                self._in_touch()  # it was answered; some servers send no bookmarks, and then a quiet watch has no lines
+                self._in_touch()  # the server answered; some servers send no bookmarks, and a quiet watch has no lines
                 await self._check()
                 answered = self._clock.monotonic()
                 async for line in lines:
@@ -310,9 +311,9 @@ class Informer(Generic[T]):
                     self._in_touch()
         except UnavailableError:
             if self._clock.monotonic() - answered >= SILENT * self._read_timeout:
-                # After a restore without `--bump-revision` the resourceVersion is in the API server's future: the
-                # server accepts every watch from it and sends nothing. Only a list ends that.
-                logger.info("%s: the API server accepted the watch and sent nothing, listing again", self.name)
+                # After a restore without `--bump-revision`, the resourceVersion is in the API server's future. The
+                # server then accepts every watch from it but sends nothing, until the next list.
+                logger.info("%s: the API server accepted the watch but sent nothing, listing again", self.name)
                 self._resource_version = ""
             raise
 
@@ -331,7 +332,7 @@ class Informer(Generic[T]):
                 self._understood(key)
                 self._notify(old, obj)
             case "DELETED":
-                gone = identity(event.object)  # whose last state does not matter
+                gone = identity(event.object)  # its last state does not matter
                 key = self._key(gone)
                 known = self._store.pop(key, None)
                 self._resource_version = gone.metadata.resource_version
@@ -343,7 +344,7 @@ class Informer(Generic[T]):
             case "ERROR":
                 raise from_status(decoder(Status).decode(event.object), f"WATCH {self._path}")
             case other:
-                logger.warning("%s: the watch sent an event of the unknown type %r, ignored", self.name, other)
+                logger.warning("%s: ignored a watch event of the unknown type %r", self.name, other)
 
     def _last_state(self, data: msgspec.Raw, known: T) -> T:
         try:

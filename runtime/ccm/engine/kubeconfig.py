@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the API server is, and with which credentials: the kubeconfig, `--master`, or the Pod's ServiceAccount.
+"""Finds the API server and its credentials: in the kubeconfig, `--master`, or the Pod's ServiceAccount.
 
-Whatever is wrong with a kubeconfig is said before the first request, with file, line and field, without its secrets.
+All problems of a kubeconfig are reported before the first request, with file, line and field, but without secrets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.
 
 
 def load(kubeconfig: str = "", master: str = "", *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Access by the meaning of upstream's flags: `--kubeconfig`, `--master` (replaces its server), or the Pod's own.
+    """Access according to upstream's flags: `--kubeconfig`, `--master` (replaces its server), or the Pod's own.
 
     Raises KubeConfigError.
     """
@@ -46,32 +46,32 @@ def in_cluster(*, clock: Clock = SYSTEM_CLOCK) -> Access:
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise KubeConfigError(
-            "no API server known: this is no Pod (KUBERNETES_SERVICE_HOST and _PORT are not set) "
-            "and neither --kubeconfig nor --master is given. Give --kubeconfig FILE"
+            "no API server is configured: this is not a Pod (KUBERNETES_SERVICE_HOST and _PORT are not set) "
+            "and neither --kubeconfig nor --master is set. Set --kubeconfig FILE"
         )
     token, ca = SERVICE_ACCOUNT_DIR / "token", SERVICE_ACCOUNT_DIR / "ca.crt"
     for path in (token, ca):
         if not os.access(path, os.R_OK):
             raise KubeConfigError(
-                f"{path} cannot be read: the Pod has no ServiceAccount token. "
-                f"Remove automountServiceAccountToken: false, or give --kubeconfig FILE"
+                f"cannot read {path}: the Pod has no ServiceAccount token. "
+                f"Remove automountServiceAccountToken: false, or set --kubeconfig FILE"
             )
     host = f"[{host}]" if ":" in host else host
     return Access(f"https://{host}:{port}", ca=Pem(file=ca), token_file=FileText(token, clock))
 
 
 class _Fields:
-    """A mapping of the kubeconfig. Complaints name the file, the line and the field, and quote no secret."""
+    """A mapping of the kubeconfig. Its errors name the file, the line and the field, and quote no secret."""
 
     def __init__(self, document: Document, file: Path, where: str, at: Place, data: object) -> None:
-        """`where`: as complaints call it. `at`: its place in the document."""
+        """`where`: its name in errors. `at`: its path in the document."""
         self.document, self.file, self.where, self._at = document, file, where, at
         if not isinstance(data, dict):
             raise self.error("", f"is {type(data).__name__ if data is not None else 'missing'}, not a mapping")
         self.data: dict[str, Any] = data
 
     def name(self, field: str) -> str:
-        """How complaints call a field: "kubeconfig FILE, line 7: clusters[prod].cluster.server"."""
+        """The name of a field in errors: "kubeconfig FILE, line 7: clusters[prod].cluster.server"."""
         place = self.document.place((*self._at, field) if field else self._at)
         return f"{place}: {'.'.join(part for part in (self.where, field) if part) or 'the document'}"
 
@@ -79,7 +79,7 @@ class _Fields:
         return KubeConfigError(f"{self.name(field)} {problem}")
 
     def below(self, field: str, data: object) -> _Fields:
-        """The mapping in one of its fields."""
+        """The mapping in a field."""
         where = f"{self.where}.{field}" if self.where else field
         return _Fields(self.document, self.file, where, (*self._at, field), data)
 
@@ -100,11 +100,11 @@ class _Fields:
     def strings(self, name: str) -> list[str]:
         value = self.data.get(name) or []
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(name, "is not a list of texts")
+            raise self.error(name, "is not a list of strings")
         return value
 
     def path(self, name: str) -> Path | None:
-        """A readable file; relative names start at the kubeconfig's folder, as kubectl has it."""
+        """A readable file; relative names start at the directory of the kubeconfig, as in kubectl."""
         text = self.text(name)
         if not text:
             return None
@@ -112,17 +112,17 @@ class _Fields:
         try:
             with path.open("rb"):
                 return path
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        except (OSError, ValueError) as error:  # ValueError: not a valid file name
             reason = getattr(error, "strerror", None) or error
             raise self.error(name, f"names {str(path)!r}, which cannot be read: {reason}") from None
 
     def pem(self, name: str) -> Pem | None:
-        """`<name>-data` in base64 or, less strong, the file `<name>`."""
+        """`<name>-data` in base64 or, with lower precedence, the file `<name>`."""
         data = self.text(f"{name}-data")
         if data:
             try:
                 return Pem(base64.b64decode(data, validate=True))
-            except ValueError:  # binascii.Error, or letters beyond ASCII
+            except ValueError:  # binascii.Error, or non-ASCII characters
                 raise self.error(f"{name}-data", "is not base64") from None
         path = self.path(name)
         return Pem(file=path) if path else None
@@ -137,24 +137,22 @@ class _Fields:
                 at = (*self._at, name, index, kind)
                 return _Fields(self.document, self.file, f"{name}[{wanted}].{kind}", at, entry.get(kind) or {})
         there = ", ".join(str(e["name"]) for e in entries if isinstance(e, dict) and e.get("name")) or "none"
-        raise self.error(name, f"has no entry {wanted!r} (there are: {there})")
+        raise self.error(name, f"has no entry {wanted!r} (existing entries: {there})")
 
 
 def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
-    """Access as the current context of one kubeconfig file says. Raises KubeConfigError."""
+    """Access for the current context of one kubeconfig file. Raises KubeConfigError."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise KubeConfigError(
-            f"kubeconfig {path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from None
+        raise KubeConfigError(f"cannot read kubeconfig {path}: {getattr(error, 'strerror', None) or error}") from None
     document = Document.parse(text, f"kubeconfig {path}", secret=True)
     if document.problems:
         raise KubeConfigError("; ".join(document.problems))
     config = _Fields(document, path, "", (), document.data)
     current = config.text("current-context")
     if not current:
-        raise config.error("current-context", "is not set: `kubectl config use-context NAME --kubeconfig FILE` sets it")
+        raise config.error("current-context", "is not set: run `kubectl config use-context NAME --kubeconfig FILE`")
     context = config.named("contexts", current, "context")
     cluster = config.named("clusters", context.text("cluster"), "cluster")
     user_name = context.text("user")
@@ -177,7 +175,7 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
     if (access.cert is None) != (access.key is None):
         raise user.error("", "needs both client-certificate and client-key (or their -data), but has only one")
     if not is_header(access.token):
-        raise user.error("token", "contains characters that no token has")
+        raise user.error("token", "contains characters that are not valid in a token")
     token_file = user.path("tokenFile")
     if token_file:
         access.token_file = FileText(token_file, clock)
@@ -185,7 +183,7 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
         access.exec = _exec_plugin(user, cluster, clock)
     for name, instead in (("auth-provider", "use an exec plugin"), ("username", "use a token or a client certificate")):
         if user.data.get(name):
-            raise user.error(name, f"is not supported, Kubernetes itself removed it: {instead}")
+            raise user.error(name, f"is not supported because Kubernetes removed it: {instead}")
     try:
         access.try_certificates()
     except (OSError, ValueError) as error:
@@ -197,7 +195,7 @@ def from_kubeconfig(path: Path, *, clock: Clock = SYSTEM_CLOCK) -> Access:
 
 def _impersonation(user: _Fields) -> list[tuple[str, str]]:
     if user.data.get("as-user-extra"):
-        raise user.error("as-user-extra", "is not supported: give the identity rights of its own")
+        raise user.error("as-user-extra", "is not supported: grant the permissions to the user itself")
     headers = [("Impersonate-User", user.text("as")), ("Impersonate-Uid", user.text("as-uid"))]
     headers += [("Impersonate-Group", group) for group in user.strings("as-groups")]
     for name, value in headers:

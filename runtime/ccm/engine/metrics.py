@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics of the engine: names, labels and buckets of Kubernetes' Go components, so that dashboards carry over.
+"""Metrics of the engine, with the names, labels and buckets of Kubernetes' Go components: dashboards work unchanged.
 
-Source: k8s.io/component-base `metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. All live in
-prometheus_client's default registry, as do those of the other layers.
+Source: k8s.io/component-base `metrics/prometheus/{workqueue,restclient,clientgo/leaderelection}`. All metrics are in
+prometheus_client's default registry, like those of the other packages.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ REST_DURATION = Histogram(
 )
 REST_REQUEST_SIZE = Histogram(
     "rest_client_request_size_bytes",
-    "Size of what was sent to the API server.",
+    "Size of requests to the API server.",
     ["verb", "host"],
     buckets=_SIZE_BUCKETS,
 )
 REST_RESPONSE_SIZE = Histogram(
     "rest_client_response_size_bytes",
-    "Size of what the API server answered, watches apart.",
+    "Size of answers of the API server, without watches.",
     ["verb", "host"],
     buckets=_SIZE_BUCKETS,
 )
@@ -46,47 +46,47 @@ REST_LIMITER = Histogram(
 )
 REST_RETRIES = Counter(
     "rest_client_request_retries",
-    "Requests that were sent again, by the code that caused it.",
+    "Retried requests, by the status code that caused the retry.",
     ["code", "verb", "host"],
 )
 
 LEADER = Gauge(
-    "leader_election_master_status", "1 while this process holds the Lease of that name, otherwise 0.", ["name"]
+    "leader_election_master_status", "1 while this process holds the Lease with that name, otherwise 0.", ["name"]
 )
 
 CACHED = Gauge("ccm_cached_objects", "Objects in the cache of that informer.", ["name"])
 
 LEADER_SLOWPATH = Counter(
-    "leader_election_slowpath", "Renewals for which the Lease had to be read first, since somebody wrote it.", ["name"]
+    "leader_election_slowpath", "Renewals that had to read the Lease first because it had changed.", ["name"]
 )
 
 WATCH_RESTARTS = Counter(
-    "ccm_watch_restarts", "Watches that ended and were begun again, by what ended them.", ["name", "reason"]
+    "ccm_watch_restarts", "Watches that ended and were restarted, by the cause of the end.", ["name", "reason"]
 )
 NOT_UNDERSTOOD = Gauge(
     "ccm_objects_not_understood",
-    "Objects of that informer that cannot be decoded: they are left as they were last known, the others go on.",
+    "Objects of that informer that cannot be decoded: they keep their last known state and do not affect others.",
     ["name"],
 )
 DOUBTED = Gauge(
     "ccm_objects_doubted",
-    "Objects of that informer that the last list lacks and that are kept: too many are missing at once for the list to "
-    "be believed, a read of the object finds it, or it is not its turn.",
+    "Objects of that informer that are missing from the last list and are kept: too many are missing for the list to "
+    "be trusted, a read still finds the object, or its turn has not come yet.",
     ["name"],
 )
 LISTS_DOUBTED = Counter(
-    "ccm_lists_doubted", "Lists of that informer that lacked objects which were kept all the same.", ["name"]
+    "ccm_lists_doubted", "Lists of that informer in which objects were missing that were kept.", ["name"]
 )
-EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by why.", ["reason"])
+EVENTS_DROPPED = Counter("ccm_events_dropped", "Kubernetes Events that were not sent, by reason.", ["reason"])
 
 
-TASKS = Gauge("ccm_asyncio_tasks", "Tasks of the event loop that answers the question; grows when some are lost.")
+TASKS = Gauge("ccm_asyncio_tasks", "Tasks of the event loop that serves this metric; it grows if tasks leak.")
 
 
 def _tasks() -> float:
     try:
         return float(len(asyncio.all_tasks()))
-    except RuntimeError:  # asked from a thread without a loop
+    except RuntimeError:  # called from a thread without an event loop
         return 0.0
 
 
@@ -94,13 +94,13 @@ TASKS.set_function(_tasks)
 
 
 class QueueMetrics:
-    """The `workqueue_*` families; one instance serves all queues of a registry, told apart by the label `name`."""
+    """The `workqueue_*` families; one instance serves all queues of a registry, distinguished by the label `name`."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         label = ["name"]
         self.depth = Gauge("workqueue_depth", "Keys that wait for a worker.", label, registry=registry)
         self.adds = Counter(
-            "workqueue_adds", "Keys added, without those that waited already.", label, registry=registry
+            "workqueue_adds", "Keys added, without those that were already waiting.", label, registry=registry
         )
         self.queue_duration = Histogram(
             "workqueue_queue_duration_seconds",
@@ -111,14 +111,14 @@ class QueueMetrics:
         )
         self.work_duration = Histogram(
             "workqueue_work_duration_seconds",
-            "How long a worker took for a key.",
+            "How long a worker took to process a key.",
             label,
             buckets=_QUEUE_BUCKETS,
             registry=registry,
         )
         self.unfinished = Gauge(
             "workqueue_unfinished_work_seconds",
-            "Sum of the ages of the work in progress; grows without end when workers are stuck.",
+            "Total age of the work in progress; grows without limit while workers are stuck.",
             label,
             registry=registry,
         )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON that is nested more deeply than a decoder can follow.
+"""Decodes JSON that is nested more deeply than a decoder supports.
 
-Everybody who may create a Service may also write its `metadata.managedFields`, and the API server serves them as they
-are, up to 10,000 levels deep. Decoders that call themselves for each level refuse such a text, and with it the whole
-page of a LIST. Here, what is nested too deeply becomes `null`; no field that a controller reads is that deep.
+Anyone who may create a Service can also write its `metadata.managedFields`, and the API server serves them unchanged,
+up to 10,000 levels deep. Recursive decoders reject such a text, and with it the whole page of a LIST. This module
+replaces values below a maximum depth with `null`; controllers read no field that is so deep.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import msgspec
 
 T = TypeVar("T")
 
-#: Levels that are kept. Fields of Kubernetes objects that this program reads are at most ten levels deep in a list.
+#: The maximum depth. Fields of Kubernetes objects that this program reads are at most ten levels deep in a list.
 DEEPEST = 64
-#: Bytes that are cut at once, in some 10 ms.
+#: How many bytes to process at once, which takes about 10 ms.
 AT_ONCE = 64 * 1024
 
-#: Up to and including the next bracket outside of a string, or all the rest. Nothing is tried twice (`*+`), so the time
-#: is linear in the text.
+#: Up to and including the next bracket outside a string, or the whole rest. The pattern does not backtrack (`*+`), so
+#: the time is linear in the length.
 _TO_BRACKET = re.compile(rb'[^][{}"]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"[^][{}"]*+)*+([][{}])|.+', re.DOTALL)
 
 
 async def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
-    """As `decoder.decode`, however deeply `data` is nested. Raises `objects.UNREADABLE`.
+    """Like `decoder.decode`, however deeply `data` is nested. Raises `objects.UNREADABLE`.
 
-    Cutting off what is too deep takes some 200 ms for an object of the largest size, so a thread does it.
+    Removing deep values takes about 200 ms for an object of the maximum size, so a thread does it.
     """
     try:
         return decoder.decode(data)
@@ -43,7 +43,7 @@ async def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
 def shallow(data: bytes, deepest: int = DEEPEST) -> bytes:
     """`data` with `null` in place of each object and array that is more than `deepest` levels deep.
 
-    `data` should be JSON; what is not JSON stays something that is not JSON.
+    `data` should be JSON; invalid JSON stays invalid.
     """
     return b"".join(_pieces(data, deepest))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of Kubernetes objects that controllers read.
 
-Partial, read-only truth: fields that nobody reads are dropped while decoding (4.9 KiB a Node instead of 67). An object
-of these types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`).
-Times stay RFC 3339 text as the API server wrote them.
+The types are partial and read-only: decoding drops all other fields (4.9 KiB a Node instead of 67). An object of these
+types must therefore never be sent back whole; writes are patches (`ccm.engine.client.KubeClient.patch`). Times stay
+RFC 3339 text, as the API server wrote them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import field
 
 T = TypeVar("T")
 
-#: All that decoding raises for data that is not what was expected, however broken or deeply nested.
+#: All exceptions that decoding raises for unexpected data, however broken or deeply nested.
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -47,7 +47,7 @@ class PartialObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ObjectRef(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """What an Event is about."""
+    """The object that an Event is about."""
 
     api_version: str
     kind: str
@@ -157,7 +157,7 @@ class CsiSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class InTreeSource(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """Where an in-tree volume plugin has its volume: each plugin uses one of these fields."""
+    """The volume of an in-tree volume plugin: each plugin uses one of these fields."""
 
     volume_id: str = field(default="", name="volumeID")
     pd_name: str = ""
@@ -199,7 +199,7 @@ class ListMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class ListOf(msgspec.Struct, Generic[T], gc=False, frozen=True, rename="camel"):
-    """A page of a LIST. The API machinery writes an empty list as `null` in places."""
+    """A page of a LIST. The API machinery sometimes writes an empty list as `null`."""
 
     metadata: ListMeta = ListMeta()
     items: list[T] | None = None
@@ -210,7 +210,7 @@ class StatusDetails(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class Status(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """meta/v1 Status: the API server's way of saying no."""
+    """meta/v1 Status: an error of the API server."""
 
     kind: str = ""
     message: str = ""
@@ -220,7 +220,7 @@ class Status(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class WatchEvent(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """One line of a watch; `object` is decoded once `type` has told what it is."""
+    """One line of a watch; `object` is decoded when `type` is known."""
 
     type: str
     object: msgspec.Raw
@@ -230,7 +230,7 @@ _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
 
 def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
-    """One decoder a type for the life of the process: building it costs far more than using it."""
+    """One decoder per type for the life of the process, because creating it costs far more than using it."""
     found = _decoders.get(type_)
     if found is None:
         found = _decoders[type_] = msgspec.json.Decoder(type_)
@@ -238,7 +238,7 @@ def decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def list_decoder(type_: type[T]) -> msgspec.json.Decoder[ListOf[T]]:
-    """As `decoder`, for a LIST of such objects."""
+    """Like `decoder`, for a LIST of such objects."""
     return decoder(ListOf[type_])  # type: ignore[valid-type]
 
 
@@ -254,19 +254,19 @@ class _Identified(msgspec.Struct, gc=False, frozen=True):
 
 
 def identity(data: bytes | msgspec.Raw) -> PartialObject:
-    """Name, namespace, UID and resourceVersion of an object of which nothing else need be right. Raises UNREADABLE."""
+    """Name, namespace, UID and resourceVersion of an object that may be invalid otherwise. Raises UNREADABLE."""
     found = decoder(_Identified).decode(data).metadata
     return PartialObject(ObjectMeta(found.name, found.namespace, found.uid, found.resource_version))
 
 
 def object_key(obj: KubeObject) -> str:
-    """`namespace/name`, or `name` for what is cluster-scoped (client-go: MetaNamespaceKeyFunc)."""
+    """`namespace/name`, or `name` for cluster-scoped objects (client-go: MetaNamespaceKeyFunc)."""
     meta = obj.metadata
     return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def object_path(collection: str, meta: ObjectMeta) -> str:
-    """The path of one object of a collection such as `/api/v1/services`, which may be that of all namespaces."""
+    """The path of one object of a collection such as `/api/v1/services`, which may cover all namespaces."""
     base, _, resource = collection.rpartition("/")
     if meta.namespace and "/namespaces/" not in collection:
         base = f"{base}/namespaces/{meta.namespace}"
@@ -280,5 +280,5 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def parse_time(text: str) -> datetime.datetime:
-    """An aware time from RFC 3339 text (metav1.Time or MicroTime). Raises ValueError."""
+    """A timezone-aware time from RFC 3339 text (metav1.Time or MicroTime). Raises ValueError."""
     return datetime.datetime.fromisoformat(text)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A work queue as client-go has it, native to asyncio: what is queued is a key, never an object or a change.
+"""A work queue like client-go's, native to asyncio. It contains keys, never objects or changes.
 
-A key waits at most once; a key that is added while it is being worked on runs again afterwards, never beside itself.
-So a worker may read the newest state from the cache, and may assume that it is alone on that object.
+A key waits at most once; a key added while a worker processes it runs again afterwards, never concurrently. Therefore a
+worker may read the latest state from the cache, and is the only one that processes the object.
 
-Keys have one of two priorities, as in controller-runtime's priority queue: what somebody waits for goes before what is
-only brought up to date. Unlike there, the low priority has a share of the turns, so that it is never starved.
+Keys have one of two priorities, as in controller-runtime's priority queue: work that a user waits for precedes
+refreshes. Unlike there, the low priority gets a share of the turns, so that it never starves.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 
-#: The queues of this process, for its health.
+#: The queues of this process, for its health checks.
 QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 
-#: While keys of both priorities wait, one turn in so many goes to the low one.
+#: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
 
 
 class Priority(enum.IntEnum):
-    """`NORMAL`: a user waits for the result. `LOW`: an object that works is brought up to date."""
+    """`NORMAL`: a user waits for the result. `LOW`: refreshes an object that already works."""
 
     LOW = 0
     NORMAL = 1
 
 
 class _Pending(NamedTuple):
-    """A key's delay; `due` in monotonic seconds."""
+    """A delayed key; `due` in monotonic seconds."""
 
     due: float
     priority: Priority
@@ -52,7 +52,7 @@ class _Pending(NamedTuple):
 
 
 class Requeue(Exception):
-    """Raised by a worker: nothing is wrong, run this key again in `after` seconds. Its failure count is left alone."""
+    """Raised by a worker: nothing is wrong, run this key again in `after` seconds. Keeps the failure count."""
 
     def __init__(self, after: float) -> None:
         super().__init__(f"again in {after:g} s")
@@ -60,12 +60,12 @@ class Requeue(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """Keys to be worked on. `name` is the label of the `workqueue_*` metrics. Times are seconds.
+    """A queue of keys. `name` is the label of the `workqueue_*` metrics. Times are in seconds.
 
-    After its n-th failure in a row a key waits `base_delay * 2**(n-1)`, at most `max_delay`, less up to a quarter at
+    After its n-th failure in a row a key waits `base_delay * 2**(n-1)`, at most `max_delay`, minus up to a quarter at
     random, so that keys that failed together do not return together.
 
-    Keys of one priority run in the order in which they came. Adding a waiting key again can only raise its priority.
+    Keys of one priority run in the order of their addition. Adding a waiting key again can only raise its priority.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class WorkQueue(Generic[K]):
         self._ready: dict[Priority, OrderedDict[K, None]] = {priority: OrderedDict() for priority in Priority}
         self._turns = asyncio.Semaphore(0)  # one for each ready key
         self._normal_turns = 0  # since the last turn of a LOW key
-        self._added_at: dict[K, float] = {}  # keys that want to run, in the order in which they came
+        self._added_at: dict[K, float] = {}  # keys ready to run, in the order of their addition
         self._priorities: dict[K, Priority] = {}  # of the same keys
         self._running: dict[K, float] = {}
         self._failures: dict[K, int] = {}
@@ -106,17 +106,17 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """How many keys wait for a worker; delayed ones and those being worked on are not counted."""
+        """How many keys wait for a worker, without delayed ones and those being processed."""
         return sum(map(len, self._ready.values()))
 
     @property
     def oldest_age(self) -> float:
-        """For how long the oldest key has been wanting to run; 0 when none does."""
+        """How long the oldest key has been ready to run; 0 if there is none."""
         oldest = next(iter(self._added_at.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest
 
     def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
-        """Run `key` as soon as it is its turn. A key that waits already is only moved, if `priority` is higher."""
+        """Run `key` when its turn comes. A waiting key only moves, if `priority` is higher."""
         if key in self._added_at:
             self._raise(key, priority)
             return
@@ -140,7 +140,7 @@ class WorkQueue(Generic[K]):
         self._turns.release()
 
     def _next(self) -> tuple[K, Priority]:
-        """The ready key whose turn it is; there is one."""
+        """The ready key whose turn it is. There must be one."""
         normal, low = self._ready[Priority.NORMAL], self._ready[Priority.LOW]
         if normal and (not low or self._normal_turns < LOW_TURN - 1):
             self._normal_turns += 1
@@ -151,7 +151,7 @@ class WorkQueue(Generic[K]):
         return key, self._priorities.pop(key)
 
     def add_after(self, key: K, seconds: float, priority: Priority = Priority.NORMAL) -> None:
-        """Add `key` in `seconds`. Of several pending delays for a key the shortest and the highest priority count."""
+        """Add `key` in `seconds`. Of several pending delays, the shortest and the highest priority win."""
         if seconds <= 0:
             self.add(key, priority)
             return
@@ -170,19 +170,19 @@ class WorkQueue(Generic[K]):
         self.add(key, self._timers.pop(key).priority)
 
     def retry(self, key: K, priority: Priority = Priority.NORMAL) -> float:
-        """Count a failure of `key` and add it after its back-off, which is returned."""
+        """Count a failure of `key` and add it after a back-off delay, which is returned."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        # 2**1000 seconds is beyond any max_delay, and beyond what a float can hold
+        # 2**1000 seconds exceeds any max_delay, and more would not fit into a float
         delay = min(self._base * 2.0 ** min(failures - 1, 1000), self._max) * random.uniform(0.75, 1.0)
         self.add_after(key, delay, priority)
         return delay
 
     def forget(self, key: K) -> None:
-        """The key is well: its next failure counts as the first."""
+        """Reset the failure count of the key."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """Failures in a row so far."""
+        """The number of failures in a row."""
         return self._failures.get(key, 0)
 
     async def run_workers(
@@ -192,14 +192,14 @@ class WorkQueue(Generic[K]):
         *,
         on_error: Callable[[K, Exception], None] | None = None,
     ) -> None:
-        """Work with `n` workers until cancelled; cancelling cancels what is being processed.
+        """Run `n` workers until cancelled; a cancellation also cancels the processing.
 
-        `process` returning: the key is forgotten. Raising Requeue: run again after that time. Raising anything else:
-        retry with back-off, after `on_error`, which replaces the logging. Both keep the priority with which the key
-        ran. Raises ValueError when `n` is below 1.
+        If `process` returns, the failure count of the key is reset. If it raises Requeue, the key runs again after that
+        time. Any other exception calls `on_error`, which replaces the logging, and retries with back-off. A key keeps
+        its priority in both cases. Raises ValueError if `n` is below 1.
         """
         if n < 1:
-            raise ValueError(f"queue {self.name}: {n} workers would never do anything, at least 1 is needed")
+            raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
         async with asyncio.TaskGroup() as group:
             for number in range(n):
                 group.create_task(self._work(process, on_error or self._log), name=f"{self.name}-worker-{number}")
@@ -236,7 +236,7 @@ class WorkQueue(Generic[K]):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Something inside was cancelled, not this worker: it would else be lost without a word.
+            # Something inside was cancelled, not this worker: without this, the key would be lost silently.
             error: Exception = RuntimeError("a task that the work waited for was cancelled")
         except Exception as raised:
             error = raised

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the cloud: every call passes the gateway, which bounds, times and counts it; one listing answers many."""
+"""Access to the cloud: every call passes the gateway, which limits and counts it; one listing answers many queries."""

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one door to the cloud, shared by all controllers.
+"""The gateway to the cloud, shared by all controllers.
 
-Every call passes `Gateway.call`, which makes sure that it waits its turn (token bucket, concurrency, the pause a cloud
-asked for), ends (deadline), is not made while the cloud is known to be down (circuit breaker), and is counted. Whatever
-goes wrong leaves it as a `CloudError`. Questions about instances go through `Gateway.instances`, which answers many of
+Every call passes `Gateway.call`. It makes the call wait for its turn (token bucket, concurrency, a pause that the cloud
+requested), limits its duration (deadline), rejects it while the cloud is known to be down (circuit breaker), and counts
+it. Every failure becomes a `CloudError`. Queries for instances go through `Gateway.instances`, which answers many of
 them with one listing (`ccm.gateway.instance_directory`).
 
-The cloud behind the door can be replaced by one with newer credentials (`Gateway.replace`). So nobody keeps one of its
-capabilities: they are read from `Gateway.cloud` whenever one is used.
+`Gateway.replace` can replace the cloud with one that has newer credentials. Therefore no caller may keep one of its
+capabilities: read it from `Gateway.cloud` for each use.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ T = TypeVar("T")
 REQUESTS = Counter("ccm_cloud_requests", "Calls to the cloud by operation and outcome.", ["operation", "result"])
 DURATION = Histogram(
     "ccm_cloud_request_duration_seconds",
-    "How long the cloud took to answer, without waiting in our own queue.",
+    "How long the cloud took to answer, without the wait in our own queue.",
     ["operation"],
     buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
 )
 WAITING = Histogram(
     "ccm_cloud_rate_limiter_duration_seconds",
-    "How long calls waited for our own rate limit, concurrency limit, or a pause that the cloud asked for.",
+    "How long calls waited for our own rate limit, concurrency limit, or a pause that the cloud requested.",
     buckets=(0.001, 0.01, 0.1, 0.5, 1, 5, 15, 60),
 )
 BREAKER_OPEN = Gauge(
-    "ccm_cloud_breaker_open", "1 while calls of this group are held back because the cloud fails.", ["group"]
+    "ccm_cloud_breaker_open", "1 while calls of this group are rejected because the cloud fails.", ["group"]
 )
 ABANDONED = Counter(
-    "ccm_cloud_calls_abandoned", "Calls that did not end when they were cancelled, and were left behind.", ["operation"]
+    "ccm_cloud_calls_abandoned", "Calls that did not end after their cancellation and were abandoned.", ["operation"]
 )
 LAST_SUCCESS = Gauge("ccm_cloud_last_success_timestamp_seconds", "Unix time of the last call that the cloud answered.")
 
-#: Consecutive failures of one group after which its calls are held back.
+#: Consecutive failures of one group after which its calls are rejected.
 BREAKER_THRESHOLD = 5
-#: First and longest time for which they are held back, in seconds; doubled by each failed probe.
+#: First and longest time for which they are rejected, in seconds; doubled by each failed probe.
 BREAKER_FIRST, BREAKER_MAX = 1.0, 30.0
-#: The pause after a 429 that names no time, and the longest that is believed, in seconds.
+#: The pause after a 429 without a time, and the longest accepted one, in seconds.
 MAX_PAUSE = 300.0
 DEFAULT_PAUSE = 5.0
-#: How long a call may take to end once it is cancelled, and a cloud to close, in seconds. Then it is left behind.
+#: How long a cancelled call may take to end, and a cloud to close, in seconds. After that they are abandoned.
 GRACE = 1.0
-#: What a provider may switch on and off by its configuration, as attributes of `Cloud`.
+#: Attributes of `Cloud` that a provider may enable and disable by its configuration.
 CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
-#: Operation -> what answers it, or what its answer is a sequence of. `instance_directory` checks instances itself.
+#: Operation -> the type of its answer, or of the items of its answer. `instance_directory` checks instances itself.
 _ONE: dict[str, type] = {
     **{f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")},
     "volumes.labels": Mapping,
@@ -75,7 +75,7 @@ _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Ro
 
 @dataclass
 class Breaker:
-    """Holds back the calls of one group after repeated failures, then lets one through as a probe."""
+    """Rejects the calls of one group after repeated failures, then lets one pass as a probe."""
 
     group: str
     failures: int = 0
@@ -85,13 +85,13 @@ class Breaker:
     last_error: str = ""
 
     def check(self, now: float) -> bool:
-        """Raises Transient while the group is held back; otherwise the caller may go: True, as the probe."""
+        """Raises Transient while the group is rejected; otherwise returns whether the call is the probe."""
         if self.failures < BREAKER_THRESHOLD:
             return False
         if now < self.open_until or self.probing:
             wait = max(self.open_until - now, BREAKER_FIRST)
             raise Transient(
-                f"not asked: the cloud failed {self.failures} times in a row, last with: {self.last_error}",
+                f"call not made: the cloud failed {self.failures} times in a row, most recently: {self.last_error}",
                 retry_after=wait,
             )
         self.probing = True
@@ -102,8 +102,8 @@ class Breaker:
         BREAKER_OPEN.labels(self.group).set(0)
 
     def failed(self, error: CloudError, now: float, *, probe: bool) -> None:
-        """A call failed. Only the failure that opens it and failed probes set the time: calls that were under way
-        together fail together and tell nothing new."""
+        """Record a failure. Only the failure that opens the breaker and failed probes set the time: concurrent calls
+        fail together and add no information."""
         self.failures += 1
         self.last_error = str(error)
         if self.failures == BREAKER_THRESHOLD or (probe and self.failures > BREAKER_THRESHOLD):
@@ -114,7 +114,7 @@ class Breaker:
 
 @dataclass
 class _Connection:
-    """One cloud, and what was learnt about it alone."""
+    """One cloud, and the state that belongs to it alone."""
 
     cloud: Cloud
     turns: Turns
@@ -129,15 +129,15 @@ class _Connection:
 
     @contextlib.asynccontextmanager
     async def free_slot(self, group: str) -> AsyncIterator[None]:
-        """One of the slots, held while inside; calls of this group are not paused then. Who waits for the end of a
-        pause holds none, so that a group that is paused alone leaves all of them to the others."""
+        """Hold one of the slots; calls of this group are not paused then. A call that waits for the end of a pause
+        holds no slot, so that a group that is paused alone leaves all slots to the others."""
         while True:
             while (wait := self.turns.paused_for(group)) > 0:
                 await asyncio.sleep(wait)
             await self.slots.acquire()
             if self.turns.paused_for(group) <= 0:
                 break
-            self.slots.release()  # a 429 came in while we waited
+            self.slots.release()  # a 429 arrived while this call waited
         try:
             yield
         finally:
@@ -151,7 +151,7 @@ class Gateway:
     """All calls to one cloud. Create it inside the running event loop.
 
     `last_success`: when the cloud last answered. `failing_since`: monotonic seconds of the first failure after that,
-    None while it answers; `last_error` in words. `under_way`: operations of the calls that have not ended.
+    None while it answers. `last_error`: the text of that failure. `under_way`: operations of calls in progress.
     """
 
     def __init__(self, cloud: Cloud, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -167,14 +167,14 @@ class Gateway:
 
     @property
     def cloud(self) -> Cloud:
-        """The present one; do not keep it, or anything of it, across an await."""
+        """The current cloud; do not keep it, or any part of it, across an await."""
         return self._current.cloud
 
     async def call(self, operation: str, function: Callable[[], Awaitable[T]]) -> T:
-        """Make one call. `operation` is `group.verb`, e.g. `instances.list`; groups have a breaker each.
+        """Make one call. `operation` is `group.verb`, e.g. `instances.list`; each group has its own breaker.
 
-        Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works; no answer
-        in time, 5xx and refused credentials count against it.
+        Raises CloudError only. An answer such as NotFound, Conflict or Forbidden proves that the cloud works. A
+        timeout, a 5xx and rejected credentials count as failures.
         """
         group = operation.partition(".")[0]
         asked = self._clock()
@@ -187,32 +187,32 @@ class Gateway:
                     if (wait := reserve()) > 0:
                         await asyncio.sleep(wait)
                 async with connection.free_slot(group):
-                    # While we waited, the cloud may have been found to be down, or replaced.
+                    # During the wait, the cloud may have failed or been replaced.
                     if connection is not self._current:
                         continue
                     WAITING.observe(self._clock() - asked)
                     probe = probe or breaker.check(self._clock())
                     return await self._judged(operation, function, connection, breaker, probe)
             finally:
-                if probe:  # also when it was cancelled and told nothing
+                if probe:  # also if it was cancelled without a result
                     breaker.probing = False
 
     def on_replace(self, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever another cloud has taken the place of the former one. It must not block or raise."""
+        """Call `handler` whenever another cloud replaces the current one. It must not block or raise."""
         self._replaced.append(handler)
 
     async def replace(self, cloud: Cloud) -> None:
-        """Start `cloud` and let it take the present one's place, which is closed when its calls have ended.
+        """Start `cloud` and replace the current cloud with it, which is closed when its calls have ended.
 
-        Raises CloudError when it does not start or lacks what the present one has; then it is closed, and nothing
-        changed.
+        Raises CloudError if the new cloud does not start or lacks a capability of the current one; then it is closed,
+        and nothing changes.
         """
         connection = _Connection.to(cloud, self._clock)
         try:
-            lacking = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
-            if lacking:
+            missing = [name for name in CAPABILITIES if getattr(self.cloud, name) and not getattr(cloud, name)]
+            if missing:
                 raise ConfigError(
-                    [f"it offers no {name.replace('_', ' ')} any more: restart to go on without" for name in lacking]
+                    [f"it no longer offers {name.replace('_', ' ')}: restart to continue without" for name in missing]
                 )
             await self._timed("cloud.start", cloud.start, connection)
         except BaseException:
@@ -231,7 +231,7 @@ class Gateway:
         self._answered(connection.breaker("cloud"))
 
     async def close(self) -> None:
-        """End what is under way and close the cloud."""
+        """Cancel all calls in progress and close the cloud."""
         if self.instances is not None:
             await self.instances.close()
         for task in list(self._retiring):
@@ -255,7 +255,7 @@ class Gateway:
         breaker: Breaker,
         probe: bool,
     ) -> T:
-        """Make the call and draw the conclusions from its outcome; those from a cloud just replaced count no more."""
+        """Make the call and evaluate its outcome, unless the cloud was replaced meanwhile."""
         try:
             result = await self._timed(operation, function, connection)
         except CloudError as error:
@@ -271,7 +271,7 @@ class Gateway:
             alone = breaker.group if error.scope == "group" else None
             connection.turns.pause(min(MAX_PAUSE, error.retry_after or DEFAULT_PAUSE), alone)
             self.last_error = str(error)
-            breaker.succeeded()  # it is up, but this was no answer
+            breaker.succeeded()  # the cloud is up, but this was not an answer
         elif isinstance(error, (Transient, Unauthorized)):
             self.last_error = str(error)
             self.failing_since = self._clock() if self.failing_since is None else self.failing_since
@@ -297,7 +297,7 @@ class Gateway:
             raise
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # a provider's bug, be it a SystemExit
+        except BaseException as error:  # a provider's bug, even a SystemExit
             outcome = "bug"
             what = (
                 "cancelled its own call" if isinstance(error, _Cancelled) else f"raised {type(error).__name__}: {error}"
@@ -312,12 +312,12 @@ class Gateway:
             connection.idle.set()
 
     async def _bounded(self, operation: str, function: Callable[[], Awaitable[T]], deadline: float) -> T:
-        """The result, or TimeoutError after `deadline` seconds, whatever the provider does with a cancellation."""
+        """The result, or TimeoutError after `deadline` seconds, even if the provider ignores the cancellation."""
 
         async def call() -> T:
             try:
                 return await function()
-            except (SystemExit, KeyboardInterrupt) as error:  # as these leave a task, they end the event loop
+            except (SystemExit, KeyboardInterrupt) as error:  # leaving a task, these would stop the event loop
                 raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
         task = asyncio.create_task(call(), name=f"cloud: {operation}")
@@ -329,7 +329,7 @@ class Gateway:
         if not task.done():
             await _end(task, operation)
             raise TimeoutError
-        if task.cancelled():  # nobody cancelled us: it is some inner task's, and would end our caller silently
+        if task.cancelled():  # not by us: some inner task was cancelled, which would silently end the caller
             raise _Cancelled
         return task.result()
 
@@ -341,10 +341,10 @@ class Gateway:
 
 
 class ProviderBug(Transient):
-    """The provider raised something that is no CloudError, or gave an answer that is none.
+    """The provider raised an exception that is not a CloudError, or returned a wrong type.
 
-    It holds back no other call: one object that brings out the bug must not keep the others from the cloud. An OSError
-    that a provider lets through is no such bug: the cloud cannot be reached.
+    It does not affect other calls: one object that triggers the bug must not block the others. An OSError from a
+    provider is not such a bug: the cloud is unreachable.
     """
 
 
@@ -353,14 +353,14 @@ class _Cancelled(Exception):
 
 
 async def _end(task: asyncio.Task[Any], operation: str) -> None:
-    """Cancel; a call that does not heed that is left behind, since it would hold up its caller for ever."""
+    """Cancel; a call that ignores this is abandoned, because it would block its caller forever."""
     task.cancel()
     await asyncio.wait({task}, timeout=GRACE)
     if task.done():
         _ = task.cancelled() or task.exception()
         return
     ABANDONED.labels(operation).inc()
-    log.error("%s does not end although it was cancelled, and is left behind: a bug of the provider", operation)
+    log.error("%s ignored its cancellation and is abandoned: this is a bug of the provider", operation)
     task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
 
@@ -369,11 +369,11 @@ async def _close(cloud: Cloud) -> None:
         async with asyncio.timeout(GRACE):
             await cloud.close()
     except Exception:
-        log.exception("provider %r could not be closed in order", cloud.name)
+        log.exception("provider %r failed to close", cloud.name)
 
 
 def _check(operation: str, result: Any) -> None:
-    """Raises TypeError when the provider answered something else than the contract says."""
+    """Raises TypeError if the type of the provider's answer violates the contract."""
     if (kind := _ONE.get(operation)) is not None and not isinstance(result, kind):
         raise TypeError(f"expected {kind.__name__}, got {type(result).__name__}")
     if (kind := _MANY.get(operation)) is None:

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers about instances, many for the price of one listing.
+"""Answers queries for instances, many with one listing.
 
-A question says how fresh its answer must be: the read must have *begun* at or after `not_before` (monotonic seconds).
-A newer snapshot answers at once. Otherwise the question joins the batch that is being gathered; the batch is read by
-one listing, or by single reads where these cost fewer calls.
+A query says how fresh its answer must be: the read must have *begun* at or after `not_before` (monotonic seconds). A
+newer snapshot answers at once. Otherwise the query joins the current batch. One listing answers the batch, or single
+reads if these need fewer calls.
 
-Truth: "gone" (`NotFound`) is only ever the cloud's own answer in a complete read. A listing that fails, ends early or
-is suspiciously empty is `Transient`: unknown, never gone. One that lacks a part of the cloud (`Page.unreachable`) says
-what exists, and of all else that it is unknown.
+An instance is gone (`NotFound`) only if the cloud says so in a complete read. A listing that fails, ends early or is
+suspiciously empty is `Transient`: unknown, never gone. A listing without a part of the cloud (`Page.unreachable`)
+proves what exists; everything else is unknown.
 
-What was learnt last is remembered (`known`, `named`), for decisions that cannot wait for a read.
+The directory remembers the last results (`known`, `named`), for decisions that cannot wait for a read.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from .instance_snapshot import Snapshot, as_asked, canonical_ref, instance_probl
 
 log = logging.getLogger(__name__)
 
-ANSWERS = Counter("ccm_instance_questions", "Questions about instances by what answered them.", ["answered_by"])
+ANSWERS = Counter("ccm_instance_questions", "Queries for instances, by the source of the answer.", ["answered_by"])
 PARTIAL = Gauge(
     "ccm_instances_listing_partial",
-    "1 while the last listing of instances lacks a part of the cloud that could not be asked: what that part has is "
-    "unknown, and no Node in it is deleted.",
+    "1 while the last listing of instances omits a part of the cloud that could not be queried: the instances there "
+    "are unknown, and none of their Nodes is deleted.",
 )
 
-#: A batch is read when no further question came for IDLE seconds, at the latest MAX seconds after its first.
+#: A batch is read when no further query arrives for IDLE seconds, at most MAX seconds after its first one.
 IDLE, MAX = 0.1, 1.0
-#: Listings begin at least this many seconds apart for each page they have, so that a long burst of new nodes costs
-#: a listing a second in a small project and proportionally fewer in a large one.
+#: Listings start at least this many seconds apart for each page they have, so that a long burst of new nodes costs
+#: a listing per second in a small project and proportionally fewer in a large one.
 SPACING_PER_PAGE = 1.0
-#: How many providerIDs are remembered with their canonical spelling.
+#: How many providerIDs are cached with their canonical spelling.
 REMEMBERED_SPELLINGS = 100_000
 
 
@@ -57,7 +57,7 @@ class Call(Protocol):
 
 @dataclass
 class _Batch:
-    """Questions that will be answered by the same read."""
+    """Queries that the same read will answer."""
 
     first: float
     latest: float
@@ -67,7 +67,7 @@ class _Batch:
 
 
 class InstanceDirectory:
-    """The instances of one cloud, as of as late as each question needs."""
+    """The instances of one cloud, as fresh as each query needs."""
 
     def __init__(self, instances: Instances, call: Call, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._instances = instances
@@ -79,7 +79,7 @@ class InstanceDirectory:
         self._listing: asyncio.Task[Snapshot] | None = None
         self._last_listing = -math.inf
         self._expected_at = -math.inf
-        #: What single reads found after the last listing began: canonical providerID -> when the read began, instance.
+        #: Results of single reads after the start of the last listing: canonical providerID -> start of read, instance.
         self._singles: dict[str, tuple[float, Instance]] = {}
         self._canonical_ids: dict[str, str | None] = {}
         #: `Page.unreachable` of the last listing.
@@ -87,36 +87,36 @@ class InstanceDirectory:
         self._news: list[Callable[[Instance | None], None]] = []
 
     def owns(self, provider_id: str) -> bool:
-        """Whether the providerID is one of this provider's. A provider that fails over it does not own it."""
+        """Whether the providerID belongs to this provider. If the provider's check fails, it does not."""
         try:
             return bool(provider_id) and bool(self._instances.owns(provider_id))
         except Exception as error:
-            log.error("provider failed to tell whether providerID %r is its own: %r", provider_id, error)
+            log.error("the provider failed to check whether it owns providerID %r: %r", provider_id, error)
             return False
 
     def replace(self, instances: Instances) -> None:
-        """From now on ask these; what the former ones told is forgotten, since it may be about another project."""
+        """Query this provider from now on; discard all earlier results, which may belong to another project."""
         self._instances = instances
         self._snapshot = None
         self._singles.clear()
         self._canonical_ids.clear()
-        self._tell_news()
+        self._notify_handlers()
 
-    # What is known without asking.
+    # Known results, without a query.
 
     def on_news(self, handler: Callable[[Instance | None], None]) -> None:
-        """Call `handler` whenever `known` or `named` may answer otherwise than before: with the instance that a single
-        read found, or with None when any may differ. It must not block or raise."""
+        """Call `handler` whenever the results of `known` or `named` may change: with the instance that a single read
+        found, or with None if any instance may have changed. It must not block or raise."""
         self._news.append(handler)
 
     @property
     def listed_at(self) -> float:
-        """When the last listing that can prove absence began (monotonic seconds), -inf without one."""
+        """When the last listing that can prove absence started (monotonic seconds), -inf without one."""
         found = self._snapshot
         return found.began if found is not None and found.proves_absence else -math.inf
 
     def known(self, provider_id: str) -> Instance | None:
-        """The instance as of the newest read that found it: the last listing, or a single read after it. No I/O.
+        """The instance from the latest read that found it: the last listing, or a single read after it. No I/O.
 
         `provider_id` may have any spelling that the provider owns. None proves nothing.
         """
@@ -128,7 +128,7 @@ class InstanceDirectory:
         return self._snapshot.by_id.get(wanted) if self._snapshot is not None else None
 
     def named(self, name: str) -> list[Instance]:
-        """The instances that are known to have this name or alias. No I/O."""
+        """The known instances with this name or alias. No I/O."""
         found = {each.provider_id: each for each in self._snapshot.by_name.get(name, ())} if self._snapshot else {}
         for provider_id, (_, instance) in self._singles.items():
             if instance.is_named(name):
@@ -138,11 +138,11 @@ class InstanceDirectory:
         return list(found.values())
 
     def same_as(self, provider_id: str) -> str:
-        """A text that two providerIDs share when they are spellings of one. No I/O."""
+        """A key that is equal for all spellings of a providerID. No I/O."""
         return self._canonical(provider_id) or provider_id
 
     def _note(self, instance: Instance, began: float) -> None:
-        """A single read found it."""
+        """Record the result of a single read."""
         provider_id = instance.provider_id
         before = self._singles.get(provider_id)
         if (self._snapshot is not None and self._snapshot.began > began) or (before is not None and before[0] > began):
@@ -150,22 +150,22 @@ class InstanceDirectory:
         known = self.known(provider_id)
         self._singles[provider_id] = (began, instance)
         if known != instance:
-            self._tell_news(instance)
+            self._notify_handlers(instance)
 
-    def _tell_news(self, instance: Instance | None = None) -> None:
+    def _notify_handlers(self, instance: Instance | None = None) -> None:
         for handler in self._news:
             handler(instance)
 
-    # Questions.
+    # Queries.
 
     def expect(self) -> None:
-        """More questions are on their way (a new node was just seen): let the batch wait for them."""
+        """Announce more queries (a new node has just appeared), so that the batch waits for them."""
         self._expected_at = self._clock()
 
     async def lookup(self, ref: InstanceRef, *, not_before: float) -> Instance:
-        """The instance behind a Node, from a read that began at or after `not_before` (monotonic seconds).
+        """The instance of a Node, from a read that started at or after `not_before` (monotonic seconds).
 
-        Raises NotFound only when such a read was complete and did not contain it; any other CloudError means unknown.
+        Raises NotFound only if such a read was complete and did not contain it; any other CloudError means unknown.
         """
         if self._snapshot is not None and self._snapshot.began >= not_before:
             ANSWERS.labels("snapshot").inc()
@@ -184,40 +184,40 @@ class InstanceDirectory:
         return await asyncio.shield(future)
 
     async def get(self, ref: InstanceRef) -> Instance:
-        """The instance by a read of its own, whatever listings say: for a last look before something irrevocable.
+        """The instance from a read of its own, regardless of listings: for a last check before an irrevocable action.
 
-        Raises CloudError; NotFound only when the cloud says so about this very instance.
+        Raises CloudError; NotFound only if the cloud says so about this instance.
         """
         ANSWERS.labels("get").inc()
         found: Instance = await self._call("instances.get", lambda: self._read(ref))
         return found
 
     async def list(self, *, not_before: float) -> Snapshot:
-        """A whole listing that began at or after `not_before`; for passes over all nodes."""
+        """A complete listing that started at or after `not_before`; for passes over all nodes."""
         if self._snapshot is None or self._snapshot.began < not_before:
             return await self._list_since(not_before)
         return self._snapshot
 
     @property
     def latest(self) -> Snapshot | None:
-        """The latest listing that anybody asked for; costs nothing. None before the first one of this cloud."""
+        """The latest listing, whoever requested it; needs no call. None before the first listing of this cloud."""
         return self._snapshot
 
     async def close(self) -> None:
-        """End the reads that are under way."""
+        """Cancel the reads in progress."""
         for task in list(self._reads):
             task.cancel()
         await asyncio.gather(*self._reads, return_exceptions=True)
 
     async def _gather(self, batch: _Batch) -> None:
-        """Wait until the batch is worth reading, close it to new questions, read, answer."""
+        """Wait until the batch is due, close it to new queries, read, and answer."""
         while (wait := self._until_due(batch)) > 0:
             await asyncio.sleep(wait)
         self._batch = None
         questions = batch.waiting
         try:
             snapshot = self._snapshot
-            # Another listing may have ended while these waited.
+            # Another listing may have finished meanwhile.
             fresh = snapshot is not None and snapshot.began >= batch.not_before
             if not fresh and self._single_reads_cost_less(len(questions)):
                 await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
@@ -228,7 +228,7 @@ class InstanceDirectory:
                 ANSWERS.labels("snapshot" if fresh else "listing").inc()
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
         except Exception as error:
-            # Anything else than a CloudError is a bug, which must not end those who asked.
+            # Anything other than a CloudError is a bug, which must not stop the callers.
             told = error if isinstance(error, CloudError) else Transient(f"instances: unexpected {error!r}")
             for future in questions.values():
                 if not future.done():
@@ -238,10 +238,10 @@ class InstanceDirectory:
                 if not future.done():
                     future.cancel()
                 elif not future.cancelled():
-                    future.exception()  # every asker may have been cancelled: not an unretrieved exception
+                    future.exception()  # all callers may be cancelled: avoid the warning about an unretrieved exception
 
     def _until_due(self, batch: _Batch) -> float:
-        """Seconds until the batch shall be read."""
+        """Seconds until the batch is due."""
         quiet_since = max(batch.latest, self._expected_at)
         due = min(quiet_since + IDLE, batch.first + MAX)
         if not self._single_reads_cost_less(len(batch.waiting)):
@@ -250,23 +250,23 @@ class InstanceDirectory:
         return due - self._clock()
 
     def _single_reads_cost_less(self, questions: int) -> bool:
-        """A listing costs its pages. Before the first one assume one page, but list no project for one question."""
+        """Compare with the pages of a listing. Before the first listing assume one page; never list for one query."""
         pages = self._snapshot.pages if self._snapshot else 1
         return questions <= pages if questions == 1 else questions < pages
 
     def _canonical(self, provider_id: str) -> str | None:
-        """As the provider lists it (`contract.CanonicalIds`)."""
+        """The spelling in the provider's listings (`contract.CanonicalIds`)."""
         if not hasattr(self._instances, "canonical"):
             return provider_id
         if provider_id not in self._canonical_ids:
             if len(self._canonical_ids) >= REMEMBERED_SPELLINGS:
                 self._canonical_ids.clear()
             try:
-                spelt = cast(CanonicalIds, self._instances).canonical(provider_id)
+                spelling = cast(CanonicalIds, self._instances).canonical(provider_id)
             except Exception as error:
-                log.error("provider failed to spell providerID %r as it lists it: %r", provider_id, error)
-                spelt = None
-            self._canonical_ids[provider_id] = spelt
+                log.error("the provider failed to determine the canonical spelling of %r: %r", provider_id, error)
+                spelling = None
+            self._canonical_ids[provider_id] = spelling
         return self._canonical_ids[provider_id]
 
     async def _get(self, ref: InstanceRef, future: asyncio.Future[Instance]) -> None:
@@ -280,7 +280,7 @@ class InstanceDirectory:
                 future.set_result(instance)
 
     async def _list_since(self, not_before: float) -> Snapshot:
-        """A listing that began at or after `not_before`: the one under way if it did, otherwise a new one."""
+        """A listing that started at or after `not_before`: the current one if it did, otherwise a new one."""
         if self._listing is None or self._listing.done() or self._last_listing < not_before:
             self._last_listing = self._clock()
             self._listing = asyncio.create_task(self._list(self._last_listing), name="instances: list")
@@ -291,7 +291,7 @@ class InstanceDirectory:
     def _listed(self, task: asyncio.Task[Any]) -> None:
         self._reads.discard(task)
         if not task.cancelled():
-            task.exception()  # every asker may have been cancelled: not an unretrieved exception
+            task.exception()  # all callers may be cancelled: avoid the warning about an unretrieved exception
 
     async def _list(self, began: float) -> Snapshot:
         """Read all pages; each is one call through the gateway."""
@@ -307,7 +307,7 @@ class InstanceDirectory:
                 raise Transient("instances.list: the cloud was replaced while its instances were read")
             token = page.next
             if token is not None and token in asked:
-                raise Transient(f"instances.list: the cloud names page {token!r} as the next one a second time")
+                raise Transient(f"instances.list: the cloud returned the next page {token!r} twice")
             total = page.total if page.total is not None else total
             unreachable = unreachable or page.unreachable
             for each in page.instances:
@@ -318,23 +318,23 @@ class InstanceDirectory:
         snapshot = Snapshot.of(found, began, len(asked), next(iter(unusable), ""), self._canonical, unreachable)
         came = len(snapshot.by_id) + len(unusable)
         if total is not None and came < total and not unreachable:
-            raise Transient(f"instances.list: {came} of {total} instances came: the listing is incomplete")
+            raise Transient(f"instances.list: incomplete listing: got {came} of {total} instances")
         if unusable:
-            log.error("the provider made %d unusable instances, the first: %s", len(unusable), unusable[0])
-        if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have ended earlier
+            log.error("the provider returned %d invalid instances, the first: %s", len(unusable), unusable[0])
+        if self._snapshot is None or self._snapshot.began <= began:  # a later listing may have finished earlier
             self._snapshot = snapshot
             self._singles = {key: single for key, single in self._singles.items() if single[0] > began}
             self._report(unreachable)
-            self._tell_news()
+            self._notify_handlers()
         return snapshot
 
     def _report(self, unreachable: str) -> None:
-        """A part of the cloud that cannot be asked keeps Nodes waiting: logged once for each cause, and a metric."""
+        """Log a part of the cloud that cannot be queried, once for each cause, and set a metric. Its Nodes wait."""
         PARTIAL.set(1 if unreachable else 0)
         if unreachable and unreachable != self._unreachable:
-            log.warning("a part of the cloud cannot be asked, so what it has is unknown: %s", printable(unreachable))
+            log.warning("cannot query a part of the cloud, so its instances are unknown: %s", printable(unreachable))
         elif self._unreachable and not unreachable:
-            log.info("all parts of the cloud can be asked again")
+            log.info("all parts of the cloud can be queried again")
         self._unreachable = unreachable
 
     async def _read(self, ref: InstanceRef) -> Instance:
@@ -342,13 +342,13 @@ class InstanceDirectory:
         source, began = self._instances, self._clock()
         instance = await source.get(asked)
         if problem := instance_problem(instance):
-            raise TypeError(problem)  # a provider's bug: the gateway makes it Transient
+            raise TypeError(problem)  # a provider's bug: the gateway converts it to Transient
         if self._instances is source:
             self._note(instance, began)
         return as_asked(instance, ref, asked.provider_id)
 
     async def _read_page(self, token: str | None) -> Page:
-        """A page as the contract has it, apart from its entries."""
+        """A page with valid fields; its entries are not checked here."""
         page: Any = await self._instances.list_page(token)
         if not isinstance(page, Page):
             raise TypeError(f"expected Page, got {type(page).__name__}")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One complete listing of a cloud's instances, and what it proves about a Node. No I/O.
 
-A listing that is empty, has entries that cannot be used, or lacks a part of the cloud that could not be asked, proves
-that instances exist, and never that one is gone.
+A listing that is empty, has invalid entries, or omits a part of the cloud that could not be queried proves that
+instances exist, but never that one is gone.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ccm.cloud.errors import Conflict, NotFound, Transient
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One complete listing. `began` is monotonic seconds.
+    """One complete listing. `began` is in monotonic seconds.
 
-    `unusable`: what is wrong with the first entry that the provider made no proper Instance of, "" when all are. Such a
-    listing still tells what exists, but no longer what does not. Nor does one of a cloud of which a part could not be
-    asked: `unreachable` says which (`Page.unreachable`), "" for none. `by_name`: by names and aliases. `canonical`: a
-    Node's providerID as the listing would spell it, None when that cannot be told.
+    `unusable`: the problem of the first invalid Instance from the provider, "" if all are valid. `unreachable`: the
+    part of the cloud that could not be queried (`Page.unreachable`), "" for none. With either, the listing still proves
+    what exists, but not what does not. `by_name`: by names and aliases. `canonical`: the spelling of a Node's
+    providerID in the listing, None if it cannot be determined.
     """
 
     began: float
@@ -45,7 +45,7 @@ class Snapshot:
         canonical: Callable[[str], str | None] = str,
         unreachable: str = "",
     ) -> Snapshot:
-        """An instance may come twice, when pages shift while they are read; the later one counts."""
+        """An instance may occur twice if pages shift during the read; the later one counts."""
         by_id: dict[str, Instance] = {}
         by_name: dict[str, dict[str, Instance]] = {}
         for instance in instances:
@@ -58,7 +58,7 @@ class Snapshot:
 
     @property
     def proves_absence(self) -> bool:
-        """Whether what it lacks does not exist."""
+        """Whether an instance that is not in the listing does not exist."""
         return bool(self.by_id) and not self.unusable and not self.unreachable
 
     @functools.cached_property
@@ -66,31 +66,31 @@ class Snapshot:
         return {provider_id.casefold(): provider_id for provider_id in self.by_id}
 
     def find(self, ref: InstanceRef) -> Instance:
-        """The instance, with the providerID as `ref` spells it.
+        """The instance, with the providerID as spelled in `ref`.
 
-        Raises NotFound, Conflict (several of that name, or a providerID in another spelling), or Transient (an empty
-        listing proves nothing, nor does one with unusable entries or without a part of the cloud).
+        Raises NotFound, Conflict (several instances with that name, or a providerID in another spelling), or Transient
+        (the listing is empty, has invalid entries, or omits a part of the cloud, and so proves nothing).
         """
         try:
             return self._find(ref)
         except NotFound as error:
             if self.unusable:
-                raise Transient(f"{error}, but it has entries that cannot be used: {self.unusable}") from None
+                raise Transient(f"{error}, but it has invalid entries: {self.unusable}") from None
             if self.unreachable:
-                raise Transient(f"{error}, but a part of the cloud could not be asked: {self.unreachable}") from None
+                raise Transient(f"{error}, but a part of the cloud could not be queried: {self.unreachable}") from None
             raise
 
     def _find(self, ref: InstanceRef) -> Instance:
         if not self.by_id:
-            raise Transient("the cloud lists no instance at all, which is not believable while there are nodes")
+            raise Transient("the cloud lists no instances at all, which is implausible while there are nodes")
         if ref.provider_id:
             asked = canonical_ref(ref, self.canonical).provider_id or ""
             if (found := self.by_id.get(asked)) is not None:
                 return as_asked(found, ref, asked)
             if (similar := self._by_folded_id.get(asked.casefold())) is not None:
                 raise Conflict(
-                    f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: whether they are the "
-                    "same cannot be told; delete the Node, so that it registers anew"
+                    f"the Node's providerID is {ref.provider_id}, the cloud spells it {similar}: it is unclear whether "
+                    "they are the same; delete the Node, so that it registers again"
                 )
             raise NotFound(f"the cloud lists no instance {ref.provider_id}")
         named = self.by_name.get(ref.node_name, [])
@@ -105,23 +105,23 @@ class Snapshot:
 
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
-    """With the providerID as the cloud lists it. Raises Conflict when that cannot be told: unknown, never gone."""
-    if not ref.provider_id or (spelt := canonical(ref.provider_id)) == ref.provider_id:
+    """With the providerID as the cloud lists it. Raises Conflict if it cannot be determined: unknown, never gone."""
+    if not ref.provider_id or (spelling := canonical(ref.provider_id)) == ref.provider_id:
         return ref
-    if not spelt:
-        raise Conflict(f"which instance the providerID {ref.provider_id} means cannot be told")
-    return dataclasses.replace(ref, provider_id=spelt)
+    if not spelling:
+        raise Conflict(f"cannot determine which instance the providerID {ref.provider_id} refers to")
+    return dataclasses.replace(ref, provider_id=spelling)
 
 
 def as_asked(found: Instance, ref: InstanceRef, canonical: str | None) -> Instance:
-    """With the providerID as the Node spells it: that never changes, and whoever compares them sees the same."""
+    """With the providerID as the Node spells it: that spelling never changes, so comparisons are consistent."""
     if not ref.provider_id or found.provider_id != canonical or canonical == ref.provider_id:
         return found
     return dataclasses.replace(found, provider_id=ref.provider_id)
 
 
 def instance_problem(found: Any) -> str:
-    """Why this is not an Instance as the contract has it, "" when it is. Types are no more than a promise in Python."""
+    """Why this is not a valid Instance, "" if it is valid. Python does not enforce types."""
     if not isinstance(found, Instance):
         return f"expected Instance, got {type(found).__name__}"
     texts = {name: getattr(found, name) for name in ("provider_id", "name", "type", "zone", "region")}

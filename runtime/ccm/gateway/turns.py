@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a call to the cloud may go: token buckets, and the pauses that the cloud asked for.
+"""Decides when a call to the cloud may start: token buckets, and pauses that the cloud requested.
 
 A group of operations ("instances", "load_balancers", ...) may have a lower rate than the whole cloud
-(`Limits.groups`), and a pause of its own (`RateLimited.scope`).
+(`Limits.groups`), and its own pause (`RateLimited.scope`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccm.cloud import Limits
 
 
 class Turns:
-    """The turns of all calls to one cloud."""
+    """Controls the start of all calls to one cloud."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -25,22 +25,22 @@ class Turns:
         }
 
     def _of(self, group: str) -> TokenBucket:
-        """A group without a rate of its own has a bucket for its pauses."""
+        """A group without its own rate has a bucket for its pauses."""
         return self._groups.setdefault(group, TokenBucket(clock=self._clock))
 
     def reserve_in_group(self, group: str) -> float:
-        """Take a token of the group; seconds until the holder may ask for one of all. A group that waits for its own
-        turn takes nothing from the others meanwhile."""
+        """Take a token of the group; returns the seconds to wait before `reserve`. A group that waits for its own turn
+        does not delay the others meanwhile."""
         return self._of(group).reserve()
 
     def reserve(self) -> float:
-        """Take a token of all calls; seconds until the holder may go."""
+        """Take a token of all calls; returns the seconds to wait before the call."""
         return self._all.reserve()
 
     def pause(self, seconds: float, group: str | None = None) -> None:
-        """Let no call go for so long, or none of one group."""
+        """Start no call for `seconds`, or none of one group."""
         (self._all if group is None else self._of(group)).pause(seconds)
 
     def paused_for(self, group: str) -> float:
-        """Seconds for which calls of this group must wait yet."""
+        """Seconds for which calls of this group must still wait."""
         return max(self._all.paused_for, self._of(group).paused_for)

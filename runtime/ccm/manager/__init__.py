@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a process: start, rights, leadership, controllers, reloads, and the end."""
+"""The life cycle of a process: start, permissions, leadership, controllers, reloads, and shutdown."""

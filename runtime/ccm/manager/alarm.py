@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An alarm from the kernel. It interrupts the Python code that runs; a timer of the event loop waits for its turn.
+"""An alarm from the kernel. It interrupts running Python code, whereas a timer of the event loop waits for its turn.
 
-SIGSTOP and swapping may freeze a process in the middle of a turn of its event loop. When it wakes, callbacks that were
-ready run before any timer. The kernel delivers SIGALRM before all of them.
+SIGSTOP and swapping can freeze a process in the middle of an iteration of its event loop. When it wakes, callbacks that
+were ready run before any timer. The kernel delivers SIGALRM before all of them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import signal
 import time
 from collections.abc import Callable
 
-#: When each alarm is due, in monotonic seconds, and what is called then. The kernel has one timer for all of them.
+#: When each alarm is due, in monotonic seconds, and its callback. All alarms share one timer of the kernel.
 _alarms: dict[object, tuple[float, Callable[[], None]]] = {}
 
 
 def set_alarm(seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-    """Call `callback` in `seconds`, in the main thread and between any two steps of its code. Returns what cancels it.
+    """Call `callback` after `seconds`, in the main thread, between any two steps of its code. Returns its cancellation.
 
     Call it in the main thread; nothing else in the process may use SIGALRM.
     """

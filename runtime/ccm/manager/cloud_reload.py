@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cloud's life: made from `--cloud-config`, started, and replaced when that file changes (upstream: never).
+"""Creates and starts the cloud from `--cloud-config`, and replaces it when that file changes (upstream: never).
 
-A rotated credential needs no restart. What a changed file cannot change is the provider, and which capabilities there
-are: controllers were started by them. A file that cannot be used changes nothing and is told once: in the log, as an
+A rotated credential needs no restart. A changed file cannot change the provider and its capabilities, because the
+running controllers depend on them. A file that cannot be used changes nothing and is reported once: in the log, as an
 Event and in a metric.
 """
 
@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 RELOADS = Counter(
     "ccm_cloud_config_reloads",
-    "Changes of the file --cloud-config by what came of them: success, invalid, unreadable, refused (by the cloud), "
-    "unavailable (the cloud did not answer; tried again).",
+    "Changes of the file --cloud-config, by result: success, invalid, unreadable, refused (by the cloud), "
+    "unavailable (the cloud did not answer; will be retried).",
     ["result"],
 )
 for _result in ("success", "invalid", "unreadable", "refused", "unavailable"):
     RELOADS.labels(_result)
 
-#: How often the file is read again, in seconds. Its content counts: a Secret's volume swaps symbolic links.
+#: How often the file is read again, in seconds. The content is compared: a Secret's volume swaps symbolic links.
 EVERY = 3.0
-#: Longest time between attempts at a cloud that does not answer, in seconds.
+#: Longest pause between attempts while the cloud does not answer, in seconds.
 PATIENCE = 30.0
-#: A cloud that gave no answer for this long makes a process unready, in seconds.
+#: A process is not ready if the cloud has not answered for this long, in seconds.
 SILENT_AFTER = 300.0
 
 #: (type, reason, message) of an Event.
@@ -45,10 +45,10 @@ Notice = Callable[[str, str, str], None]
 
 
 class Keeper:
-    """Keeps one gateway's cloud alive and up to date. `notice` is told what a changed file came to."""
+    """Keeps the cloud of one gateway running and up to date. `notice` receives the results of file changes."""
 
     def __init__(self, options: Options, *, notice: Notice = lambda *_: None, every: float = EVERY) -> None:
-        """Reads the file and makes the cloud; no other I/O. Raises StartError."""
+        """Reads the file and creates the cloud; no other I/O. Raises StartError."""
         self._options, self._every = options, every
         self.notice = notice
         try:
@@ -60,12 +60,12 @@ class Keeper:
         except ConfigError as error:
             raise StartError(_problems(options, error)) from None
         self.gateway = Gateway(cloud)
-        #: Digests of what needs no more attempts, and of what was tried last; when to try that again.
+        #: Digests of the content that needs no more attempts, and of the last attempt; the time of the next attempt.
         self._done, self._tried, self._again_at, self._delay = self._digest(text), "", 0.0, every
         self._waiting = "the cloud has not answered yet"
 
     def not_ready(self) -> str | None:
-        """Why this process could not take over: the cloud accepted no credentials yet, or fails for a long time."""
+        """Why this process cannot take over: the cloud has not accepted credentials yet, or has failed for too long."""
         if self._waiting:
             return self._waiting
         since = self.gateway.failing_since
@@ -74,7 +74,7 @@ class Keeper:
         return f"the cloud has not answered for {silence:.0f} s: {self.gateway.last_error}"
 
     async def start(self) -> None:
-        """Prove the credentials. A cloud that does not answer is waited for, one that refuses ends the process.
+        """Verify the credentials. Waits if the cloud does not answer, and fails if it rejects them.
 
         Raises StartError.
         """
@@ -85,14 +85,14 @@ class Keeper:
                 break
             except Unauthorized as error:
                 source = self._options.cloud_config or "the provider"
-                raise StartError(f"the cloud refuses the credentials of {source}: {error}") from None
+                raise StartError(f"the cloud rejects the credentials of {source}: {error}") from None
             except ConfigError as error:
                 raise StartError(_problems(self._options, error)) from None
             except CloudError as error:
                 self._waiting = str(error)
                 wait = max(delay, error.retry_after or 0.0)
                 log.warning("the cloud does not answer, trying again in %.0f s: %s", wait, error)
-                # Its address may be what is wrong with the file.
+                # A wrong address in the file may be the cause.
                 if await self._reloaded_within(wait):
                     break
                 delay = min(PATIENCE, delay * 2)
@@ -100,14 +100,14 @@ class Keeper:
         log.info("the cloud accepts the credentials")
 
     async def watch(self) -> None:
-        """Follow the file, and those that the cloud names beside it (`Cloud.watched_files`), until cancelled."""
+        """Follow the file, and the files that the cloud watches (`Cloud.watched_files`), until cancelled."""
         while self._options.cloud_config or self.gateway.cloud.watched_files:
             await asyncio.sleep(self._every)
             if (text := self._due()) is not None:
                 await self._reload(text)
 
     async def _reloaded_within(self, seconds: float) -> bool:
-        """Whether the file changed within that time and is in force now."""
+        """Whether the file changed within that time and is now in use."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             await asyncio.sleep(min(left, self._every))
@@ -116,7 +116,7 @@ class Keeper:
         return False
 
     def _due(self) -> str | None:
-        """The file's text when it is not the one in force and has to be tried now."""
+        """The text of the file if it is not in use and must be tried now."""
         try:
             text = read(self._options)
         except ConfigError as error:
@@ -130,7 +130,7 @@ class Keeper:
         return text
 
     async def _reload(self, text: str) -> bool:
-        """Whether the new text is in force. What the cloud refused is tried again: it may learn of a key later."""
+        """Whether the new text is in use. A rejected text is tried again: the cloud may learn of a key later."""
         source = self._options.cloud_config or "a file that the provider watches"
         digest = self._digest(text)
         first = digest != self._tried
@@ -138,7 +138,7 @@ class Keeper:
         self._tried = digest
         try:
             cloud = build(self._options, text)
-            # Before it reads its files, which may be others than before: what changes later is noticed.
+            # Before the cloud reads its files, which may have changed: later changes are then noticed.
             in_force = _digest(text, cloud.watched_files)
             await self.gateway.replace(cloud)
         except ConfigError as error:
@@ -157,7 +157,7 @@ class Keeper:
             return False
         self._done, self._tried = in_force, ""
         RELOADS.labels("success").inc()
-        log.info("%s changed: the cloud is used with the new one from now on", source)
+        log.info("%s changed: the new cloud configuration is in use", source)
         self.notice("Normal", "CloudConfigReloaded", f"the changed cloud configuration {source} is in use")
         return True
 
@@ -167,35 +167,35 @@ class Keeper:
     def _refused(self, result: str, error: CloudError) -> None:
         RELOADS.labels(result).inc()
         source = self._options.cloud_config or "a file that the provider watches"
-        log.error("%s changed but cannot be used; the former one stays in force: %s", source, error)
-        self.notice("Warning", "CloudConfigRefused", f"the former cloud configuration stays in force: {error}")
+        log.error("%s changed but cannot be used; the previous version stays in use: %s", source, error)
+        self.notice("Warning", "CloudConfigRefused", f"the previous cloud configuration stays in use: {error}")
 
 
 def read(options: Options) -> str:
-    """The text of `--cloud-config`, "" without one. Raises ConfigError."""
+    """The text of `--cloud-config`, "" if it is not set. Raises ConfigError."""
     if not options.cloud_config:
         return ""
     try:
         return Path(options.cloud_config).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise ConfigError([f"--cloud-config {options.cloud_config} cannot be read: {reason}"]) from None
+        raise ConfigError([f"cannot read --cloud-config {options.cloud_config}: {reason}"]) from None
 
 
 def build(options: Options, text: str) -> Cloud:
-    """The provider from the text of its configuration. Raises ConfigError."""
+    """Create the provider from the text of its configuration. Raises ConfigError."""
     source = options.cloud_config or "(no --cloud-config)"
     cloud = registry.create(options.cloud_provider, ProviderConfig(text, source))
     if not cloud.has_cluster_id and not options.allow_untagged_cloud:
         raise ConfigError(
             [
-                f"provider {options.cloud_provider!r} cannot tell this cluster's things from others': configure its "
-                "cluster id, or accept the risk with --allow-untagged-cloud"
+                f"provider {options.cloud_provider!r} cannot tell this cluster's resources from others: configure its "
+                "cluster ID, or accept the risk with --allow-untagged-cloud"
             ]
         )
     if not cloud.has_cluster_id:
         log.warning(
-            "the provider has no cluster id (--allow-untagged-cloud): things of other clusters may be taken for ours"
+            "the provider has no cluster ID (--allow-untagged-cloud): it may treat resources of other clusters as ours"
         )
     return cloud
 
@@ -205,8 +205,8 @@ def _problems(options: Options, error: ConfigError) -> str:
 
 
 def _digest(text: str, files: Iterable[str]) -> str:
-    """Of the configuration and of all files beside it. One that cannot be read counts as empty, so that it is noticed
-    when it comes."""
+    """A digest of the configuration and all watched files. An unreadable file counts as empty, so that its appearance
+    is noticed."""
     parts = [text.encode()]
     for path in files:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the API server at start: connections, patience, rights."""
+"""Connects to the API server at start: creates clients, waits for an answer, checks permissions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def create_client(options: Options, *, kubeconfig: str = "") -> KubeClient:
-    """The connection to the API server, with `kubeconfig` as another identity. Raises StartError."""
+    """A client for the API server, with another identity if `kubeconfig` is set. Raises StartError."""
     try:
         client = KubeClient.from_config(
             kubeconfig=kubeconfig or options.kubeconfig,
@@ -36,7 +36,7 @@ def create_client(options: Options, *, kubeconfig: str = "") -> KubeClient:
 
 
 async def wait_for_api_server(client: KubeClient, patience: float) -> None:
-    """Wait until it answers anything that is not an error of its own. Raises StartError after `patience` seconds."""
+    """Wait until it answers with anything but a server error. Raises StartError after `patience` seconds."""
     deadline = time.monotonic() + patience
     told = False
     while True:
@@ -57,12 +57,12 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
             await asyncio.sleep(1.0)
         except ApiError as error:
             if error.status == 401:
-                raise StartError(f"the API server {client.server} refuses our credentials: {error}") from None
+                raise StartError(f"the API server {client.server} rejects our credentials: {error}") from None
             return
 
 
 async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[ControllerSpec[Any]]) -> None:
-    """Raises StartError naming every right that is missing."""
+    """Raises StartError that names every missing permission."""
     names = [options.leader_elect_resource_name] if options.leader_elect else []
     if options.enable_leader_migration:
         names.append(options.leader_migration.leader_name)
@@ -77,20 +77,20 @@ async def check_permissions(client: KubeClient, options: Options, enabled: Itera
         ),
     )
     try:
-        lacking = await rights_check.missing(client, rights)
+        missing = await rights_check.missing(client, rights)
     except ApiError as error:
-        log.warning("the API server does not tell our rights, going on without checking them: %s", error)
+        log.warning("the API server does not report our permissions, continuing without a check: %s", error)
         return
-    if lacking:
+    if missing:
         raise StartError(
             "the API server does not allow this identity to: "
-            + "; ".join(str(right) for right in lacking)
+            + "; ".join(str(right) for right in missing)
             + ". Grant it in the ClusterRole (or the Role in the namespace) that is bound to the ServiceAccount"
-            + _HINT * any(right.resource == "configmaps" for right in lacking)
+            + _HINT * any(right.resource == "configmaps" for right in missing)
         )
 
 
 _HINT = (
-    "; for the ConfigMap bind the Role extension-apiserver-authentication-reader in kube-system, or give "
+    "; for the ConfigMap bind the Role extension-apiserver-authentication-reader in kube-system, or set "
     "--authentication-skip-lookup or --authentication-tolerate-lookup-failure"
 )

@@ -8,12 +8,12 @@ import asyncio
 from ccm.engine.client import KubeClient
 from ccm.engine.events import EventRecorder
 
-#: How long Events that are still queued may take to be sent at the end, in seconds.
+#: How long sending the queued Events may take at shutdown, in seconds.
 FLUSH = 1.0
 
 
 class Recorders:
-    """One event recorder for each event source, made when it is first asked for."""
+    """One event recorder for each event source, created on first use."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class Recorders:
         return self._running[component][0]
 
     async def close(self) -> None:
-        """Send what is queued, within FLUSH seconds, and end."""
+        """Send queued Events for at most FLUSH seconds, then stop."""
         await asyncio.gather(*(recorder.flush(FLUSH) for recorder, _ in self._running.values()), return_exceptions=True)
         for _, task in self._running.values():
             task.cancel()

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who works: the holder of the main Lease, and for controllers that are being migrated of the migration Lease as well.
+"""Decides who works: the holder of the main Lease; for migrating controllers, the holder of the migration Lease, too.
 
-The migration Lease is asked for only while the main one is held, so no two processes of ours hold one each. Losing
-either ends all work (KEP-2436). Where no controller of ours is migrated, the migration Lease is left to others.
+A process requests the migration Lease only while it holds the main one, so two of our processes never hold one each.
+Losing either Lease stops all work (KEP-2436). If none of our controllers is migrating, we do not use the migration
+Lease.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from .running_controllers import not_offered
 
 log = logging.getLogger(__name__)
 
-#: A leader whose renewal is this much later than the lease duration is stuck (upstream's grace), in seconds.
+#: A leader whose renewal is overdue by more than this after the lease duration is stuck (as upstream), in seconds.
 LEASE_GRACE = 20.0
 ANNOTATION = "ccm.outoftree.dev/"
 COMPONENT = "cloud-controller-manager"
 
-#: Runs the controllers of these names until it is cancelled.
+#: Runs the controllers with these names until cancelled.
 Work = Callable[[tuple[str, ...]], Awaitable[None]]
 
 
 def _end_at_once() -> None:
-    """Work was still under way when the Lease ran out; another process may lead by now, so not one more write."""
+    """The Lease expired while work was in progress; another process may lead by now, so nothing may be written."""
     try:  # the alarm may have interrupted a write to the log, which then refuses another one
-        log.critical("leadership is lost, the Lease ran out before the work ended: this process ends at once")
+        log.critical("leadership is lost: the Lease expired before the work ended; exiting immediately")
         logging.shutdown()
     finally:
         os._exit(1)
@@ -80,14 +81,14 @@ class Leadership:
 
     @property
     def lease(self) -> ObjectRef | None:
-        """What Events about the process as a whole are about."""
+        """The object of Events about the process as a whole."""
         if self.main is None:
             return None
         return ObjectRef("coordination.k8s.io/v1", "Lease", self.main.name, self.main.namespace)
 
     @property
     def notes(self) -> Notes:
-        """Where controllers leave what the next leader has to know."""
+        """The store for information that the next leader needs."""
         return NoNotes() if self.main is None else LeaseNotes(self._client, self.main.namespace, self.main.name)
 
     def unhealthy(self) -> str | None:
@@ -98,7 +99,7 @@ class Leadership:
         return None
 
     async def run(self, work: Work) -> None:
-        """Work while the Leases are held. Raises LeadershipLost, with all work ended."""
+        """Work while holding the Leases. Raises LeadershipLost after all work has ended."""
 
         async def own() -> None:
             log.info("leading; controllers: %s", ", ".join(self._split.own) or "none")
@@ -116,7 +117,7 @@ class Leadership:
         elector = self.migration
 
         async def migrated() -> None:
-            log.info("the migration Lease %s is held; controllers: %s", elector.name, ", ".join(self._split.migrated))
+            log.info("holding the migration Lease %s; controllers: %s", elector.name, ", ".join(self._split.migrated))
             await work(self._split.migrated)
 
         async def together(part: Awaitable[None]) -> None:
@@ -133,7 +134,7 @@ class Leadership:
             raise _first(lost) from None
 
     def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
-        """What the leader tells on its Lease about itself."""
+        """Annotations in which the leader describes itself."""
         told = {
             f"{ANNOTATION}cloud-provider": self._options.cloud_provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
@@ -145,7 +146,7 @@ class Leadership:
 
 
 class LeaseNotes:
-    """Notes as annotations of the main Lease: it is there while anybody leads, and may be read and patched anyway."""
+    """Notes as annotations of the main Lease, which exists while a process leads, and which it can read and patch."""
 
     def __init__(self, client: KubeClient, namespace: str, name: str) -> None:
         self._client = client

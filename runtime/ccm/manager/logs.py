@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines: one line each, UTC, as text or JSON.
+"""Formats log lines: one line each, UTC, as text or JSON.
 
-Messages quote what users and kubelets wrote. So a message is escaped and has a longest length, and each line of a
-traceback is indented: nobody can write what looks like another log line, or what a terminal obeys.
+Messages quote text from users and kubelets. Therefore messages are escaped and shortened, and each line of a traceback
+is indented, so that such text cannot forge log lines or control a terminal.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 from ccm.base.text import printable, shorten
 
-#: The longest message and the longest line of a traceback, in characters before they are escaped.
+#: The maximum length of a message and of a line of a traceback, in characters before escaping.
 MESSAGE_LIMIT, TRACE_LINE_LIMIT = 4096, 1000
-#: The lines of a traceback that are shown.
+#: How many lines of a traceback are logged.
 TRACE_LINES = 200
 
 _ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -57,7 +57,7 @@ def _shown(message: str) -> str:
 
 
 def configure(format: str, verbosity: int) -> None:
-    """Log to standard error. `verbosity` 0-3: what a person operating it wants to know; 4 and more: everything."""
+    """Log to standard error. `verbosity` 0-3: what an operator needs; 4 and more: everything."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if format == "json" else _Line("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if verbosity >= 4 else logging.INFO, force=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the event loop turns. A provider that blocks it holds up everything, the Lease's renewal included."""
+"""Measures the lag of the event loop. A provider that blocks it delays everything, including the Lease renewal."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ log = logging.getLogger(__name__)
 
 LAG = Histogram(
     "ccm_event_loop_lag_seconds",
-    "By how much the event loop was late; grows when something, such as a provider's library, blocks it.",
+    "Lag of the event loop; grows when something, such as a provider's library, blocks it.",
     buckets=(0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 15),
 )
-#: How often it is looked at, and the lag that is worth a line in the log, in seconds.
+#: The interval of the measurement, and the lag that is logged, in seconds.
 EVERY, TOO_LATE = 0.5, 1.0
 
 
 async def watch(under_way: Callable[[], Iterable[str]]) -> None:
-    """Until cancelled. `under_way`: operations of the calls to the cloud that have not ended."""
+    """Run until cancelled. `under_way`: operations of the calls to the cloud in progress."""
     while True:
         before, suspects = time.monotonic(), sorted(set(under_way()))
         await asyncio.sleep(EVERY)
@@ -31,8 +31,8 @@ async def watch(under_way: Callable[[], Iterable[str]]) -> None:
         if lag >= TOO_LATE:
             suspects = sorted({*suspects, *under_way()})
             log.warning(
-                "the event loop stood still for %.1f s; a provider must not block it (ccm.cloud.BlockingCalls). "
-                "Cloud calls under way: %s",
+                "the event loop was blocked for %.1f s; a provider must not block it (use ccm.cloud.BlockingCalls). "
+                "Cloud calls in progress: %s",
                 lag,
                 ", ".join(suspects) or "none",
             )

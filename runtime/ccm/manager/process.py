@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of a process: options, cloud, API server, health, leadership, controllers, and an orderly end.
+"""The life cycle of a process: options, cloud, API server, health, leadership, controllers, and an orderly shutdown.
 
-Exit status: 0 after SIGTERM or SIGINT, 1 when a Lease is lost, when the API server shows another cluster, or when
-something cannot be used (one line says what).
+Exit status: 0 after SIGTERM or SIGINT; 1 if a Lease is lost, if the API server serves another cluster, or if the
+process cannot start (one line says why).
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ log = logging.getLogger(__name__)
 BUILD_INFO = Gauge("ccm_build_info", "1, with the version of this program.", ["version"])
 KUBERNETES_BUILD_INFO = Gauge(
     "kubernetes_build_info",
-    "1, with what the Kubernetes components tell about themselves; here of this program.",
+    "1, with the same labels as in Kubernetes components, for this program.",
     ["major", "minor", "git_version", "compiler", "platform"],
 )
 
 
 async def run(options: Options) -> int:
-    """Run until SIGTERM or SIGINT; the exit status."""
+    """Run until SIGTERM or SIGINT; returns the exit status."""
     stop = asyncio.Event()
     event_loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -61,7 +61,7 @@ async def run(options: Options) -> int:
     try:
         await asyncio.wait({main, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not main.done():
-            log.info("asked to stop: ending the controllers, then releasing the Lease")
+            log.info("shutdown requested: stopping the controllers, then releasing the Lease")
             main.cancel()
         await main
     except asyncio.CancelledError:
@@ -70,7 +70,7 @@ async def run(options: Options) -> int:
         log.critical("%s", error)
         return 1
     except LeadershipLost as error:
-        log.critical("leadership is lost, so this process ends and another one may lead: %s", error)
+        log.critical("leadership is lost, so this process exits and another one may lead: %s", error)
         return 1
     except ClusterChanged as error:
         log.critical("%s", error)
@@ -81,14 +81,14 @@ async def run(options: Options) -> int:
 
 
 async def _live(options: Options) -> None:
-    """Everything between the options and the end. Raises StartError, LeadershipLost and ClusterChanged."""
-    _tell_version(options)
+    """Everything between the options and shutdown. Raises StartError, LeadershipLost and ClusterChanged."""
+    _log_version(options)
     keeper = Keeper(options)
     gateway = keeper.gateway
     usable = usable_controllers(options, gateway.cloud)
     parts = split(usable, options.migration())
     if parts.elsewhere:
-        log.info("not run here, as the leader migration says: %s", ", ".join(parts.elsewhere))
+        log.info("not run here because of the leader migration: %s", ", ".join(parts.elsewhere))
     enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
     client = create_client(options)
     async with contextlib.AsyncExitStack() as cleanup:
@@ -130,7 +130,7 @@ async def _live(options: Options) -> None:
             await identity.settled()  # it may have changed while another process led
             await RunningControllers((usable[name] for name in names), context, options).run()
 
-        # Caches are kept warm on standbys too: a new leader starts from them at once.
+        # Standbys keep their caches warm, too: a new leader starts from them at once.
         lasting = (
             *(informer.run() for informer in informers),
             keeper.watch(),
@@ -141,7 +141,7 @@ async def _live(options: Options) -> None:
 
 
 async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Work while this process leads; what is `lasting` runs meanwhile, on a standby too, and ends with it.
+    """Work while this process leads. The `lasting` tasks run meanwhile, also on a standby, and stop with it.
 
     Raises LeadershipLost and ClusterChanged.
     """
@@ -163,14 +163,14 @@ async def lead(leadership: Leadership, work: Work, lasting: Iterable[Coroutine[A
 
 
 def _first_of(error: BaseException) -> ClusterChanged:
-    """The first error in a group of them, however deep."""
+    """The first error in a group, at any depth."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     assert isinstance(error, ClusterChanged)
     return error
 
 
-def _tell_version(options: Options) -> None:
+def _log_version(options: Options) -> None:
     BUILD_INFO.labels(__version__).set(1)
     major, minor, *_ = __version__.split(".")
     machine = f"{platform.system().lower()}/{platform.machine()}"
@@ -180,7 +180,7 @@ def _tell_version(options: Options) -> None:
 
 
 def start(options: Options) -> int:
-    """Run in a new event loop, uvloop's where it is installed."""
+    """Run in a new event loop; uses uvloop if it is installed."""
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
     try:
         import uvloop

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `/healthz`, `/livez` and `/readyz` look at."""
+"""The checks behind `/healthz`, `/livez` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ccm.serving.health import Check, Health
 from .cloud_reload import Keeper
 from .leadership import Leadership
 
-#: Our view of the cluster is stale when no informer heard from the API server for this long, in seconds; bookmarks come
+#: The caches are stale if an informer has heard nothing from the API server for this long, in seconds; bookmarks arrive
 #: about once a minute.
 STALE_AFTER = 180.0
-#: Work that waited for this long is not waiting its turn any more, in seconds.
+#: Work that has waited longer is stuck, in seconds.
 STUCK_AFTER = 600.0
 
 
 def checks(options: Options, leadership: Leadership, informers: Sequence[Informer[Any]], keeper: Keeper) -> Health:
-    """What `/healthz`, `/livez` and `/readyz` look at."""
+    """The checks of `/healthz`, `/livez` and `/readyz`."""
     live: dict[str, Check] = {"ping": lambda: None}
     if options.leader_elect:
         live["leaderElection"] = leadership.unhealthy
@@ -32,7 +32,7 @@ def checks(options: Options, leadership: Leadership, informers: Sequence[Informe
 
 
 def stale(informers: Sequence[Informer[Any]]) -> str | None:
-    """Why our view of the cluster cannot be trusted."""
+    """Why the caches cannot be trusted."""
     for informer in informers:
         if not informer.synced:
             return f"the {informer.name} have not been listed yet"
@@ -42,7 +42,7 @@ def stale(informers: Sequence[Informer[Any]]) -> str | None:
 
 
 def stuck() -> str | None:
-    """Which work waits for so long that its workers must be stuck."""
+    """A queue whose work has waited so long that its workers must be stuck."""
     for queue in list(QUEUES):
         if (age := queue.oldest_age) >= STUCK_AFTER:
             return f"work in the queue {queue.name} has waited for {age:.0f} s"

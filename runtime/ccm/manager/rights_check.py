@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rights the enabled controllers need, and whether this identity has them: asked at start, all at once.
+"""Checks at start whether this identity has all permissions that the enabled controllers need.
 
-Without this, a missing right shows hours later as a log line: a Node that is never deleted.
+Without this check, a missing permission shows only hours later as a log line, for example as a Node that is never
+deleted.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
 from ccm.serving.authorization import LOOKUP
 
-#: A single Node or Service is read before something is deleted for it.
+#: Controllers read a single Node or Service before they delete something for it.
 _READ = [Right(kind.resource, "get") for kind in (NODES, SERVICES)]
-#: Which cluster this is (`ccm.engine.identity`). Without it the process warns and goes on.
+#: Identifies the cluster (`ccm.engine.identity`). Without it the process warns and continues.
 IDENTITY = Right("namespaces", "get", name="kube-system")
 _EVENTS = [Right("events", "create"), Right("events", "patch")]
 
 
 def watching(kind: Watched[Any]) -> list[Right]:
-    """What a cache of the kind needs."""
+    """The permissions that a cache of this kind needs."""
     return [Right(kind.resource, verb, kind.group) for verb in ("list", "watch")]
 
 
 def needed(
     controllers: Iterable[ControllerSpec[Any]], leases: Iterable[tuple[str, str]] = (), *, client_ca: bool = False
 ) -> list[Right]:
-    """All rights; `leases` are (namespace, name), `client_ca`: the published CA of client certificates is looked up."""
+    """All permissions; `leases` are (namespace, name), `client_ca`: whether to read the published client CA."""
     rights = {*_READ, *watching(NODES), *watching(SERVICES), *_EVENTS}
     for spec in controllers:
         rights |= {*spec.rights, *(right for kind in spec.watches for right in watching(kind))}
@@ -55,7 +56,7 @@ class _Review(msgspec.Struct):
 
 
 async def missing(client: KubeClient, rights: list[Right]) -> list[Right]:
-    """Those of `rights` that the API server would refuse. Raises ApiError."""
+    """Those of `rights` that the API server would deny. Raises ApiError."""
 
     async def allowed(right: Right) -> bool:
         resource, _, subresource = right.resource.partition("/")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controllers run, made from the options, and their life together."""
+"""Selects the controllers, creates them from the options, and runs them together."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SECTION = "OutOfTree.controllers"
 
 
 def not_offered(options: Options, cloud: Cloud) -> dict[str, str]:
-    """Those of `--controllers` that have nothing to work with here -> what the provider would have to have."""
+    """Controllers of `--controllers` that the provider does not support -> the missing capability."""
     specs = [spec for name in options.controllers if isinstance(spec := look_up(name), ControllerSpec)]
     return {spec.name: what for spec in specs if (what := spec.needs(cloud)) is not None}
 
 
 def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ControllerSpec[Any]]:
-    """Those of `--controllers` that this provider and these options allow, by name. Raises StartError.
+    """The controllers of `--controllers` that this provider and these options allow, by name. Raises StartError.
 
     A controller of another package that cannot be used is reported, and the others run.
     """
@@ -51,7 +51,7 @@ def usable_controllers(options: Options, cloud: Cloud) -> dict[str, ControllerSp
 
 
 def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
-    """What the controller is constructed with. Raises StartError."""
+    """The argument of the controller's constructor. Raises StartError."""
     if spec.section is not None:
         if spec.name in options.sections:
             return options.sections[spec.name]
@@ -59,7 +59,7 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
             return spec.section()
         except (TypeError, ValueError) as error:
             raise StartError(
-                f"{spec.name} needs options: {error}. Write them in --config, {_SECTION}.{spec.name}"
+                f"{spec.name} requires options: {error}. Set them in --config, {_SECTION}.{spec.name}"
             ) from None
     if spec.flags is None:
         return None
@@ -70,14 +70,14 @@ def _options_of(spec: ControllerSpec[Any], options: Options) -> Any:
 
 
 class RunningControllers:
-    """Constructed when the process becomes the leader."""
+    """Created when the process becomes the leader."""
 
     def __init__(self, specs: Iterable[ControllerSpec[Any]], context: ControllerContext, options: Options) -> None:
         self._made = [(spec, spec.make(context, _options_of(spec, options))) for spec in specs]
         self._vouching = context.vouching if any(spec.vouching for spec, _ in self._made) else None
 
     async def run(self) -> None:
-        """Run them together; when one fails all end, since a half-working leader would keep others from leading."""
+        """Run all controllers. If one fails, all stop: a partly working leader would prevent others from leading."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 if self._vouching is not None:
@@ -91,4 +91,4 @@ class RunningControllers:
             for spec, _ in self._made:
                 RUNNING.labels(spec.label, _MANAGER).set(0)
             if self._made:
-                log.info("ended: %s", ", ".join(spec.name for spec, _ in self._made))
+                log.info("stopped: %s", ", ".join(spec.name for spec, _ in self._made))

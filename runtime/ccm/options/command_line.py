@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of a process: from the defaults, `--config FILE`, and the command line, each above the one before it.
+"""The options of a process, from the defaults, `--config FILE` and the command line; later sources override earlier.
 
-Whatever is wrong is reported at once: upstream starts with 0 workers, does nothing, and stays "healthy".
+All problems are reported at start. Upstream accepts 0 workers, for example: it does nothing and stays "healthy".
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .values import BOOLEAN, GATES
 
 
 class OptionsError(Exception):
-    """The options cannot be used; `problems` holds all that is wrong with them, one sentence each."""
+    """The options are invalid; `problems` lists all problems, one sentence each."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -40,15 +40,15 @@ class OptionsError(Exception):
 
 @dataclass(frozen=True)
 class Options(Flags):
-    """Validated options: what the flags say, and what follows from it. Durations are seconds."""
+    """Validated options: the values of the flags, and what follows from them. Durations are in seconds."""
 
-    #: What `--leader-migration-config`, or `--config`, says.
+    #: From `--leader-migration-config`, or from `--config`.
     leader_migration: Migration = field(default_factory=Migration)
-    #: What `--config` says to controllers of other packages: name -> an instance of `ControllerSpec.section`.
+    #: The sections of `--config` for controllers of other packages: name -> an instance of `ControllerSpec.section`.
     sections: Mapping[str, Any] = field(default_factory=dict)
 
     def safety(self) -> Safety:
-        """The rules of Node deletion that the flags describe."""
+        """The rules for deleting Nodes that the flags set."""
         cap_share, cap_min = parse_cap(self.node_deletion_cap)
         return Safety(
             min_age=self.node_deletion_min_age,
@@ -60,17 +60,17 @@ class Options(Flags):
         )
 
     def pod_network(self) -> pod_network_rules.PodNetwork:
-        """Where pod CIDRs may lie. Raises ValueError."""
+        """The ranges in which pod CIDRs must lie. Raises ValueError."""
         cluster = pod_network_rules.parse_cluster_cidrs(self.cluster_cidr)
         sizes = self.node_cidr_mask_size, self.node_cidr_mask_size_ipv4, self.node_cidr_mask_size_ipv6
         return pod_network_rules.PodNetwork(cluster, pod_network_rules.parse_node_prefixes(cluster, *sizes))
 
     def migration(self) -> Migration | None:
-        """None when no controllers are migrated."""
+        """None if leader migration is disabled."""
         return self.leader_migration if self.enable_leader_migration else None
 
     def tls(self, prefix: str = "") -> TlsOptions:
-        """How to serve; with the prefix "webhook_" the webhooks."""
+        """The TLS options of the secure port, or of the webhooks with the prefix "webhook_"."""
         stem = "cloud-controller-manager" + ("-webhook" if prefix else "")
         certificate, key = getattr(self, f"{prefix}tls_cert_file"), getattr(self, f"{prefix}tls_private_key_file")
         directory = getattr(self, f"{prefix}cert_dir")
@@ -85,7 +85,7 @@ class Options(Flags):
         )
 
     def configz(self) -> dict[str, Any]:
-        """All of them, in upstream's shape."""
+        """All options, in upstream's format."""
         return config_file.dump(vars(self), self.leader_migration, flags_of(type(self)))
 
 
@@ -93,7 +93,7 @@ AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Gathers what is wrong with values, where argparse stops at the first one."""
+    """Collects all invalid values, whereas argparse stops at the first one."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -103,7 +103,7 @@ class _Parser(argparse.ArgumentParser):
         raise OptionsError([*self.problems, message])
 
     def gathering(self, name: str, default: Any, convert: Callable[[str], Any]) -> Callable[[str], Any]:
-        """As `convert`; a value that it refuses becomes a problem, and the default stands in for it."""
+        """Wraps `convert`: a value that it rejects becomes a problem and is replaced by the default."""
 
         def converted(text: str) -> Any:
             try:
@@ -116,7 +116,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Add(argparse.Action):
-    """Lists of several flags add up, and so do gates."""
+    """Repeated list flags and feature gates are merged."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
         before = getattr(namespace, self.dest, None)
@@ -141,18 +141,18 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
-#: Kinds whose names are phrases.
+#: Metavars for kinds whose names are phrases.
 _METAVARS = {"true or false": "true|false", "whole number": "N", "gate=true or false, ...": "GATE=true|false,..."}
 
 
 def _others() -> str:
-    """How to learn about the subcommands. The simulated cloud is a package of its own, and seldom installed."""
+    """The help commands of the subcommands. The simulated cloud is a separate package and rarely installed."""
     names = ["nodes", "explain", "check-provider", *(["sim"] if importlib.util.find_spec("ccm_simcloud") else [])]
     return "; ".join(f"ccm {name} --help" for name in names)
 
 
 def parser(flags: Iterable[Flag] = FLAGS) -> _Parser:
-    """The parser. Flags that are not given are absent from its result."""
+    """The argument parser. Its result contains only flags that were set."""
     p = _Parser(
         prog="ccm",
         usage="ccm [FLAG ...]",
@@ -198,12 +198,12 @@ def _ignoring(p: _Parser, name: str, entry: Ignored) -> Callable[[str], Any]:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """Options from a command line, and from the files that it names. Raises OptionsError with all problems."""
+    """Parse a command line and the files that it names. Raises OptionsError with all problems."""
     return parse_as(Options, argv)
 
 
 def parse_as(kind: type[AnyOptions], argv: Sequence[str]) -> AnyOptions:
-    """As `parse`; `kind` is a subclass of Options, which may declare more flags."""
+    """Like `parse`, for a subclass of Options that may declare more flags."""
     flags = flags_of(kind)
     p = parser(flags)
     namespace, surplus = p.parse_known_args(list(argv))
@@ -239,7 +239,7 @@ def _read(flag: str, path: str, problems: list[str]) -> str | None:
 
 
 def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
-    """Everything that is wrong with the values: with each alone, and with several together."""
+    """All problems of the values: of each one alone, and of combinations."""
     found = _provider_problems(o)
     for flag in flags:
         found += flag.problems(getattr(o, flag.field))
@@ -256,7 +256,7 @@ def _provider_problems(o: Options) -> list[str]:
     if not o.cloud_provider:
         return [f"--cloud-provider is required: installed providers are {', '.join(installed) or 'none'}"]
     if o.cloud_provider == "external":
-        return ["--cloud-provider=external is for the kubelet; here name a provider: " + ", ".join(installed)]
+        return ["--cloud-provider=external is only for the kubelet; set an installed provider: " + ", ".join(installed)]
     return [] if o.cloud_provider in installed else [registry.unknown(o.cloud_provider)]
 
 
@@ -265,11 +265,11 @@ def _serving_problems(o: Options) -> list[str]:
     for prefix in ("", "webhook_"):
         if bool(getattr(o, f"{prefix}tls_cert_file")) != bool(getattr(o, f"{prefix}tls_private_key_file")):
             flag = "--" + prefix.replace("_", "-")
-            found.append(f"{flag}tls-cert-file and {flag}tls-private-key-file go together")
+            found.append(f"{flag}tls-cert-file and {flag}tls-private-key-file must be set together")
     if o.webhooks and not feature_gates.enabled(o.feature_gates, feature_gates.WEBHOOK):
-        found.append(f"--webhooks needs --feature-gates={feature_gates.WEBHOOK}=true")
+        found.append(f"--webhooks requires --feature-gates={feature_gates.WEBHOOK}=true")
     elif o.webhooks and o.webhook_secure_port and o.webhook_secure_port == o.secure_port:
-        found.append(f"--webhook-secure-port must differ from --secure-port, which is {o.secure_port}, too")
+        found.append(f"--webhook-secure-port and --secure-port must differ, but both are {o.secure_port}")
     return found
 
 
@@ -279,16 +279,16 @@ def _election_problems(o: Options) -> list[str]:
         o.leader_elect_lease_duration > o.leader_elect_renew_deadline > 1.2 * o.leader_elect_retry_period > 0
     ):
         found.append(
-            "leader election needs lease-duration > renew-deadline > 1.2 x retry-period > 0, not "
+            "leader election requires lease-duration > renew-deadline > 1.2 x retry-period > 0, not "
             f"{o.leader_elect_lease_duration:g}s, {o.leader_elect_renew_deadline:g}s, {o.leader_elect_retry_period:g}s"
         )
     if o.enable_leader_migration and not o.leader_elect:
         found.append(
-            "--enable-leader-migration needs --leader-elect: without a Lease two managers run the same controller"
+            "--enable-leader-migration requires --leader-elect: without a Lease, two managers run the same controller"
         )
     if o.enable_leader_migration and o.leader_migration.leader_name == o.leader_elect_resource_name:
         found.append(
             f"the migration Lease and --leader-elect-resource-name are both {o.leader_elect_resource_name!r}: "
-            "the process would wait for itself"
+            "the process would wait for itself; use two names"
         )
     return found

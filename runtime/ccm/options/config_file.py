@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--config FILE` and `/configz`: the options in the shape of upstream's CloudControllerManagerConfiguration.
+"""`--config FILE` and `/configz`: the options in the format of upstream's CloudControllerManagerConfiguration.
 
-Upstream has the type but no flag to read it from a file. What it has no key for stands below `OutOfTree`, by the name
-of its flag.
+Upstream has the type but no flag to read it from a file. Options without an upstream key are keys of `OutOfTree`, named
+like their flags.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .leader_migration import Migration
 
 API_VERSION = "cloudcontrollermanager.config.k8s.io/v1alpha1"
 KIND = "CloudControllerManagerConfiguration"
-#: Under which `/configz` shows it.
+#: The key of the options in the response of `/configz`.
 CONFIGZ_KEY = "cloudcontrollermanager.config.k8s.io"
 OURS = "OutOfTree"
 _MIGRATION: Path = ("Generic", "LeaderMigration")
@@ -28,7 +28,7 @@ _SECTIONS: Path = (OURS, "controllers")
 
 
 def place(flag: Flag) -> Path:
-    """Where a flag stands in the file."""
+    """The path of a flag in the file."""
     return tuple(flag.place.split(".")) if flag.place else (OURS, flag.name)
 
 
@@ -42,7 +42,7 @@ _CHECKS: Mapping[Path, Callable[[str], object]] = {
 
 
 def load(text: str, source: str, flags: Iterable[Flag] = FLAGS) -> tuple[dict[str, Any], list[str]]:
-    """Field of `Options` -> value, for what the file sets; and everything that is wrong with it."""
+    """Field of `Options` -> value for everything that the file sets, and all problems."""
     document = Document.parse(text, source)
     if document.problems:
         return {}, document.problems
@@ -56,7 +56,7 @@ def load(text: str, source: str, flags: Iterable[Flag] = FLAGS) -> tuple[dict[st
 
 
 class _Section:
-    """Reads keys and what is below them; `values` is what was found."""
+    """Reads the keys below a path; `values` collects the results."""
 
     def __init__(self, document: Document, flags: Mapping[Path, Flag]) -> None:
         self._document, self._flags = document, flags
@@ -98,8 +98,8 @@ class _Section:
 
 
 def dump(values: Mapping[str, Any], moved: Migration | None, flags: Iterable[Flag] = FLAGS) -> dict[str, Any]:
-    """The whole configuration, from all fields of `Options`. `load` reads it back. It holds no secrets: options name
-    files, never what is in them."""
+    """The whole configuration, from all fields of `Options`. `load` can read it. It contains no secrets: options name
+    files, never their content."""
     leaves: dict[Path, Any] = dict(_SHOWN)
     leaves |= {place(flag): flag.kind.dump(values[flag.field]) for flag in flags}
     leaves[_MIGRATION] = leader_migration.dump(moved or Migration())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of controllers, and lists that switch things on and off by name, as upstream's `--controllers` does."""
+"""Names of controllers, and lists that enable and disable items by name, like upstream's `--controllers`."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Collection, Iterable, Mapping
 
 from ccm.controllers.controller_registry import BUILT_IN, installed
 
-#: Ours: canonical names -> aliases, in the order in which they start.
+#: The built-in controllers: canonical names -> aliases, in the order in which they start.
 CONTROLLERS: Mapping[str, str] = {name: spec.alias for name, spec in BUILT_IN.items()}
-#: Run only when named, as do those of other packages.
+#: These run only if named, like all controllers of other packages.
 OFF_BY_DEFAULT = frozenset(name for name, spec in BUILT_IN.items() if not spec.on_by_default)
-#: What `*` stands for.
+#: The controllers that `*` selects.
 ON_BY_DEFAULT = tuple(name for name, spec in BUILT_IN.items() if spec.on_by_default)
 _CANONICAL = {alias: name for name, alias in CONTROLLERS.items()} | {name: name for name in CONTROLLERS}
 _FORMER = {former: name for name, spec in BUILT_IN.items() for former in spec.former}
 
 
 def canonical(name: str) -> str:
-    """The present name of a controller that is named by any name it ever had; a name of no controller of ours as is."""
+    """The current name of a controller, given any of its names; other names are returned unchanged."""
     return _CANONICAL.get(name) or _FORMER.get(name, name)
 
 
 def select(items: Iterable[str], known: Mapping[str, str], off: Collection[str] = ()) -> tuple[set[str], list[str]]:
-    """What a list chooses, and what of it is unknown: `*` for all but those that are `off` unless named, `name` on,
-    `-name` off; the first mention of a name wins. `known`: each accepted spelling -> its canonical name."""
+    """The selected items of a list, and its unknown items: `*` for all except those in `off`, `name` on, `-name` off;
+    the first mention of a name wins. `known`: each accepted spelling -> its canonical name."""
     everything = False
     chosen: dict[str, bool] = {}
     unknown: list[str] = []
@@ -40,17 +40,17 @@ def select(items: Iterable[str], known: Mapping[str, str], off: Collection[str] 
 
 
 def select_controllers(items: Iterable[str]) -> tuple[str, ...]:
-    """`--controllers`; aliases are understood. Raises ValueError naming every unknown one."""
+    """Parse `--controllers`, including aliases. Raises ValueError that lists every unknown name."""
     others = installed()
     chosen, unknown = select(items, _CANONICAL | dict(zip(others, others, strict=True)), {*OFF_BY_DEFAULT, *others})
     if unknown:
         known = ", ".join([*(f"{name} ({alias})" for name, alias in CONTROLLERS.items()), *others])
-        raise ValueError(f"unknown controller {', '.join(unknown)}: known are {known}")
+        raise ValueError(f"unknown controller {', '.join(unknown)}: known controllers are {known}")
     return tuple(name for name in (*CONTROLLERS, *others) if name in chosen)
 
 
 def spell_controllers(selected: tuple[str, ...]) -> list[str]:
-    """A list that selects them again."""
+    """A list that makes the same selection."""
     if selected[: len(ON_BY_DEFAULT)] == ON_BY_DEFAULT:
         return ["*", *selected[len(ON_BY_DEFAULT) :]]
     return list(selected) or [f"-{name}" for name in CONTROLLERS]

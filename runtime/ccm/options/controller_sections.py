@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`OutOfTree.controllers` of `--config`: the options of controllers that other packages bring, by their names.
+"""`OutOfTree.controllers` of `--config`: the options of controllers from other packages, by controller name.
 
-Each section is read strictly into the controller's own type: unknown keys, missing ones and values of another type are
-reported together, each with its line.
+Each section is validated against the type that the controller declares: unknown keys, missing keys and values of the
+wrong type are reported together, each with its line.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ccm.controllers.controller_registry import Unusable, installed, look_up
 
 
 def load(document: Document, path: Path, value: Any) -> dict[str, Any]:
-    """Name -> its options; what is wrong is added to the document's problems. A section for a controller that cannot be
-    used is left out: the reason is reported when the controller is not started."""
+    """Name -> its options; problems are added to the document. Skips a section of a controller that cannot be used,
+    because the start of that controller reports the reason."""
     found: dict[str, Any] = {}
     names = installed()
     for name, given in document.mapping(path, value).items():
@@ -63,5 +63,5 @@ def _read(document: Document, path: Path, given: Mapping[str, Any], section: typ
 
 
 def dump(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """As `load` reads it."""
+    """In the format that `load` reads."""
     return {name: msgspec.to_builtins(options) for name, options in sections.items()}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How an option is declared: once, as a field of a dataclass.
+"""Declares options: each one once, as a field of a dataclass.
 
     concurrent_node_syncs: int = option("controllers", WHOLE, 30, "Nodes written at a time", check=at_least(1))
 
-The name of the field is the name of the flag, with hyphens. The parser and `--help`, the keys of `--config`,
-`/configz`, the checks at start and docs/reference/flags.md are all made from `flags_of` the class.
+The name of the flag is the name of the field, with hyphens. The parser and `--help`, the keys of `--config`,
+`/configz`, the validation at start and docs/reference/flags.md are all generated from `flags_of` the class.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _KEY = "option"
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One option, as `option` declares it."""
+    """One option, as declared with `option`."""
 
     name: str
     group: str
     kind: Kind[Any]
     default: Any
     help: str
-    #: The path in a CloudControllerManagerConfiguration, with dots; "" for one below `OutOfTree`, by name.
+    #: The dotted path in a CloudControllerManagerConfiguration; "" for an option below `OutOfTree`, by name.
     place: str = ""
-    #: Upstream's default where ours is another one, with the reason.
+    #: Upstream's default if it differs, with the reason.
     upstream: str = ""
-    #: Raises ValueError for a value of the kind that the option cannot have.
+    #: Raises ValueError for a value that has the right type but is not allowed.
     check: Callable[[Any], object] | None = None
 
     @property
     def field(self) -> str:
-        """Its name in `Options`."""
+        """The name of the field in `Options`."""
         return self.name.replace("-", "_")
 
     def problems(self, value: Any) -> list[str]:
-        """What is wrong with a value, wherever it comes from: nothing, or one sentence."""
+        """The problem of a value from any source: an empty list, or one sentence."""
         if self.check is None:
             return []
         try:
@@ -62,7 +62,7 @@ def option(
     upstream: str = "",
     check: Callable[[T], object] | None = None,
 ) -> T:
-    """Declare a field as an option; the parameters are those of `Flag`. mypy sees to it that the types agree."""
+    """Declare a field as an option; the parameters are those of `Flag`. mypy checks that the types agree."""
     metadata = {_KEY: (group, kind, default, help, place, upstream, check)}
     made: Any = (
         field(default_factory=default.copy, metadata=metadata)
@@ -74,11 +74,11 @@ def option(
 
 
 def flags_of(table: type[Any]) -> tuple[Flag, ...]:
-    """The options that a dataclass declares, in their order. Fields of other kinds are passed over."""
+    """The options that a dataclass declares, in order. Other fields are skipped."""
     return tuple(_flag(item) for item in fields(table) if _KEY in item.metadata)
 
 
 @functools.cache
 def _flag(item: Field[Any]) -> Flag:
-    """Subclasses have the fields of their bases, so they share the Flags."""
+    """Subclasses inherit the fields of their bases, and therefore share the Flags."""
     return Flag(item.name.replace("_", "-"), *item.metadata[_KEY])

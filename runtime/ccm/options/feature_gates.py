@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--feature-gates`: upstream's gates, as far as they say anything about a cloud-controller-manager."""
+"""`--feature-gates`: upstream's gates that concern a cloud-controller-manager."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Gate(NamedTuple):
 WEBHOOK = "CloudControllerManagerWebhook"
 KNOWN: Mapping[str, Gate] = {
     "CloudControllerManagerWatchBasedRoutesReconciliation": Gate(
-        "ALPHA", True, "routes always follow watches here, whatever the gate says"
+        "ALPHA", True, "routes always follow watches, whatever the gate is set to"
     ),
     WEBHOOK: Gate("ALPHA", False, "serve the provider's admission webhooks"),
     "ControllerManagerReleaseLeaderElectionLockOnExit": Gate(
-        "ALPHA", True, "the process always releases its Lease when it stops, whatever the gate says"
+        "ALPHA", True, "the process always releases its Lease when it stops, whatever the gate is set to"
     ),
 }
 
-ENABLED = Gauge("kubernetes_feature_enabled", "Whether a feature gate is on.", ["name", "stage"])
+ENABLED = Gauge("kubernetes_feature_enabled", "Whether a feature gate is enabled.", ["name", "stage"])
 
 
 def parse(text: str) -> dict[str, bool]:
-    """ "A=true,B=false". Raises ValueError with everything that is wrong."""
+    """ "A=true,B=false". Raises ValueError with all problems."""
     given: dict[str, object] = {}
     for item in (part.strip() for part in text.split(",")):
         if item:
@@ -40,12 +40,12 @@ def parse(text: str) -> dict[str, bool]:
 
 
 def check(given: object) -> dict[str, bool]:
-    """A mapping of gates, as in a configuration file. Raises ValueError with everything that is wrong."""
+    """A mapping of gates, as in a configuration file. Raises ValueError with all problems."""
     if not isinstance(given, dict):
         raise ValueError(f"{given!r} is not a mapping of gates to true or false")
     problems = [f"unknown gate {name!r}" for name in given if name not in KNOWN]
     if problems:
-        problems[-1] += f": known are {', '.join(KNOWN)}"
+        problems[-1] += f": known gates are {', '.join(KNOWN)}"
     problems += [
         f"{name}={value!s}: is neither true nor false" for name, value in given.items() if type(value) is not bool
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags: upstream's with upstream's names and meanings, and ours. This is the only place where one is declared.
+"""The flags: upstream's flags with upstream's names and meanings, and our own. All flags are declared here.
 
-A new flag is one more field (`declaration.option` says what its parts are). The parser and `--help`, the keys of
-`--config`, `/configz`, the check of its value, and docs/reference/flags.md (`make docs`) follow.
+To add a flag, add a field (`declaration.option` describes its parts). The parser and `--help`, the keys of
+`--config`, `/configz`, the validation of its value, and docs/reference/flags.md (`make docs`) follow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SERVE, _AUTH, _HOOK, _LEAD, _GENERAL = "serving", "access to what is served", "
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class Flags:
-    """The values of all flags. Durations are seconds. `command_line.Options` is what is made of them."""
+    """The values of all flags. Durations are in seconds. `command_line.Options` extends this class."""
 
     cloud_provider: str = option(
         _CLOUD, TEXT, "", "use this installed provider (required)", f"{_SHARED}.CloudProvider.Name"
@@ -89,7 +89,7 @@ class Flags:
         30,
         "write this many Nodes at a time",
         "NodeController.ConcurrentNodeSyncs",
-        upstream="1: one slow Node holds up all others",
+        upstream="1: one slow Node delays all others",
         check=at_least(1),
     )
     concurrent_service_syncs: int = option(
@@ -98,7 +98,7 @@ class Flags:
         20,
         "write this many load balancers at a time, within the provider's limits",
         "ServiceController.ConcurrentServiceSyncs",
-        upstream="1: one slow load balancer holds up all others",
+        upstream="1: one slow load balancer delays all others",
         check=at_least(1),
     )
     node_monitor_period: float = option(
@@ -131,7 +131,7 @@ class Flags:
         60.0,
         "audit all routes this often; changes of Nodes apply at once",
         f"{_SHARED}.RouteReconciliationPeriod",
-        upstream="10s: upstream sees changes only then",
+        upstream="10s: upstream notices changes only at that interval",
         check=positive,
     )
     load_balancer_ready_nodes_only: bool = option(
@@ -192,7 +192,7 @@ class Flags:
         upstream="20; the API server's priority and fairness is the better limit",
     )
     kube_api_burst: int = option(
-        _KUBE, WHOLE, 800, "send at most this many requests at once", f"{_CLIENT}.burst", upstream="30, as above"
+        _KUBE, WHOLE, 800, "send at most this many requests at once", f"{_CLIENT}.burst", upstream="30, as for the rate"
     )
     kube_api_wait: float = option(
         _KUBE, DURATION, 30.0, "wait this long at start for an API server that does not answer", check=not_negative
@@ -201,9 +201,9 @@ class Flags:
         _SERVE,
         TEXT,
         "127.0.0.1",
-        "serve health and metrics on this address; Prometheus needs one of the node's",
+        "serve health and metrics on this address; Prometheus needs an address of the node",
         "Generic.Address",
-        upstream="0.0.0.0: every host and Pod that reaches the node could connect, and probes do not need that",
+        upstream="0.0.0.0: every host and Pod that reaches the node can connect, and probes do not need that",
     )
     secure_port: int = option(
         _SERVE,
@@ -278,7 +278,7 @@ class Flags:
         _HOOK,
         TEXT,
         "127.0.0.1",
-        "serve webhooks on this address; API servers on other hosts, and a Service, need one of the node's",
+        "serve webhooks on this address; API servers on other hosts, and a Service, need an address of the node",
         upstream="0.0.0.0, as --bind-address",
     )
     webhook_secure_port: int = option(
@@ -291,7 +291,7 @@ class Flags:
         _HOOK,
         TEXT,
         "",
-        "accept webhook requests only from clients with a certificate of this CA; empty: from everybody",
+        "accept webhook requests only from clients with a certificate of this CA; empty: from all clients",
     )
     webhook_tls_cert_file: str = option(
         _HOOK, TEXT, "", "serve webhooks with this certificate; a changed file applies at once"
@@ -311,14 +311,14 @@ class Flags:
         _LEAD,
         DURATION,
         15.0,
-        "let others take a Lease that was not renewed for this long",
+        "let others acquire a Lease that was not renewed for this long",
         f"{_ELECTION}.leaseDuration",
     )
     leader_elect_renew_deadline: float = option(
         _LEAD, DURATION, 10.0, "stop a leader that cannot renew its Lease for this long", f"{_ELECTION}.renewDeadline"
     )
     leader_elect_retry_period: float = option(
-        _LEAD, DURATION, 2.0, "renew the Lease, or try to take it, this often", f"{_ELECTION}.retryPeriod"
+        _LEAD, DURATION, 2.0, "renew the Lease, or try to acquire it, this often", f"{_ELECTION}.retryPeriod"
     )
     leader_elect_resource_name: str = option(
         _LEAD, TEXT, "cloud-controller-manager", "use the Lease of this name", f"{_ELECTION}.resourceName"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags and keys of upstream that have no meaning here. They are accepted and ignored: existing manifests start."""
+"""Upstream flags and keys that have no meaning here. Accepted and ignored, so that existing manifests work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Ignored:
-    """A flag, and why it has no meaning here."""
+    """The reason why a flag has no meaning here."""
 
     why: str
-    #: The path in a CloudControllerManagerConfiguration, with dots; "" for none.
+    #: The dotted path in a CloudControllerManagerConfiguration; "" for none.
     place: str = ""
-    #: What `/configz` shows: upstream's default.
+    #: The value in `/configz`: upstream's default.
     shown: Any = ""
-    #: Raises ValueError for what upstream refuses, too.
+    #: Raises ValueError for values that upstream rejects, too.
     check: Callable[[str], object] = str
 
 
@@ -26,7 +26,7 @@ _SHARED, _ELECTION, _CLIENT = "KubeCloudShared", "Generic.LeaderElection", "Gene
 
 def _only_leases(text: str) -> None:
     if text != "leases":
-        raise ValueError(f"{text!r} is no lock that this program takes: only leases")
+        raise ValueError(f"{text!r} is not a supported lock: only leases is")
 
 
 def _not_negative(text: str) -> None:
@@ -80,7 +80,7 @@ IGNORED: Mapping[str, Ignored] = {
     "log-text-info-buffer-size": Ignored(_LOGS),
     "log-json-split-stream": Ignored(_LOGS),
     "log-json-info-buffer-size": Ignored(_LOGS),
-    "vmodule": Ignored("Go's klog alone has a verbosity per file"),
+    "vmodule": Ignored("only Go's klog has a verbosity per file"),
 }
-#: Keys of a CloudControllerManagerConfiguration that no flag sets, and that mean nothing here -> what is shown.
+#: Keys of a CloudControllerManagerConfiguration that no flag sets and that have no meaning here -> the value shown.
 IGNORED_KEYS: Mapping[str, Any] = {f"{_CLIENT}.acceptContentTypes": ""}

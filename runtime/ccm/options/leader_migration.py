@@ -2,7 +2,7 @@
 """Leader migration: which controllers run under the Lease that this manager shares with another one.
 
 While controllers move from kube-controller-manager to this process, instances of both run. Both hold their own main
-Lease; a controller that is being migrated runs only in the process that holds the migration Lease as well.
+Lease; a migrating controller runs only in the process that also holds the migration Lease.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .controller_names import canonical
 GROUP = "controllermanager.config.k8s.io"
 KIND = "LeaderMigrationConfiguration"
 VERSIONS = ("v1", "v1beta1", "v1alpha1")
-#: Our name as a component.
+#: Our component name.
 COMPONENT = "cloud-controller-manager"
 ANY = "*"
 
@@ -30,7 +30,7 @@ def _by_default() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Migration:
-    """`leaders`: controllers by their present names -> the component that runs them, or "*"."""
+    """`leaders`: the current names of controllers -> the component that runs them, or "*"."""
 
     leader_name: str = "cloud-provider-extraction-migration"
     leaders: Mapping[str, str] = field(default_factory=_by_default)
@@ -38,7 +38,7 @@ class Migration:
 
 @dataclass(frozen=True)
 class Split:
-    """`own`: under the main Lease alone. `migrated`: under the migration Lease, too. `elsewhere`: not run here."""
+    """`own`: under the main Lease alone. `migrated`: also under the migration Lease. `elsewhere`: not run here."""
 
     own: tuple[str, ...]
     migrated: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Split:
 
 
 def split(controllers: Iterable[str], migration: Migration | None) -> Split:
-    """Who runs what. None: no migration, all is ours."""
+    """Which component runs which controller. None: no migration, all controllers run here."""
     own, migrated, elsewhere = [], [], []
     for name in controllers:
         component = migration.leaders.get(name) if migration else None
@@ -60,7 +60,7 @@ def split(controllers: Iterable[str], migration: Migration | None) -> Split:
 
 
 def parse(text: str, source: str) -> tuple[Migration, list[str]]:
-    """A LeaderMigrationConfiguration, and everything that is wrong with it."""
+    """Parse a LeaderMigrationConfiguration; also returns all problems."""
     document = Document.parse(text, source)
     if document.problems:
         return Migration(), document.problems
@@ -76,8 +76,8 @@ def parse(text: str, source: str) -> tuple[Migration, list[str]]:
 
 
 def load(document: Document, path: Path, value: Any, *, lock: bool) -> Migration:
-    """From the fields of a configuration; what is wrong is added to the document's problems. `lock`: there is a field
-    `resourceLock` (v1 has none: it is always leases)."""
+    """Read the fields of a configuration and add problems to the document. `lock`: whether a field `resourceLock` is
+    allowed (v1 has none: the lock is always leases)."""
     data = document.mapping(path, value)
     known = ["leaderName", "controllerLeaders", *(["resourceLock"] if lock else [])]
     for key in data:
@@ -90,7 +90,7 @@ def load(document: Document, path: Path, value: Any, *, lock: bool) -> Migration
 
 
 def dump(migration: Migration) -> dict[str, Any]:
-    """As `load` reads it, with a lock."""
+    """In the format that `load` reads, with `resourceLock`."""
     leaders = [{"name": name, "component": component} for name, component in migration.leaders.items()]
     return {"leaderName": migration.leader_name, "resourceLock": "leases", "controllerLeaders": leaders}
 
@@ -109,7 +109,7 @@ def _leaders(document: Document, path: Path, value: Any) -> dict[str, str]:
         given = _named(document, inner, data, "name")
         name, component = canonical(given), _named(document, inner, data, "component")
         if found.get(name, component) != component:
-            document.problem((*inner, "name"), f"{given!r} has the component {found[name]!r} already")
+            document.problem((*inner, "name"), f"{given!r} already has the component {found[name]!r}")
         found[name] = component
     return found
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which values an option may have, beyond being of its kind. Each check raises ValueError with what is wrong."""
+"""Restrictions on option values beyond their type. Each check raises ValueError with the problem."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def log_format(value: str) -> None:
 
 
 def tls_version(value: str) -> None:
-    """Go's name of a TLS version, or nothing."""
+    """Go's name of a TLS version, or empty."""
     if value not in ("", *VERSIONS):
         raise ValueError(f"must be one of {', '.join(VERSIONS)}, not {value!r}")
 
@@ -54,11 +54,11 @@ def tls_version(value: str) -> None:
 def cipher_suites(value: tuple[str, ...]) -> None:
     """Go's names of cipher suites."""
     if unknown := [name for name in value if name not in CIPHERS]:
-        raise ValueError(f"unknown {', '.join(unknown)}: known are {', '.join(CIPHERS)}")
+        raise ValueError(f"unknown {', '.join(unknown)}: known cipher suites are {', '.join(CIPHERS)}")
 
 
 def parse_cap(text: str) -> tuple[float, int]:
-    """`--node-deletion-cap`: "10%" is a share of the Nodes (but 2 at least), "5" is a number."""
+    """`--node-deletion-cap`: "10%" is a share of the Nodes (at least 2), "5" is a number."""
     if match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)%", text):
         if float(match[1]) <= 100:
             return float(match[1]) / 100, Safety.cap_min

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which TLS to serve, in Go's names for versions and cipher suites."""
+"""TLS options for serving, with Go's names for versions and cipher suites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VERSIONS: Mapping[str, ssl.TLSVersion] = {
     "VersionTLS12": ssl.TLSVersion.TLSv1_2,
     "VersionTLS13": ssl.TLSVersion.TLSv1_3,
 }
-#: Go's names -> OpenSSL's, "" for those of TLS 1.3, which are always on (in Go, too).
+#: Go's names -> OpenSSL's; "" for the suites of TLS 1.3, which are always on (as in Go).
 CIPHERS: Mapping[str, str] = {
     "TLS_AES_128_GCM_SHA256": "",
     "TLS_AES_256_GCM_SHA384": "",
@@ -39,7 +39,7 @@ CIPHERS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class TlsOptions:
-    """`certificate`, `key`: files; both empty for a self-signed certificate of this run."""
+    """`certificate`, `key`: files; if both are empty, the process generates a self-signed certificate."""
 
     certificate: str = ""
     key: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of option values: how they are written on a command line, in a configuration file, and told by `/configz`."""
+"""Kinds of option values: their notation on the command line, in a configuration file, and in `/configz`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """`parse` reads a flag's text, `load` a value of a YAML file; both raise ValueError with a sentence. `dump` gives
-    what `load` reads. `lists`: several flags add up."""
+    """`parse` reads the text of a flag, `load` a YAML value; both raise ValueError with a sentence. `dump` returns what
+    `load` reads. `lists`: repeated flags are merged."""
 
     name: str
     parse: Callable[[str], T]
@@ -29,7 +29,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True)
 class SniPair:
-    """A certificate for some server names; without names for those that it holds."""
+    """A certificate for the given server names; without names, for those in the certificate."""
 
     certificate: str
     key: str
@@ -92,7 +92,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _load_names(value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{value!r} is not a list of texts")
+        raise ValueError(f"{value!r} is not a list of strings")
     return tuple(value)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the API server is asked on behalf of others, and how long its answers are kept.
+"""Limits how often the API server is queried on behalf of clients, and caches its answers.
 
-Whoever reaches the secure port can make up tokens and paths, and each of them is a question to the API server. These
-questions have a budget of their own, so that they cost the controllers nothing.
+Anyone who reaches the secure port can invent tokens and paths, and each of them needs a query to the API server. These
+queries have a separate budget, so that they do not affect the controllers.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ T = TypeVar("T")
 
 REFUSED = Counter(
     "ccm_serving_reviews_refused_total",
-    "Requests that were answered 429, because they needed a review by the API server and the budget was spent.",
+    "Requests answered with 429 because they needed a review by the API server and the budget was exhausted.",
     ["asker"],
 )
-#: Answers of one kind that are kept, and peers whose share is kept.
+#: How many answers of one kind are cached, and for how many peers a share is tracked.
 CACHE_SIZE = 1000
-#: Seconds after which a request may come again that was refused.
+#: Seconds after which a rejected client may retry.
 RETRY_AFTER = 1
 
 
 class BudgetSpent(Exception):
-    """No more reviews for now."""
+    """No more reviews are allowed at the moment."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """`rate` reviews a second and `burst` at once for all peers together, a share of these for each, and so many at a
-    time."""
+    """`rate` reviews per second and `burst` at once for all peers together, a share of these for each peer, and a
+    maximum number in progress."""
 
     rate: float
     burst: int
@@ -48,14 +48,14 @@ class Rates:
     at_a_time: int
 
 
-#: For those who brought nothing that the API server knows.
+#: For clients without credentials that the API server recently accepted.
 STRANGERS = Rates(rate=5, burst=10, peer_rate=1, peer_burst=8, at_a_time=4)
-#: For those whom it knew lately: strangers cannot spend what these need. Any Pod has a token that it knows.
+#: For clients whose token was accepted recently; unknown clients cannot exhaust it. Any Pod has an accepted token.
 KNOWN = Rates(rate=20, burst=40, peer_rate=2, peer_burst=10, at_a_time=8)
 
 
 class Budget:
-    """The reviews that one kind of asker may cause."""
+    """The budget for reviews of one kind of client."""
 
     def __init__(self, asker: str, rates: Rates, clock: Clock = SYSTEM_CLOCK) -> None:
         self._asker, self._rates, self._clock = asker, rates, clock
@@ -65,7 +65,7 @@ class Budget:
 
     @contextlib.contextmanager
     def spend(self, peer: str) -> Iterator[None]:
-        """One review for `peer`, which takes as long as the context. Raises BudgetSpent; nothing waits for its turn."""
+        """Spend one review for `peer` while the context lasts. Raises BudgetSpent instead of waiting."""
         if self._under_way >= self._rates.at_a_time or not self._share_of(peer).take() or not self._all.take():
             REFUSED.labels(self._asker).inc()
             raise BudgetSpent
@@ -86,17 +86,17 @@ class Budget:
 
 
 class Memory(Generic[T]):
-    """Answers for a while; the oldest go first when there are too many. Who asks what is being asked waits for it."""
+    """A cache of answers; the oldest are dropped when it is full. Concurrent requests for one key share a query."""
 
     def __init__(self, clock: Clock, lifetime: Callable[[T], float], is_good: Callable[[T], bool]) -> None:
-        """`lifetime`: seconds. Answers that are good are kept apart: the others cannot push them out."""
+        """`lifetime`: seconds. Good answers are stored separately, so that the others cannot displace them."""
         self._clock, self._lifetime, self._is_good = clock, lifetime, is_good
         self._good: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
         self._bad: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
         self._asking: dict[Hashable, asyncio.Task[T]] = {}
 
     async def get(self, key: Hashable, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """What is kept for `key`, otherwise what `ask` says. Raises what `ask` raises; that is not kept."""
+        """The cached answer for `key`, otherwise the result of `ask`. Errors of `ask` are raised and not cached."""
         kept = self._good.get(key) or self._bad.get(key)
         if kept is not None and self._clock.monotonic() < kept[0]:
             return kept[1]
@@ -104,7 +104,7 @@ class Memory(Generic[T]):
         if asking is None:
             asking = self._asking[key] = asyncio.create_task(self._ask(key, ask))
             asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        # Whoever asked first may hang up; the others still want to know.
+        # The first client may disconnect; the others still need the answer.
         return await asyncio.shield(asking)
 
     async def _ask(self, key: Hashable, ask: Callable[[], Awaitable[T]]) -> T:
@@ -123,7 +123,7 @@ class Memory(Generic[T]):
 
 
 class Acquaintances:
-    """Keys that were good lately: for `lifetime` seconds, and not more than `CACHE_SIZE`."""
+    """Keys that were good recently: for `lifetime` seconds, at most `CACHE_SIZE`."""
 
     def __init__(self, clock: Clock, lifetime: float = 3600.0) -> None:
         self._clock, self._lifetime = clock, lifetime

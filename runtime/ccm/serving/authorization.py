@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks, and whether they may: client certificate or TokenReview, then SubjectAccessReview, as upstream does it.
+"""Authenticates and authorizes clients: client certificate or TokenReview, then SubjectAccessReview, as upstream does.
 
-Who brings neither is `system:anonymous`, and whether that one may read `/metrics` is for the API server to say, too.
-`reviews` bounds how often it is asked.
+A client without either is `system:anonymous`; the API server also decides whether that user may read `/metrics`.
+`reviews` limits the number of queries.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .certificates import CertificateError
 
 log = logging.getLogger(__name__)
 
-#: Members are always allowed, whatever the API server says.
+#: Members of this group are always allowed, without a query to the API server.
 MASTERS = "system:masters"
-#: How long the API server may take for a review, in seconds (as upstream).
+#: The timeout of a review by the API server, in seconds (as upstream).
 REVIEW_TIMEOUT = 10.0
-#: Where kube-apiserver publishes the CA of the cluster's client certificates.
+#: The ConfigMap in which kube-apiserver publishes the CA of the cluster's client certificates.
 LOOKUP = ("kube-system", "extension-apiserver-authentication")
-#: How often that is read again, in seconds.
+#: How often it is read again, in seconds.
 LOOKUP_EVERY = 60.0
 
 
@@ -69,7 +69,7 @@ class _ConfigMap(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """How long answers are kept, in seconds; 0 keeps none. Defaults are upstream's."""
+    """How long answers are cached, in seconds; 0 disables caching. Defaults are upstream's."""
 
     token: float = 10.0
     allowed: float = 10.0
@@ -77,9 +77,9 @@ class Lifetimes:
 
 
 class Authorizer:
-    """Asks the API server, and remembers its answers. `tokens` may be another identity than `access`.
+    """Queries the API server and caches its answers. `tokens` may use another identity than `access`.
 
-    Both should be clients that nobody else uses: then whoever asks here takes no turn from the controllers.
+    Use both clients for nothing else, so that these queries do not delay the controllers.
     """
 
     def __init__(
@@ -108,13 +108,13 @@ class Authorizer:
     ) -> tuple[int, str]:
         """HTTP status and reason for a request for `path`: 200, 401, 403, 429 or 500.
 
-        `authorization`: the header. `certificate`: the client's, as `SSLSocket.getpeercert` gives it when it is good.
-        `peer`: whose share of the reviews is spent.
+        `authorization`: the header. `certificate`: the client's valid certificate, as from `SSLSocket.getpeercert`.
+        `peer`: the client whose share of the reviews is spent.
         """
         try:
             user, budget = await self._who(authorization, certificate, peer)
             if user is None:
-                return 401, "the API server does not know this token"
+                return 401, "the API server does not accept this token"
             if MASTERS in user.groups:
                 return 200, ""
             spec = _access_spec(user, path, verb)
@@ -122,13 +122,13 @@ class Authorizer:
         except BudgetSpent:
             return 429, f"too many requests that need a review by the API server: try again in {RETRY_AFTER} s"
         except ApiError as error:
-            return 500, f"the API server could not be asked: {error}"
+            return 500, f"cannot query the API server: {error}"
         return (200, "") if allowed else (403, f"user {user.name!r} may not {verb} the nonResourceURL {path}")
 
     async def _who(
         self, authorization: str, certificate: Mapping[str, Any] | None, peer: str
     ) -> tuple[User | None, Budget]:
-        """The user, None for a token that nobody knows, and which budget pays for what else is to be asked."""
+        """The user, None for an invalid token, and the budget for further queries."""
         if certificate and not _expired(certificate, self._clock) and (user := user_of(certificate)):
             return user, self._known
         scheme, _, token = authorization.partition(" ")
@@ -182,13 +182,13 @@ def _access_spec(user: User, path: str, verb: str) -> dict[str, Any]:
 
 
 def _key_of(spec: Mapping[str, Any]) -> bytes:
-    """An answer holds for the whole question: `extra` may restrict a token to less than its user may do."""
+    """The key covers the whole question: `extra` may restrict a token to less than its user may do."""
     return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).digest()
 
 
 def user_of(certificate: Mapping[str, Any]) -> User | None:
-    """The last common name and the organisations of a client certificate are user and groups, as everywhere in
-    Kubernetes (apiserver, `x509.CommonNameUserConversion`). None without a common name: it is nobody's then."""
+    """The user and groups of a client certificate are its last common name and its organizations, as in Kubernetes
+    (apiserver, `x509.CommonNameUserConversion`). None without a common name."""
     subject = [pair for name in certificate.get("subject", ()) for pair in name]
     common = [value for key, value in subject if key == "commonName"]
     groups = [value for key, value in subject if key == "organizationName"]
@@ -196,45 +196,45 @@ def user_of(certificate: Mapping[str, Any]) -> User | None:
 
 
 def _expired(certificate: Mapping[str, Any], clock: Clock) -> bool:
-    """A connection may be older than that; the Kubernetes components verify certificates with each request."""
+    """A connection may outlive its certificate; Kubernetes components verify certificates with each request."""
     until = certificate.get("notAfter")
     return until is not None and ssl.cert_time_to_seconds(until) < clock.now().timestamp()
 
 
 class ClientCas:
-    """The CAs of client certificates: of a file, and those that kube-apiserver publishes."""
+    """The CAs of client certificates: from a file, and those that kube-apiserver publishes."""
 
     def __init__(self, file: str, client: KubeClient | None, *, flag: str = "--client-ca-file") -> None:
-        """`client`: to look up the published ones; None skips that. `flag`: the one that named the file."""
+        """`client`: reads the published CAs; None skips that. `flag`: the flag that set the file."""
         self._file, self._client, self._flag = file, client, flag
         self._published = b""
 
     def bundle(self) -> bytes:
-        """All of them in PEM, as they are now. Raises CertificateError."""
+        """The current CAs in PEM format. Raises CertificateError."""
         if not self._file:
             return self._published
         try:
             return Path(self._file).read_bytes() + b"\n" + self._published
         except OSError as error:
-            raise CertificateError(f"{self._flag} {self._file} cannot be read: {error.strerror}") from None
+            raise CertificateError(f"cannot read {self._flag} {self._file}: {error.strerror}") from None
 
     async def look_up(self) -> None:
-        """Raises ApiError. A cluster that publishes none has none."""
+        """Read the published CAs. Raises ApiError. If the cluster publishes none, there are none."""
         if self._client is None:
             return
         namespace, name = LOOKUP
         try:
             found = await self._client.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}", _ConfigMap)
         except NotFoundError:
-            log.warning("the cluster publishes no client CA: there is no ConfigMap %s/%s", namespace, name)
+            log.warning("the cluster publishes no client CA: the ConfigMap %s/%s does not exist", namespace, name)
             return
         self._published = found.data.get("client-ca-file", "").encode()
 
     async def follow(self, sleep: Callable[[float], Awaitable[None]]) -> None:
-        """Look it up again and again, until cancelled; while that fails the last ones stay."""
+        """Read the published CAs repeatedly, until cancelled; keep the last ones while that fails."""
         while self._client is not None:
             await sleep(LOOKUP_EVERY)
             try:
                 await self.look_up()
             except ApiError as error:
-                log.warning("the cluster's client CA stays what it was: %s", error)
+                log.warning("cannot read the cluster's client CA again, keeping the last one: %s", error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of what we serve: certificates by server name, read again when their files change; client certificates asked for.
+"""TLS for serving: certificates by server name, reloaded when their files change, and optional client certificates.
 
-A handshake looks at the files (a few `stat` calls), so a rotated certificate counts from the next connection on. While
-new files cannot be used, the old ones stay in force.
+Each handshake checks the files (a few `stat` calls), so a rotated certificate applies from the next connection on.
+While the new files are invalid, the old certificates stay in use.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 
 
 class CertificateError(Exception):
-    """A certificate cannot be used; the message names the file."""
+    """A certificate is invalid; the message names the file."""
 
 
 class ServingTls:
-    """The TLS context to serve with, and its renewal.
+    """The TLS context for serving, which reloads itself.
 
-    `client_cas` gives the PEM bundle that client certificates are checked against, as it is now; None: they are not
-    asked for. A client may come without one, unless they are `required`.
+    `client_cas` returns the current PEM bundle that verifies client certificates; None: do not request them. Clients
+    may connect without one, unless they are `required`.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class ServingTls:
         self._default: ssl.SSLContext
         self._named: list[tuple[tuple[str, ...], ssl.SSLContext]] = []
         self._load(self._look())
-        #: What the server is given. Each handshake continues with the context that `_choose` finds.
+        #: The context of the server. Each handshake continues with the context that `_choose` selects.
         self.context = self._context(options.certificate, options.key, b"")
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext) -> None:
-        """Called by OpenSSL in each handshake, with or without a server name."""
+        """OpenSSL calls this in each handshake, with or without a server name."""
         self._refresh()
         connection.context = self._for(server_name or "")
 
@@ -69,15 +69,15 @@ class ServingTls:
             seen = self._look()
             if seen != self._seen:
                 self._load(seen)
-                log.info("the serving certificates were read again")
+                log.info("reloaded the serving certificates")
             self._told = ""
         except (CertificateError, OSError) as error:
             if self._told != str(error):
-                log.error("the serving certificates stay what they were: %s", error)
+                log.error("cannot reload the serving certificates, keeping the old ones: %s", error)
             self._told = str(error)
 
     def _look(self) -> object:
-        """What changes when any file does. Raises CertificateError."""
+        """A value that changes when any file changes. Raises CertificateError."""
         o = self._options
         files = [o.certificate, o.key, *(file for pair in o.sni for file in (pair.certificate, pair.key))]
         return [_fingerprint(file) for file in files if file], self._client_cas() if self._client_cas else b""
@@ -95,11 +95,11 @@ class ServingTls:
     def _context(self, certificate: str, key: str, cas: bytes) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = VERSIONS.get(self._options.min_version, ssl.TLSVersion.TLSv1_2)
-        # As Go verifies: CAs need not follow RFC 5280 to the letter (Python 3.13 asks for that), and an intermediate CA
-        # in the bundle is trusted as a root is.
+        # Verify like Go: CAs need not follow RFC 5280 strictly (Python 3.13 requires that), and an intermediate CA in
+        # the bundle is trusted like a root.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        # A resumed session would bring a client certificate that nobody verifies again.
+        # A resumed session would present a client certificate that is not verified again.
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
         ciphers = [CIPHERS[name] for name in self._options.cipher_suites if CIPHERS[name]]
@@ -111,7 +111,7 @@ class ServingTls:
                 try:
                     context.load_verify_locations(cadata=cas.decode("ascii"))
                 except (ValueError, ssl.SSLError) as error:
-                    raise CertificateError(f"the client CAs cannot be used: {error}") from None
+                    raise CertificateError(f"invalid client CAs: {error}") from None
         with _pem(self._self_signed) if not certificate else contextlib.nullcontext(certificate) as path:
             try:
                 context.load_cert_chain(path, key or None)
@@ -123,7 +123,7 @@ class ServingTls:
 
 
 def _matches(server_name: str, pattern: str) -> bool:
-    """`*.example.org` stands for one label, as in certificates."""
+    """`*.example.org` matches one label, as in certificates."""
     if not pattern.startswith("*."):
         return server_name.lower() == pattern.lower()
     return server_name.count(".") == pattern.count(".") and fnmatch.fnmatch(server_name.lower(), pattern.lower())
@@ -138,7 +138,7 @@ def _fingerprint(path: str) -> tuple[str, int, int, int]:
 
 
 def _names_in(path: str) -> tuple[str, ...]:
-    """The DNS names of a certificate, else its common name."""
+    """The DNS names of a certificate, otherwise its common name."""
     try:
         certificate = x509.load_pem_x509_certificate(Path(path).read_bytes())
     except (OSError, ValueError) as error:

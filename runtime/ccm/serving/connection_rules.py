@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which connections to a port are kept: how many, for how long, and which one is closed when there are too many.
+"""Decides which connections to a port are kept: how many, for how long, and which one is closed if there are too many.
 
-Everybody on the nodes' network may connect, and a connection costs memory before anything was said on it. A newcomer is
-admitted and the connection that waits longest is closed, so that silent connections cannot keep a probe out. The peer
-with the most connections loses one first: whoever floods the port displaces their own connections.
+Anyone on the nodes' network can connect, and a connection uses memory before any data arrives. Therefore a new
+connection is admitted and the longest idle one is closed, so that silent connections cannot block a probe. The peer
+with the most connections loses one first: a client that floods the port displaces its own connections.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True)
 class Limits:
-    """Caps are numbers of connections to one port, times are seconds."""
+    """Caps are numbers of connections to one port, times are in seconds."""
 
     total: int = 256
     per_peer: int = 64
@@ -25,20 +25,20 @@ class Limits:
     handshake: float = 10.0
     #: For the headers of a request, and between two requests (net/http in Kubernetes: 32 and 90).
     idle: float = 30.0
-    #: For the body of a request and the handler together. The API server waits 30 s for a webhook at most.
+    #: For the body of a request and the handler together. The API server waits at most 30 s for a webhook.
     request: float = 35.0
     #: For a client that does not read its answer.
     unread: float = 10.0
 
 
 class Held(Protocol):
-    """A connection, as far as the rules look at it."""
+    """The properties of a connection that the rules use."""
 
     @property
     def peer(self) -> str: ...
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered on it."""
+        """Whether a request on it is being answered."""
         ...
 
     @property
@@ -51,7 +51,7 @@ H = TypeVar("H", bound=Held)
 
 
 def peer_of(address: str) -> str:
-    """Who an address belongs to: an IPv4 address, or the /64 of an IPv6 one, since a host may use all of its /64."""
+    """The peer of an address: an IPv4 address, or the /64 of an IPv6 one, because a host may use its whole /64."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -64,7 +64,7 @@ def peer_of(address: str) -> str:
 
 
 def make_room(held: Collection[H], peer: str, limits: Limits) -> tuple[bool, H | None]:
-    """Whether a newcomer from `peer` is admitted, and which connection is closed for it, if any."""
+    """Whether a new connection from `peer` is admitted, and which connection is closed for it, if any."""
     of_peer = [each for each in held if each.peer == peer]
     if len(of_peer) >= limits.per_peer:
         loser = _longest_waiting(of_peer)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that strangers cannot fill: accepts connections, bounds them (`connection_rules`), and hands them to aiohttp.
+"""A port that cannot be flooded: accepts connections, limits them (`connection_rules`), and passes them to aiohttp.
 
-aiohttp bounds sizes and idle time. It knows nothing of a connection before its TLS handshake is over, and has no cap on
-connections. Therefore this module accepts them itself. `guard` is the middleware that knows which of them are in use.
+aiohttp limits sizes and idle time. It does not see a connection before its TLS handshake ends, and has no limit for
+connections. Therefore this module accepts them itself. The middleware `guard` tracks which of them are in use.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ CLOSED = Counter(
     "Connections that were closed because the port or their peer had too many, or because their client was too slow.",
     ["port", "reason"],
 )
-#: Connections that the kernel keeps until they are accepted.
+#: How many connections the kernel queues until they are accepted.
 BACKLOG = 128
-#: A client that does not answer the end of TLS is not waited for longer, in seconds.
+#: The longest wait for a client that does not answer the end of TLS, in seconds.
 TLS_SHUTDOWN = 2.0
-#: How long to wait when the process has no file descriptor left, in seconds.
+#: The pause when the process has no file descriptor left, in seconds.
 EXHAUSTED = 1.0
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -40,19 +40,19 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Connection(asyncio.Protocol):
-    """One connection, from its acceptance on. Passes everything on to aiohttp's protocol `inner`."""
+    """One accepted connection. Passes everything on to aiohttp's protocol `inner`."""
 
     def __init__(self, inner: web.RequestHandler, accepted: socket.socket, peer: str, port: Port) -> None:
         self.inner, self.peer, self._port = inner, peer, port
         self.busy, self.since = False, port.now()
-        #: None once a transport has it, which closes it from then on.
+        #: None after a transport owns it, which then closes it.
         self.accepted: socket.socket | None = accepted
         self.handshake: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def abort(self) -> None:
-        """Close it at once; what the peer was to be sent is dropped."""
+        """Close it at once; pending output is dropped."""
         self._port.forget(self)
         if self._transport is not None:
             self._transport.abort()
@@ -78,7 +78,7 @@ class Connection(asyncio.Protocol):
         self.inner.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer does not read what it asked for."""
+        """The peer does not read the answer."""
         self._unread = asyncio.get_running_loop().call_later(self._port.limits.unread, self._never_read)
         self.inner.pause_writing()
 
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
 
 
 class Port:
-    """One port with its connections: `listen`, `accept`, and `close` it at the end."""
+    """One port with its connections: `listen`, `accept`, and finally `close`."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         """`name`: for the metric."""
@@ -109,7 +109,7 @@ class Port:
         self._sockets: list[socket.socket] = []
 
     async def listen(self, address: str, port: int, *, share_port: bool = False) -> None:
-        """Raises OSError when the address or port cannot be used."""
+        """Raises OSError if the address or port cannot be used."""
         try:
             for family, *_, where in await asyncio.get_running_loop().getaddrinfo(
                 address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -120,12 +120,12 @@ class Port:
             raise
 
     def accept(self, factory: Callable[[], web.RequestHandler], tls: ssl.SSLContext) -> None:
-        """Accept connections from now on. `factory`: makes aiohttp's protocols."""
+        """Accept connections from now on. `factory`: creates aiohttp's protocols."""
         for listening in self._sockets:
             self._run(self._accept(listening, factory, tls))
 
     async def close(self) -> None:
-        """Accept no more. Connections whose handshake is over are left to aiohttp."""
+        """Stop accepting. aiohttp closes connections whose handshake has finished."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -134,7 +134,7 @@ class Port:
 
     @web.middleware
     async def guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Connections that a request is being answered on are not closed for others; but a request has its time."""
+        """Protect connections with a request in progress from displacement, and limit the time of each request."""
         connection = self._by_protocol.get(request.protocol)
         if connection is None:
             return await handler(request)
@@ -181,13 +181,13 @@ class Port:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except OSError as error:  # or the peer is gone already
+            except OSError as error:  # or the peer has already disconnected
                 if error.errno in _EXHAUSTED:
-                    log.warning("port %s: no connection can be accepted: %s", self._name, error.strerror)
+                    log.warning("port %s: cannot accept connections: %s", self._name, error.strerror)
                     await asyncio.sleep(EXHAUSTED)
                 continue
             finally:
-                await asyncio.sleep(0)  # an accept that need not wait lets nobody else run
+                await asyncio.sleep(0)  # an accept that does not wait would not let other tasks run
             peer = peer_of(address[0])
             admitted, loser = make_room(self._connections, peer, self.limits)
             if loser is not None:
@@ -213,7 +213,7 @@ class Port:
                 ssl_shutdown_timeout=TLS_SHUTDOWN,
             )
         except OSError as error:  # ssl.SSLError is one
-            if isinstance(error, ConnectionAbortedError):  # what asyncio and uvloop raise when the time is up
+            if isinstance(error, ConnectionAbortedError):  # asyncio and uvloop raise this on timeout
                 self.closed("handshake")
             self.forget(connection)
         except BaseException:
@@ -229,7 +229,7 @@ def _listen(family: int, where: Any, share_port: bool) -> socket.socket:
         if share_port:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            # "::" is every address, IPv4's too, as in Go.
+            # "::" includes all IPv4 addresses, as in Go.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(where[0] != "::"))
         listening.bind(where)
         listening.listen(BACKLOG)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `/livez` and `/readyz` mean (upstream's checks always pass, and it has neither path).
+"""`/livez` and `/readyz` (upstream has neither path, and its checks always pass).
 
-Alive: this process can still do its work; a failing check asks the kubelet to restart it.
-Ready: it could take over now, or does its work: its view of the cluster is fresh, no work waits for ever, and the cloud
-answers. A cloud that fails briefly does not make it unready.
+Alive: this process can still work; a failing check makes the kubelet restart it.
+Ready: it works or could take over now: its caches are fresh, no work is stuck, and the cloud answers. A short failure
+of the cloud does not make it unready.
 
-Everybody may ask; the reasons of a failure are for the log, and for those who may read the path by their own right.
+Anyone may request the result. The reasons of a failure appear only in the log, and for authorized clients.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ log = logging.getLogger(__name__)
 #: Returns why the check fails, or None.
 Check = Callable[[], str | None]
 
-#: What `/metrics/slis` shows.
+#: The metrics of `/metrics/slis`.
 SLIS = CollectorRegistry()
 _HEALTHCHECK = Gauge(
     "kubernetes_healthcheck", "Result of a check: 1 passed, 0 failed.", ["name", "type"], registry=SLIS
 )
 _HEALTHCHECKS = Counter(
-    "kubernetes_healthchecks", "Checks made, by their result.", ["name", "type", "status"], registry=SLIS
+    "kubernetes_healthchecks", "Number of checks, by result.", ["name", "type", "status"], registry=SLIS
 )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the checks of one path came to. `failed`: names -> reasons."""
+    """The result of the checks of one path. `failed`: names -> reasons."""
 
     path: str
     checks: tuple[str, ...]
     failed: Mapping[str, str]
     left_out: frozenset[str]
 
-    def told(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
-        """HTTP status and body, in the form of the Kubernetes components; `reasons`: why a check failed."""
+    def response(self, *, verbose: bool, reasons: bool) -> tuple[int, str]:
+        """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
         lines = []
         for name in self.checks:
             if name in self.left_out:
@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Health:
-    """The checks of the paths `/healthz`, `/livez` and `/readyz`, by the paths' names."""
+    """The checks of the paths `/healthz`, `/livez` and `/readyz`, by path name."""
 
     def __init__(self, **checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -70,7 +70,7 @@ class Health:
         return list(self._checks)
 
     def one(self, path: str, name: str) -> tuple[int, str] | None:
-        """`/<path>/<check>`; None when there is no such check."""
+        """`/<path>/<check>`; None if there is no such check."""
         check = self._checks[path].get(name)
         if check is None:
             return None
@@ -80,15 +80,15 @@ class Health:
     def all(
         self, path: str, *, verbose: bool = False, exclude: Iterable[str] = (), reasons: bool = False
     ) -> tuple[int, str]:
-        """HTTP status and body, in the form of the Kubernetes components; `reasons`: why a check failed."""
-        return self.look(path, exclude=exclude).told(verbose=verbose, reasons=reasons)
+        """HTTP status and body, in the format of Kubernetes components; `reasons`: include why a check failed."""
+        return self.look(path, exclude=exclude).response(verbose=verbose, reasons=reasons)
 
     def look(self, path: str, *, exclude: Iterable[str] = ()) -> Outcome:
-        """Make the checks of a path."""
+        """Run the checks of a path."""
         checks, left_out = self._checks[path], set(exclude)
         found = {name: self._ask(path, name, check) for name, check in checks.items() if name not in left_out}
         failed = {name: reason for name, reason in found.items() if reason is not None}
-        self._tell(path, failed)
+        self._log_changes(path, failed)
         return Outcome(path, tuple(checks), failed, frozenset(left_out))
 
     def _ask(self, path: str, name: str, check: Check) -> str | None:
@@ -97,8 +97,8 @@ class Health:
         _HEALTHCHECKS.labels(name, path, "success" if reason is None else "error").inc()
         return reason
 
-    def _tell(self, path: str, failed: Mapping[str, str]) -> None:
-        """Log what fails when something else fails than before."""
+    def _log_changes(self, path: str, failed: Mapping[str, str]) -> None:
+        """Log the failing checks whenever they change."""
         names = ", ".join(failed)
         if names and names != self._told.get(path):
             log.warning("%s fails: %s", path, "; ".join(f"{name}: {reason}" for name, reason in failed.items()))

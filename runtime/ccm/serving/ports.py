@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process serves: health, metrics and options on the secure port, the provider's webhooks on another."""
+"""The servers of a process: health, metrics and options on the secure port, the provider's webhooks on another port."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 class Serving:
-    """The servers of one process; `start` them, then let `follow` run.
+    """The servers of one process; call `start`, then run `follow`.
 
-    `client` makes a client of the API server from a kubeconfig file, "" for our own identity. `offered`: the webhooks
-    of the present cloud.
+    `client` creates a client of the API server from a kubeconfig file, "" for our own identity. `offered`: the webhooks
+    of the current cloud.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Serving:
             await self._start_webhooks()
 
     async def follow(self) -> None:
-        """Keep up with the cluster's client CA until cancelled."""
+        """Follow changes of the cluster's client CA until cancelled."""
         if self._cas is not None:
             await self._cas.follow(asyncio.sleep)
 
@@ -63,10 +63,10 @@ class Serving:
         except ApiError as error:
             if not o.authentication_tolerate_lookup_failure:
                 raise StartError(
-                    f"the ConfigMap {'/'.join(LOOKUP)} with the CA of client certificates cannot be read: {error}. "
-                    "Grant it, or give --authentication-skip-lookup or --authentication-tolerate-lookup-failure"
+                    f"cannot read the ConfigMap {'/'.join(LOOKUP)} with the CA of client certificates: {error}. "
+                    "Grant it, or set --authentication-skip-lookup or --authentication-tolerate-lookup-failure"
                 ) from None
-            log.warning("client certificates of the cluster's CA are not known: %s", error)
+            log.warning("client certificates of the cluster's CA are not accepted: %s", error)
         lifetimes = Lifetimes(
             o.authentication_token_webhook_cache_ttl,
             o.authorization_webhook_cache_authorized_ttl,
@@ -87,7 +87,7 @@ class Serving:
             await self._serve(app, "webhook_", ClientCas(file, None, flag=flag) if file else None)
             if not file and not _is_loopback(self._options.webhook_bind_address):
                 log.warning(
-                    "everybody who reaches %s may ask the webhooks: --webhook-client-ca-file asks for a client "
+                    "anyone who can reach %s may call the webhooks: --webhook-client-ca-file requires a client "
                     "certificate",
                     self._options.webhook_bind_address,
                 )
@@ -105,14 +105,14 @@ class Serving:
             raise StartError(str(error)) from None
         except OSError as error:
             raise StartError(
-                f"--{prefix.replace('_', '-')}secure-port {port} on {address} cannot be served: "
+                f"cannot serve --{prefix.replace('_', '-')}secure-port {port} on {address}: "
                 f"{error.strerror or error}. Free the port or choose another one"
             ) from None
         self._cleanup.push_async_callback(served.cleanup)
 
     def _reviewer(self, kubeconfig: str) -> KubeClient:
-        """A client for reviews alone, by default with our own identity. Its budget is the Authorizer's: the limits of
-        the controllers' client are not for those who ask us."""
+        """A client only for reviews, by default with our own identity. The Authorizer limits its use: the rate limit of
+        the controllers' client does not apply to requests of others."""
         client = self._client(kubeconfig)
         client.set_rate_limit(0, 0)
         self._cleanup.push_async_callback(client.close)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTPS on the secure port: health for everybody, the rest for those whom the API server lets read it."""
+"""HTTPS on the secure port: health for everyone, everything else for clients that the API server authorizes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def application(
         return await handler(request)
 
     async def known(request: web.Request) -> bool:
-        """Whether somebody asks who says who they are, and may read this."""
+        """Whether the caller is authenticated and may read this path."""
         said = _certificate(request) or request.headers.get("Authorization")
         return bool(said) and (await ask(request))[0] == 200
 
@@ -60,16 +60,16 @@ def application(
         async def handle(request: web.Request) -> web.Response:
             query = request.query
             found = health.look(path, exclude=query.getall("exclude", []))
-            # Only reasons are worth a question to the API server: everybody may ask here, with any token.
+            # Only the reasons need a query to the API server: anyone may ask here, with any token.
             reasons = bool(found.failed) and await known(request)
-            return _plain(*found.told(verbose="verbose" in query, reasons=reasons))
+            return _plain(*found.response(verbose="verbose" in query, reasons=reasons))
 
         return handle
 
     def single(path: str) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             found = health.one(path, request.match_info["check"])
-            return _plain(*found) if found else _plain(404, f"there is no such check of {path}\n")
+            return _plain(*found) if found else _plain(404, f"{path} has no such check\n")
 
         return handle
 
@@ -94,11 +94,11 @@ def application(
 
 
 def _certificate(request: web.Request) -> Any:
-    """The client's, when it was verified in the handshake of this very connection."""
+    """The client's certificate, if it was verified in the handshake of this connection."""
     if request.transport is None:
         return None
     tls = request.transport.get_extra_info("ssl_object")
-    # A session that is resumed brings the certificate of an earlier handshake, which nobody verified again.
+    # A resumed session presents the certificate of an earlier handshake, which was not verified again.
     if tls is not None and tls.session_reused:
         return None
     return request.transport.get_extra_info("peercert")
@@ -109,7 +109,7 @@ def _plain(status: int, text: str) -> web.Response:
 
 
 class Server:
-    """An application that is being served; `cleanup` ends that."""
+    """An application being served; `cleanup` stops it."""
 
     def __init__(self, port: Port, runner: web.AppRunner) -> None:
         self._port, self._runner = port, runner
@@ -129,7 +129,7 @@ async def serve(
     limits: Limits | None = None,
     name: str = "secure",
 ) -> Server:
-    """Start serving; the caller cleans up. `name`: of the port, in metrics. Raises OSError when the port is taken."""
+    """Start serving; the caller must clean up. `name`: of the port, in metrics. Raises OSError if the port is taken."""
     limits = limits or Limits()
     guarded = Port(name, limits)
     await guarded.listen(address, port, share_port=share_port)
@@ -140,11 +140,11 @@ async def serve(
         logger=_http_log,
         keepalive_timeout=limits.idle,
         max_headers=MAX_HEADERS,
-        # Nobody sends us a compressed body; one that is small may be huge when it is decompressed.
+        # No client sends a compressed body; a small one could be huge after decompression.
         auto_decompress=False,
-        # A body that no handler wanted is not read.
+        # A body that no handler needs is not read.
         lingering_time=0.0,
-        # Work for a client that has gone is ended.
+        # Work for a disconnected client is cancelled.
         handler_cancellation=True,
         shutdown_timeout=SHUTDOWN,
     )
@@ -154,15 +154,15 @@ async def serve(
     return Server(guarded, runner)
 
 
-#: Headers of a request. Each may have 8 KiB (aiohttp), so that a connection holds half a MiB before it is known.
+#: Limits for headers. Each may have 8 KiB (aiohttp), so an unauthenticated connection uses at most half a MiB.
 MAX_HEADERS = 64
-#: How long requests may take that are being answered at the end, in seconds.
+#: How long requests in progress may take at shutdown, in seconds.
 SHUTDOWN = 2.0
 _http_log = logging.getLogger(f"{__name__}.http")
 
 
 def _of_ours(record: logging.LogRecord) -> bool:
-    """Requests that are no HTTP are told to their senders alone: they could fill the log."""
+    """Invalid HTTP is reported only to its sender, because it could fill the log."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission webhooks of a provider, on a port of their own.
+"""Admission webhooks of a provider, on a separate port.
 
-What is not a POST of an AdmissionReview in JSON is a 400, a handler that fails or answers nothing a 500, one that takes
-too long a 504. Every request is counted; upstream counts failures only.
+A request that is not a POST of an AdmissionReview in JSON gets 400, a handler that fails or returns nothing 500, one
+that takes too long 504. All requests are counted; upstream counts only failures.
 
-The API server shows no client certificate by default, so anybody who reaches the port may ask. What one request and all
-of them together may cost is bounded therefore; a handler must give away no secret.
+By default the API server presents no client certificate, so anyone who reaches the port can send requests. Therefore
+the cost of one request and of all together is limited, and a handler must not disclose secrets.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ DURATION = Histogram(
     ["code", "webhook"],
     buckets=(0.25, 0.5, 0.7, 1, 1.5, 3, 5, 10),
 )
-#: Larger reviews are refused, in bytes; the API server takes objects of 3 MiB, and a review may hold two.
+#: Larger reviews are rejected, in bytes; the API server accepts objects of 3 MiB, and a review may contain two.
 MAX_SIZE = 8 * 1024 * 1024
-#: Reviews that are being answered at a time hold no more than this, in bytes. Decoded, they may be 40 times as large.
+#: The maximum total size of the reviews in progress, in bytes. Decoded, they may be 40 times as large.
 MAX_TOGETHER = 2 * MAX_SIZE
 #: Seconds for the body of a request; the API server sends it at once.
 BODY_DEADLINE = 5.0
-#: Seconds for one review with its handler: the API server waits no longer than that (`timeoutSeconds`).
+#: Seconds for one review with its handler: the API server waits no longer (`timeoutSeconds`).
 DEADLINE = 30.0
-#: Seconds after which a review may come again for which there was no room.
+#: Seconds after which a client may retry a review for which there was no memory.
 RETRY_AFTER = 1
 _VERSION, _KIND = "admission.k8s.io/v1", "AdmissionReview"
 
@@ -63,7 +63,7 @@ class _Refused(Exception):
 
 
 def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
-    """`--webhooks`. Raises ValueError naming every unknown one."""
+    """Parse `--webhooks`. Raises ValueError that names every unknown one."""
     chosen, unknown = select(names, {name: name for name in offered})
     if unknown:
         known = ", ".join(offered) or "none"
@@ -72,7 +72,7 @@ def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
 
 
 def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) -> web.Application:
-    """Serve these webhooks at their paths. `current`: what the provider offers now; it may have been reloaded."""
+    """Serve these webhooks at their paths. `current`: the webhooks of the provider now; it may have been reloaded."""
     app, room = web.Application(client_max_size=MAX_SIZE), _Room(MAX_TOGETHER)
     for name, webhook in current().items():
         if name in names:
@@ -81,16 +81,16 @@ def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) 
 
 
 class _Room:
-    """Bytes that are free for reviews."""
+    """The number of bytes available for reviews."""
 
     def __init__(self, size: int) -> None:
         self._free = size
 
     @contextlib.contextmanager
     def take(self, size: int) -> Iterator[None]:
-        """So many bytes for as long as the context lasts. Raises _Refused when they are not there."""
+        """Reserve so many bytes while the context lasts. Raises _Refused if they are not available."""
         if size > self._free:
-            raise _Refused(429, f"too many reviews at a time: try again in {RETRY_AFTER} s")
+            raise _Refused(429, f"too many reviews in progress: try again in {RETRY_AFTER} s")
         self._free -= size
         try:
             yield
@@ -125,18 +125,18 @@ def _handler(name: str, current: Callable[[], Mapping[str, Webhook]], room: _Roo
     return handle
 
 
-#: Characters of an error that are logged: it may quote what was sent.
+#: Characters of an error to log: it may quote the request.
 _SHOWN = 300
 
 
 def _length(request: web.Request) -> int:
-    """Bytes of the body, as announced; the API server always does. Raises _Refused."""
+    """The announced length of the body, in bytes; the API server always sends it. Raises _Refused."""
     if request.method != "POST":
         raise _Refused(400, f"expected a POST, not a {request.method}")
     if request.content_length is None:
         raise _Refused(411, "expected a Content-Length")
     if request.content_length > MAX_SIZE:
-        raise _Refused(400, f"this is no usable AdmissionReview: it is larger than {MAX_SIZE} bytes")
+        raise _Refused(400, f"invalid AdmissionReview: it is larger than {MAX_SIZE} bytes")
     return request.content_length
 
 
@@ -147,9 +147,9 @@ async def _answer(request: web.Request, webhook: Webhook) -> bytes:
         async with asyncio.timeout(BODY_DEADLINE):
             text = await request.read()
     except TimeoutError:
-        raise _Refused(408, f"the body did not come within {BODY_DEADLINE:g} s") from None
+        raise _Refused(408, f"the body did not arrive within {BODY_DEADLINE:g} s") from None
     except web.HTTPRequestEntityTooLarge as error:
-        raise _Refused(400, f"this is no usable AdmissionReview: {error}") from None
+        raise _Refused(400, f"invalid AdmissionReview: {error}") from None
     try:
         review = msgspec.json.decode(text, type=_Review)
         if (review.api_version, review.kind) != (_VERSION, _KIND):
@@ -157,9 +157,9 @@ async def _answer(request: web.Request, webhook: Webhook) -> bytes:
         uid = msgspec.json.decode(review.request, type=_Request).uid
         asked: dict[str, Any] = msgspec.json.decode(review.request)
     except RecursionError:
-        raise _Refused(400, "this is no usable AdmissionReview: it is nested too deeply") from None
+        raise _Refused(400, "invalid AdmissionReview: it is nested too deeply") from None
     except ValueError as error:  # msgspec's errors are ValueErrors
-        raise _Refused(400, f"this is no usable AdmissionReview: {error}") from None
+        raise _Refused(400, f"invalid AdmissionReview: {error}") from None
     answer = await webhook.handle(asked)
     if not isinstance(answer, Mapping):
         raise TypeError(f"expected an AdmissionResponse as a mapping, got {type(answer).__name__}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""idle-load-balancer-controller: a Warning on each Service whose load balancer has had no ready endpoint for a while.
+"""idle-load-balancer-controller: warns on each Service whose load balancer has had no ready endpoint for a while.
 
-The load balancer costs money and leads nowhere, and nobody notices: the Service looks healthy.
+Such a load balancer costs money and serves nothing, but nobody notices, because the Service looks healthy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Conditions(msgspec.Struct, frozen=True):
-    #: Null means ready, as the API has it.
+    #: Null means ready, as in the API.
     ready: bool | None = None
 
 
@@ -41,7 +41,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 class EndpointSlice(msgspec.Struct, frozen=True):
-    """The part of one that is read."""
+    """The fields of an EndpointSlice that the controller reads."""
 
     metadata: ObjectMeta = ObjectMeta()
     endpoints: list[Endpoint] | None = None
@@ -91,7 +91,7 @@ class IdleLoadBalancerController:
                 service,
                 "Warning",
                 "IdleLoadBalancer",
-                f"no endpoint has been ready for {self._options.patience:g} s, and the load balancer is still there",
+                f"no endpoint has been ready for {self._options.patience:g} s, and the load balancer still exists",
             )
         IDLE.set(len(self._reported))
 
@@ -105,7 +105,7 @@ class IdleLoadBalancerController:
 
 
 def _service_of(found: EndpointSlice | None) -> str:
-    """The key of the Service that a slice belongs to; "" for a slice of none."""
+    """The key of the Service that owns a slice; "" if there is none."""
     assert found is not None
     name = found.metadata.labels.get("kubernetes.io/service-name", "")
     return f"{found.metadata.namespace}/{name}" if name else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it decides, with caches that the test fills."""
+"""Tests the decisions of the controller, with caches that the test fills."""
 
 import asyncio
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ class Bench:
         self.controller = IdleLoadBalancerController(context, Options(patience))
 
     def sync(self) -> float | None:
-        """Seconds after which it wants to look again."""
+        """Seconds until the next check, None if there is none."""
         try:
             asyncio.run(self.controller._sync("shop/web"))
         except Requeue as later:

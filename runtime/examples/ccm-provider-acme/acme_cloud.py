@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A stand-in for the Acme cloud, to try the provider and to test it: python acme_cloud.py [PORT]. Nothing is kept.
+"""A stand-in for the Acme cloud, to try and test the provider: python acme_cloud.py [PORT]. It stores nothing.
 
-Beside a real cluster it listens where the nodes reach it, and has the nodes' own addresses:
+For a real cluster, let it listen on an address that the nodes can reach, and give it the addresses of the nodes:
 python acme_cloud.py 9450 --listen 10.0.0.2 --server NODE=10.0.0.11 ... --balancer 10.0.0.200 ...
 """
 
@@ -28,9 +28,10 @@ def refused(status: int, code: str, **headers: str) -> web.Response:
 
 
 class Acme:
-    """The cloud's state. `trouble` answers instead of it while it is set; it is given what the answer would be.
+    """The state of the cloud. While `trouble` is set, it answers all requests; it receives the original handler.
 
-    With `addresses` of this machine balancers get one of these, and carry connections; without, they are but noted.
+    With `addresses` of this machine, each balancer gets one of them and forwards connections; without, it is only
+    recorded.
     """
 
     def __init__(self, addresses: Sequence[str] = ()) -> None:
@@ -77,7 +78,7 @@ class Acme:
         return web.json_response({"name": "example"})
 
     async def _list_servers(self, request: web.Request) -> web.Response:
-        """Pages of three; `hostname` finds all that begin so."""
+        """Pages of three; `hostname` is a prefix filter."""
         prefix, after = request.query.get("hostname", ""), request.query.get("after", "")
         rows = [row for row in self.servers.values() if row["hostname"].startswith(prefix)]
         start = int(after or 0)
@@ -124,7 +125,7 @@ class Acme:
 
 
 class Carrier:
-    """Carries connections to a balancer's address to its targets in turn; one that does not accept is left out."""
+    """Forwards connections from a balancer's address to its targets in turn; skips targets that do not accept."""
 
     def __init__(self) -> None:
         self._listening: dict[tuple[str, int], asyncio.Server] = {}
@@ -156,7 +157,7 @@ class Carrier:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction; its end is passed on, and the other one lives on."""
+    """Copy one direction and pass on its end; the other direction continues."""
     try:
         while data := await reader.read(65536):
             writer.write(data)
@@ -181,10 +182,10 @@ async def run(arguments: argparse.Namespace) -> None:
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description="A stand-in for the Acme cloud.")
     options.add_argument("port", nargs="?", type=int, default=9450)
-    options.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="default: %(default)s")
+    options.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="listen here, default: %(default)s")
     options.add_argument("--server", action="append", metavar="NAME[=ADDRESS]", help="default: worker-1 to worker-3")
     options.add_argument(
-        "--balancer", action="append", default=[], metavar="ADDRESS", help="one of this machine, for a balancer"
+        "--balancer", action="append", default=[], metavar="ADDRESS", help="use this local address for a balancer"
     )
     return options
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Acme cloud as a provider of `ccm`: the whole of it.
+"""A complete provider for the Acme cloud.
 
-Its client library blocks (here: urllib), as most do; `BlockingCalls` keeps it off the event loop. The provider `sim`
-shows the same with an asynchronous one.
+Like most client libraries, its client blocks (here: urllib); `BlockingCalls` keeps it off the event loop. The provider
+`sim` shows the same with an asynchronous client.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class AcmeCloud(cloud.Cloud):
 
 
 def read(config: ProviderConfig) -> tuple[str, str, float]:
-    """URL, key, and time-out in seconds. Raises ConfigError with all problems, and without the key."""
+    """URL, key, and timeout in seconds. Raises ConfigError with all problems, but without the key."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(config.text)
     except configparser.Error as error:
         raise ConfigError([f"{config.source}: not an INI file ({type(error).__name__})"]) from None
     given = dict(parser["acme"]) if parser.has_section("acme") else {}
-    problems = [f"{key}: unknown key; known are url, key, timeout" for key in given.keys() - {"url", "key", "timeout"}]
+    problems = [f"{key}: unknown key; expected url, key, timeout" for key in given.keys() - {"url", "key", "timeout"}]
     problems += [f"{key}: is missing in the section [acme]" for key in ("url", "key") if not given.get(key)]
     if not given.get("url", "http://").startswith(("http://", "https://")):
         problems.append("url: expected http://... or https://...")
@@ -83,14 +83,14 @@ def read(config: ProviderConfig) -> tuple[str, str, float]:
 
 
 class Api:
-    """One `call` is one request. Whatever goes wrong is an error of the contract."""
+    """A client for the API: one `call` is one request. Every failure is an error of the contract."""
 
     def __init__(self, url: str, key: str, timeout: float) -> None:
         self._url, self._key, self._timeout = url, key, timeout
         self._calls = BlockingCalls("acme", threads=10, deadline=25)
 
     async def call(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Any:
-        """The decoded answer. Only the error code `missing` means NotFound: a 404 of a proxy proves nothing."""
+        """The decoded answer. Only the error code `missing` means NotFound: a proxy's 404 proves nothing."""
         return await self._calls.run(self._send, method, path, body, missing)
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class AcmeInstances:
         return named[0]
 
     async def _beginning_with(self, name: str) -> list[Instance]:
-        """All pages: this cloud's filter finds every server whose name begins so."""
+        """Read all pages, because this cloud's filter finds every server whose name starts with `name`."""
         found: list[Instance] = []
         token: str | None = ""
         while token is not None:
@@ -182,7 +182,7 @@ def _instance(row: dict[str, Any]) -> Instance:
 
 
 class AcmeLoadBalancers:
-    """A balancer is made or replaced by one PUT to a name of our choice, so that doing it twice does no harm."""
+    """One PUT to a name of our choice creates or replaces a balancer, so repeating it is harmless."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -198,12 +198,12 @@ class AcmeLoadBalancers:
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
         row = await self._api.call("GET", _path(spec), missing="no_such_balancer")
         if (row["labels"].get("cluster"), row["labels"].get("service")) != (spec.cluster, spec.uid):
-            raise Conflict(f"the balancer {row['name']} is not this Service's")
+            raise Conflict(f"the balancer {row['name']} does not belong to this Service")
         return _load_balancer(row)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         with contextlib.suppress(NotFound):
-            await self.get(spec)  # raises Conflict when it is somebody else's
+            await self.get(spec)  # raises Conflict if it belongs to someone else
         labels = {"cluster": spec.cluster, "service": spec.uid, "fingerprint": self.fingerprint(spec, backends)}
         body = _wanted(spec, backends) | {"labels": labels}
         return _load_balancer(await self._api.call("PUT", _path(spec), body))

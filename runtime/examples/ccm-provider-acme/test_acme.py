@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The conformance kit, with a cloud that can be made to fail: python -m pytest test_acme.py"""
+"""Runs the conformance kit with a cloud that fails on request: python -m pytest test_acme.py"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ccm.conformance import CASES, Case, NotRun, Outcome, Result, Subject, Troub
 
 
 class AcmeWorld(World):
-    """What the kit cannot cause from outside. Balancers of this cloud are ready at once and do not fail."""
+    """Hooks for events that the kit cannot cause itself. Balancers of this cloud are ready at once and do not fail."""
 
     def __init__(self, cloud: Acme) -> None:
         self._cloud = cloud
@@ -86,7 +86,7 @@ async def examine(case: Case) -> Result:
         await runner.cleanup()
 
 
-#: What this cloud does not have, or cannot be made to do.
+#: Hooks that this cloud does not support.
 LEFT_OUT = {
     "instances.a_lost_tag_changes_no_instance",
     "load_balancers.nothing_is_waited_for",
@@ -105,7 +105,7 @@ def test_acme_conforms(case: Case) -> None:
 
 
 async def carried() -> tuple[bytes, bytes]:
-    """What two targets say through a balancer, the second of which does not accept."""
+    """The answers of two targets through a balancer; the second target does not accept connections."""
 
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello " + await reader.read())

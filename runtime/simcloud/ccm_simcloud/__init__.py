@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulated cloud: an HTTP API with state, faults and a journal, and (`fabric`) the network of that cloud.
 
-It is a package of its own, so that no image of the controller contains its fault API. It imports nothing of `ccm`, and
-`ccm` imports it only to run `ccm sim`: the provider `sim` talks HTTP to it like any provider to its cloud. Tests use
+It is a separate package, so that no image of the controller contains its fault API. It imports nothing from `ccm`, and
+`ccm` imports it only to run `ccm sim`: the provider `sim` uses its HTTP API, like any provider and its cloud. Tests use
 `ccm_simcloud.testing`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 def main(argv: list[str]) -> int:
-    """`ccm sim`: run the simulator until SIGTERM or SIGINT. Returns the exit code; a user's mistake is one message."""
+    """`ccm sim`: run the simulator until SIGTERM or SIGINT. Returns the exit code; a user error is one message."""
     from .command import main as run
 
     return run(argv)

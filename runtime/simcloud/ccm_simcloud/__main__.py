@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m ccm_simcloud`: the same as `ccm sim`, where the controller is not installed."""
+"""`python -m ccm_simcloud`: the same as `ccm sim`, for machines without the controller."""
 
 from __future__ import annotations
 

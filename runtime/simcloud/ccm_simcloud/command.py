@@ -24,27 +24,27 @@ log = logging.getLogger("ccm_simcloud")
 
 
 class Failure(Exception):
-    """The user's mistake or the machine's refusal, in one message."""
+    """A user error, or an operation that the machine refuses; the message describes it."""
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="ccm sim",
         description="Run a simulated cloud: instances, load balancers, routes and volumes over HTTP, with faults and a "
-        "journal of calls under /admin (which asks for no credentials). For tests and demonstrations only.",
+        "journal of calls under /admin (which requires no credentials). For tests and demonstrations only.",
     )
     made.add_argument("--listen", default="127.0.0.1:9440", metavar="HOST:PORT", help="default: %(default)s")
-    made.add_argument("--config", type=Path, metavar="FILE", help="YAML: projects, limits, timing, faults")
-    made.add_argument("--state", metavar="FILE", help="SQLite file in which the state survives; default: memory only")
-    made.add_argument("--fabric", action="store_true", help="be the network of the cloud too (Linux, root, NET_ADMIN)")
-    made.add_argument("--fabric-interface", default="eth0", metavar="NAME", help="default: %(default)s")
-    made.add_argument("--fabric-project", metavar="NAME", help="the project that is served; default: the first one")
+    made.add_argument("--config", type=Path, metavar="FILE", help="read this YAML: projects, limits, timing, faults")
+    made.add_argument("--state", metavar="FILE", help="keep the state in this SQLite file; default: memory only")
+    made.add_argument("--fabric", action="store_true", help="also be the network of the cloud (Linux, root, NET_ADMIN)")
+    made.add_argument("--fabric-interface", default="eth0", metavar="NAME", help="use this one, default: %(default)s")
+    made.add_argument("--fabric-project", metavar="NAME", help="serve this project; default: the first one")
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return made
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0 after SIGTERM or SIGINT, 1 when it cannot run, 2 for wrong arguments or configuration."""
+    """Returns 0 after SIGTERM or SIGINT, 1 if it cannot run, 2 for an invalid command line or configuration."""
     try:
         options = parser().parse_args(argv)
     except SystemExit as exit_:
@@ -107,9 +107,9 @@ async def run(config: Config, host: str, port: int, options: argparse.Namespace)
 
 
 def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
-    """The network of the chosen project. Raises Failure."""
+    """The network of the selected project. Raises Failure."""
     projects = server.world.projects
     name = options.fabric_project or next(iter(projects))
     if name not in projects:
-        raise Failure(f"there is no project {name!r}; choose --fabric-project from {', '.join(projects)}")
+        raise Failure(f"project {name!r} does not exist; choose --fabric-project from {', '.join(projects)}")
     return Fabric(server.world, projects[name], NetlinkKernel(options.fabric_interface))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's configuration file: projects with what they contain at first, limits, timing, faults."""
+"""The simulator's configuration file: projects with their initial content, limits, timing, faults."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Quota = Annotated[int, Meta(ge=0)]
 
 
 class Project(Struct, frozen=True):
-    """`load_balancer_addresses`: FIRST-LAST or a CIDR, from which load balancers get theirs.
+    """`load_balancer_addresses`: FIRST-LAST or a CIDR; load balancers get their addresses from it.
 
-    `instances` and `volumes` are seeds: created once, by name; what happens to them later is the state's business.
+    `instances` and `volumes` are seeds: created once, by name; later changes belong to the state.
     """
 
     name: Name
@@ -34,11 +34,11 @@ class Project(Struct, frozen=True):
         address_pool(self.load_balancer_addresses)
         names = [instance.name for instance in self.instances]
         if twice := sorted({name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else ()):
-            raise ValueError(f"instances: {', '.join(twice)} given twice; seeds are known by their names")
+            raise ValueError(f"instances: duplicate names: {', '.join(twice)}; seeds are identified by their names")
 
 
 class Limits(Struct, frozen=True):
-    """Per project. None: no limit. `page_size`: the largest page that a listing has."""
+    """Per project. None: no limit. `page_size`: the maximum size of a page of a listing."""
 
     instances: Quota | None = None
     load_balancers: Quota | None = None
@@ -50,7 +50,7 @@ class Limits(Struct, frozen=True):
 
 
 class Timing(Struct, frozen=True):
-    """Seconds. `latency` is added to every call; the others are how long the cloud works on a load balancer."""
+    """In seconds. `latency` is added to every call; the others are how long the cloud works on a load balancer."""
 
     latency: Seconds = 0.0
     load_balancer_create: Seconds = 0.0
@@ -71,14 +71,14 @@ class Config(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.projects:
-            raise ValueError("projects: at least one is needed")
+            raise ValueError("projects: at least one is required")
         for what in ("name", "token"):
             values = [getattr(project, what) for project in self.projects]
             if len(set(values)) < len(values):
-                raise ValueError(f"projects: each needs a {what} of its own")
+                raise ValueError(f"projects: each needs a unique {what}")
 
 
-#: What `ccm sim` is without a configuration file.
+#: The configuration of `ccm sim` without a file.
 DEFAULT: dict[str, Any] = {
     "projects": [
         {"name": "demo", "token": "demo-token", "region": "north", "load_balancer_addresses": "127.0.77.1-127.0.77.250"}
@@ -98,7 +98,7 @@ def parse(text: str) -> Config:
 
 
 def from_data(data: Any) -> Config:
-    """The configuration as plain data. Raises Invalid with all problems."""
+    """The configuration from plain data. Raises Invalid with all problems."""
     return convert({} if data is None else data, Config, "")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator as the network of its cloud: VPC routes in the kernel of this container, load balancers that forward.
+"""The simulator as the network of its cloud: VPC routes in the kernel of this container, forwarding load balancers.
 
-`decide` turns the state of a project into what should be, purely; `Fabric` makes it so, after each change and again
-when something failed.
+`decide` computes the desired network from the state of a project, purely. `Fabric` applies it after each change, and
+again after a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .world import Project, World
 
 log = logging.getLogger("ccm_simcloud")
 
-#: Seconds until what failed is tried again.
+#: Seconds until a failed operation is retried.
 RETRY = 2.0
 
 #: (protocol, address, port)
@@ -29,7 +29,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class Wanted:
-    """Destination -> gateway; load balancer addresses; ports and what they do."""
+    """Destination -> gateway; load balancer addresses; ports and their rules."""
 
     routes: dict[str, str]
     addresses: frozenset[str]
@@ -37,7 +37,7 @@ class Wanted:
 
 
 def decide(project: Project) -> Wanted:
-    """What the network of a project should be. Blackholes and routes to instances without an address are not routed."""
+    """The desired network of a project. Omits blackholes and routes to instances without an address."""
     routes = {}
     for route in project.routes.rows.values():
         instance = project.instances.rows.get(route.instance_id)
@@ -58,7 +58,7 @@ def decide(project: Project) -> Wanted:
 
 
 class Fabric:
-    """`start` makes it so for the first time; from then on it follows the project until `close`."""
+    """`start` applies the desired network; then it follows the project until `close`."""
 
     def __init__(self, world: World, project: Project, kernel: Kernel) -> None:
         self._project, self._kernel = project, kernel
@@ -74,13 +74,13 @@ class Fabric:
         return set(self._listeners)
 
     async def start(self) -> None:
-        """Raises KernelError when the kernel does not let us."""
+        """Raises KernelError if the kernel refuses."""
         await self._kernel.open()
         await self.apply()
         self._task = asyncio.create_task(self._follow(), name="simcloud: fabric")
 
     async def close(self) -> None:
-        """Stop forwarding. Routes and addresses stay: a restart takes them over, the container's end ends them."""
+        """Stop forwarding. Routes and addresses remain: a restart reuses them, and they end with the container."""
         if self._task is not None:
             await forward.end_tasks([self._task])
         for listener in self._listeners.values():
@@ -98,7 +98,7 @@ class Fabric:
             done = await self.apply()
 
     async def apply(self) -> bool:
-        """Make the network what it should be; False when a part failed, which holds back no other part."""
+        """Apply the desired network; False if a part failed, which does not affect other parts."""
         wanted, problems = decide(self._project), []
         steps = [self._apply_routes, self._apply_addresses, self._apply_ports]
         for step in steps:
@@ -109,7 +109,7 @@ class Fabric:
                 problems.append(f"{type(error).__name__}: {error}")
         for problem in problems:
             if problem not in self._said:
-                log.error("%s; tried again every %g s", problem, RETRY)
+                log.error("%s; retrying every %g s", problem, RETRY)
         self._said = set(problems)
         return not problems
 
@@ -119,20 +119,20 @@ class Fabric:
         for destination in present.keys() - wanted.routes.keys():
             try:
                 await self._kernel.remove_route(destination)
-                log.info("route %s removed", destination)
+                log.info("removed route %s", destination)
             except KernelError as error:
                 problems.append(str(error))
         for destination, gateway in wanted.routes.items():
             if present.get(destination) != gateway:
                 try:
                     await self._kernel.set_route(destination, gateway)
-                    log.info("route %s via %s", destination, gateway)
+                    log.info("set route %s via %s", destination, gateway)
                 except KernelError as error:
                     problems.append(str(error))
         return problems
 
     async def _apply_addresses(self, wanted: Wanted) -> list[str]:
-        """Addresses that nobody needs any more go after their ports were closed."""
+        """Addresses that are no longer needed are removed after their ports are closed."""
         problems = []
         present = await self._kernel.addresses()
         for address in wanted.addresses - present:
@@ -163,7 +163,7 @@ class Fabric:
                 self._listeners[key] = await forward.listen(protocol, address, port, rules)
                 log.info("forwarding %s %s:%d", protocol, address, port)
             except OSError as error:
-                problems.append(f"{protocol} {address}:{port} cannot be opened: {forward.explain(error)}")
+                problems.append(f"cannot open {protocol} {address}:{port}: {forward.explain(error)}")
         return problems
 
     async def _close_port(self, key: Key) -> None:

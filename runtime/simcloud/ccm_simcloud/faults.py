@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Making the cloud fail: rules, and what they do to one call. Decides only; the server carries it out."""
+"""Faults of the cloud: rules, and their effect on one call. This module only decides; the server applies the result."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from msgspec import Meta, Struct
 from .model import Seconds
 
 Action = Literal[
-    "status",  # answer `status`
+    "status",  # answer with `status`
     "timeout",  # never answer (for `seconds`)
-    "delay",  # answer `seconds` later
+    "delay",  # answer after `seconds`
     "hang_up",  # close the connection without an answer
     "truncate",  # send half of the body
-    "empty_list",  # a listing has nothing and says so: total 0
-    "short_list",  # a listing lacks the second half of the page and all later pages; the total is true
-    "stale",  # reads answer from the state `seconds` ago
-    "rate_limit",  # 429 beyond `per_second`
+    "empty_list",  # a listing is empty, with total 0
+    "short_list",  # a listing omits the second half of the page and all later pages; the total is correct
+    "stale",  # reads return the state `seconds` ago
+    "rate_limit",  # 429 above `per_second`
     "provision_error",  # the load balancer is accepted and ends in the state "error"
 ]
 
 
 class Match(Struct, frozen=True):
-    """All that is given must fit. `operation` may have `*`; `path` is a regular expression found anywhere in the path
-    and query."""
+    """All given fields must match. `operation` may contain `*`; `path` is a regular expression that is searched in the
+    path and query."""
 
     method: str = ""
     path: str = ""
@@ -55,10 +55,10 @@ class Match(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """What goes wrong, for which calls, how often.
+    """What fails, for which calls, and how often.
 
-    `count`: it acts so many times, then never again. `probability` of each matching call. `for_seconds`: it ends then.
-    `after_effect` (status, timeout, hang_up): the call is carried out and only its answer is lost.
+    `count`: the number of times it acts. `probability`: for each matching call. `for_seconds`: the rule ends after it.
+    `after_effect` (status, timeout, hang_up): the call is carried out, and only its answer is lost.
     """
 
     action: Action
@@ -78,13 +78,13 @@ class Rule(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.action in ("delay", "stale") and self.seconds is None:
-            raise ValueError(f"action {self.action} needs `seconds`")
+            raise ValueError(f"action {self.action} requires `seconds`")
         if self.action == "rate_limit" and self.per_second is None:
-            raise ValueError("action rate_limit needs `per_second`")
+            raise ValueError("action rate_limit requires `per_second`")
 
 
 class Bucket:
-    """A token bucket; `take` gives 0 or the seconds until a token is there."""
+    """A token bucket; `take` returns 0, or the seconds until a token is available."""
 
     def __init__(self, per_second: float, burst: int | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._size, self._clock = per_second, float(burst or max(1, round(per_second))), clock
@@ -102,7 +102,7 @@ class Bucket:
 
 @dataclass
 class Active:
-    """A rule in force. `hits`: how often it acted."""
+    """An active rule. `hits`: how often it acted."""
 
     id: str
     rule: Rule
@@ -111,7 +111,7 @@ class Active:
     hits: int = 0
 
     def acts(self, now: float, chance: Callable[[], float]) -> bool:
-        """Whether it acts on a matching call now; counts it if so."""
+        """Whether it acts on a matching call now; counts the call if so."""
         rule = self.rule
         if self.ends is not None and now >= self.ends:
             return False
@@ -127,7 +127,7 @@ class Active:
 
 @dataclass(frozen=True)
 class Plan:
-    """What happens to one call: delays add up; of all else the first rule of a kind counts."""
+    """The effects on one call: delays add up; of all other kinds, the first rule of each kind applies."""
 
     delay: float = 0.0
     stale: float = 0.0
@@ -139,7 +139,7 @@ class Plan:
 
 @dataclass
 class FaultBook:
-    """All rules in force, in the order in which they were given."""
+    """All active rules, in the order of their addition."""
 
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = field(default_factory=lambda: random.Random(0).random)
@@ -147,7 +147,7 @@ class FaultBook:
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def add(self, rules: Iterable[Rule]) -> list[str]:
-        """Put rules into force; their ids."""
+        """Activate rules; returns their ids."""
         ids = []
         for rule in rules:
             fault_id = f"f-{next(self._numbers)}"
@@ -161,7 +161,7 @@ class FaultBook:
         self.active.clear()
 
     def plan(self, method: str, path: str, operation: str, project: str) -> Plan:
-        """What the rules do to this call."""
+        """The effects of the rules on this call."""
         if not self.active:
             return Plan()
         now, delay, stale, provision_error = self.clock(), 0.0, 0.0, False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forwarding of TCP and UDP from a load balancer's port to the node ports of its targets. Knows no cloud."""
+"""Forwards TCP and UDP from a load balancer's port to the node ports of its targets. Independent of the cloud."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from typing import Any, Protocol
 
 log = logging.getLogger("ccm_simcloud")
 
-#: Seconds: for a connection to a backend; without a backend that just failed; between health checks.
+#: Seconds: timeout of a connection to a backend; how long to avoid a failed backend; interval of health checks.
 CONNECT, EJECTION, CHECK_EVERY = 1.0, 5.0, 2.0
-#: Seconds after which a UDP flow without traffic ends; how many flows a port has; datagrams kept until the first reply.
+#: Seconds until an idle UDP flow ends; the maximum number of flows per port, and of datagrams before the first reply.
 UDP_IDLE, UDP_FLOWS, UDP_UNANSWERED = 30.0, 256, 8
 CHUNK = 256 * 1024
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What a port shall do. `backends` are (address, node port). `health_port`: HTTP GET /healthz there."""
+    """The behaviour of a port. `backends` are (address, node port). `health_port`: for HTTP GET /healthz."""
 
     backends: tuple[tuple[str, int], ...]
     source_ranges: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Rules:
 
 @dataclass
 class Backend:
-    """`healthy` by the last check; `ejected_until` (monotonic) by the last failed use."""
+    """`healthy`: result of the last check; `ejected_until` (monotonic): set by the last failed use."""
 
     address: str
     port: int
@@ -45,7 +45,7 @@ class Backend:
 
 
 class Pool:
-    """Chooses backends: round robin over those that work, the others only when none of these does."""
+    """Selects backends: round robin over working ones, the others only if none works."""
 
     def __init__(self, rules: Rules, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -54,17 +54,17 @@ class Pool:
         self.update(rules)
 
     def update(self, rules: Rules) -> None:
-        """Backends that stay keep what is known of their health."""
+        """Remaining backends keep their health state."""
         self.rules = rules
         self.backends = {key: self.backends.get(key) or Backend(*key) for key in rules.backends}
         self._networks = [ipaddress.ip_network(text) for text in rules.source_ranges]
 
     def allows(self, client: str) -> bool:
-        """Whether the source ranges let this client in."""
+        """Whether the source ranges allow this client."""
         return not self._networks or any(ipaddress.ip_address(client) in network for network in self._networks)
 
     def order(self, client: str) -> list[Backend]:
-        """All backends in the order in which they are to be tried for this client."""
+        """All backends in the order to try for this client."""
         now = self._clock()
         good = [each for each in self.backends.values() if each.healthy and now >= each.ejected_until]
         doubtful = [each for each in self.backends.values() if not (each.healthy and now >= each.ejected_until)]
@@ -98,7 +98,7 @@ async def listen(protocol: str, address: str, port: int, rules: Rules) -> Listen
 
 
 class TcpListener:
-    """Connections outlive changes of the backends, and end with the port."""
+    """Connections survive changes of the backends, and end with the port."""
 
     def __init__(self, rules: Rules) -> None:
         self.pool = Pool(rules)
@@ -125,7 +125,7 @@ class TcpListener:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers = [writer]
-        peer = writer.get_extra_info("peername")  # None when the client has left already
+        peer = writer.get_extra_info("peername")  # None if the client has already disconnected
         try:
             backend = await self._connect(peer[0]) if peer and self.pool.allows(peer[0]) else None
             if backend is not None:
@@ -138,13 +138,13 @@ class TcpListener:
                 each.transport.abort()
 
     async def _connect(self, client: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
-        """A connection to the first backend that takes it."""
+        """A connection to the first backend that accepts it."""
         for backend in self.pool.order(client):
             try:
                 async with asyncio.timeout(CONNECT):
                     return await asyncio.open_connection(backend.address, backend.port, limit=CHUNK)
             except (OSError, TimeoutError) as error:
-                log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, error or "time-out")
+                log.info("backend %s:%d: %s; trying the next", backend.address, backend.port, error or "timeout")
                 self.pool.eject(backend)
         return None
 
@@ -155,7 +155,7 @@ async def forward(
     backend_reader: asyncio.StreamReader,
     backend_writer: asyncio.StreamWriter,
 ) -> None:
-    """Both directions until both have ended. Raises OSError when either side breaks."""
+    """Copy both directions until both have ended. Raises OSError if either side fails."""
     for each in (writer, backend_writer):
         sock = each.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -165,13 +165,13 @@ async def forward(
             group.create_task(pump(backend_reader, writer))
     except* OSError as errors:
         raise OSError(str(errors.exceptions[0])) from None
-    for each in (writer, backend_writer):  # all is written; let the kernel deliver it
+    for each in (writer, backend_writer):  # all data is written; let the kernel deliver it
         each.close()
         await each.wait_closed()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One direction, at the pace of the receiver; its end is passed on as a half-close."""
+    """Copy one direction, at the pace of the receiver; pass on its end as a half-close."""
     while data := await reader.read(CHUNK):
         writer.write(data)
         await writer.drain()
@@ -180,7 +180,7 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 class UdpListener(asyncio.DatagramProtocol):
-    """Each client (address and port) is a flow with a backend, until it is idle, refused, or the backend leaves."""
+    """Each client (address and port) has a flow to a backend, until it is idle, refused, or the backend is removed."""
 
     def __init__(self, rules: Rules, *, idle: float = UDP_IDLE) -> None:
         self.pool = Pool(rules)
@@ -233,7 +233,7 @@ class UdpListener(asyncio.DatagramProtocol):
 
 
 class UdpFlow:
-    """The datagrams of one client. Until the backend's first reply they are kept, for the next one if it refuses."""
+    """The datagrams of one client. They are kept until the backend's first reply, for the next one if it refuses."""
 
     def __init__(self, listener: UdpListener, client: Any) -> None:
         self._listener, self._client = listener, client
@@ -253,12 +253,12 @@ class UdpFlow:
         try:
             self._socket.send(data)
         except BlockingIOError:
-            pass  # as any router does with a full queue
+            pass  # dropped, as by any router with a full queue
         except OSError:
             self._refused()
 
     def _try_next(self) -> None:
-        """Send what is unanswered to the next candidate; without one, the flow ends."""
+        """Send the unanswered datagrams to the next candidate; without one, the flow ends."""
         while self._candidates:
             self.backend = self._candidates.pop(0)
             family = socket.AF_INET6 if ":" in self.backend.address else socket.AF_INET
@@ -288,11 +288,11 @@ class UdpFlow:
         self._listener.transport.sendto(data, self._client)
 
     def _refused(self) -> None:
-        """The backend's host said that nobody listens there."""
+        """The backend's host reported that nothing listens on the port."""
         self._listener.pool.eject(self.backend)
         self._forget_socket()
         if self._unanswered is None:
-            self.close()  # the client's next datagram begins anew
+            self.close()  # the client's next datagram starts a new flow
         else:
             self._try_next()
 
@@ -308,7 +308,7 @@ class UdpFlow:
 
 
 async def check_health(pool: Pool, *, tcp: bool) -> None:
-    """Keep `healthy` of the backends true. UDP ports without a health port have nothing that could be asked."""
+    """Keep `healthy` of the backends up to date. UDP ports without a health port cannot be checked."""
     while True:
         port = pool.rules.health_port
         if tcp or port is not None:
@@ -329,7 +329,7 @@ async def _check(backend: Backend, health_port: int | None) -> None:
 
 
 async def answers(address: str, port: int) -> bool:
-    """Whether a TCP connection is taken."""
+    """Whether a TCP connection is accepted."""
     with contextlib.suppress(OSError, TimeoutError):
         async with asyncio.timeout(CONNECT):
             _, writer = await asyncio.open_connection(address, port)
@@ -339,7 +339,7 @@ async def answers(address: str, port: int) -> bool:
 
 
 async def is_200(address: str, port: int) -> bool:
-    """Whether GET /healthz answers 200, as kube-proxy does on nodes that have Pods of the Service."""
+    """Whether GET /healthz answers 200, as kube-proxy does on nodes with Pods of the Service."""
     with contextlib.suppress(OSError, TimeoutError, ValueError):
         async with asyncio.timeout(CONNECT):
             reader, writer = await asyncio.open_connection(address, port)
@@ -360,5 +360,5 @@ async def end_tasks(tasks: Sequence[asyncio.Task[Any]]) -> None:
 def explain(error: OSError) -> str:
     """Why a port could not be opened."""
     if error.errno == errno.EADDRINUSE:
-        return "another process listens there"
+        return "another process listens on it"
     return error.strerror or str(error)

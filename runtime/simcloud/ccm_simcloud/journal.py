@@ -8,12 +8,12 @@ from collections import Counter, deque
 
 from msgspec import Struct
 
-#: Entries kept; the counts know of all calls since the last clearing.
+#: The maximum number of entries; the counts include all calls since the last clearing.
 KEPT = 200_000
 
 
 class Entry(Struct):
-    """One call. `status` is 0 until it is answered, and stays 0 when it never was. `time` is Unix seconds."""
+    """One call. `status` is 0 until it is answered, and remains 0 if it never is. `time` is in Unix seconds."""
 
     sequence: int
     time: float
@@ -41,7 +41,7 @@ class Journal:
         return entry
 
     def select(self, *, operation: str = "", project: str = "", since: int = 0, writes: bool = False) -> list[Entry]:
-        """Entries after the sequence number `since`; `operation` exact, or `instances.*` for a group."""
+        """Entries after the sequence number `since`; `operation` is exact, or `instances.*` for a group."""
         group = operation.removesuffix("*") if operation.endswith("*") else None
         return [
             entry
@@ -53,6 +53,6 @@ class Journal:
         ]
 
     def clear(self) -> None:
-        """Forget all entries and counts. Sequence numbers go on."""
+        """Delete all entries and counts. Sequence numbers continue."""
         self.entries.clear()
         self.counts.clear()

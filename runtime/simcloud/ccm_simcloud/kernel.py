@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the fabric asks of the kernel: routes and addresses, only those it made itself.
+"""Routes and addresses in the kernel for the fabric; it changes only those that it created.
 
-Ours are marked, so that a restart finds them again and nothing else is ever touched: routes by a protocol number and a
-metric of their own, addresses by a label.
+Ours are marked, so that a restart finds them and touches nothing else: routes by a protocol number and a metric,
+addresses by a label.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, Protocol
 
 #: `ip route show proto 177`; not in use by any routing daemon (/etc/iproute2/rt_protos).
 ROUTE_PROTOCOL = 177
-#: A metric of our own makes "replace" hit our own routes only.
+#: A unique metric makes "replace" affect only our own routes.
 ROUTE_METRIC = 177
 
 
 class KernelError(Exception):
-    """The kernel refuses; the message says what and what to do."""
+    """The kernel refuses an operation; the message says which one and what to do."""
 
 
 class Kernel(Protocol):
-    """The steps behind the fabric. `routes` maps destinations to gateways."""
+    """The operations of the fabric. `routes` maps destinations to gateways."""
 
     async def open(self) -> None: ...
 
@@ -47,7 +47,7 @@ class Kernel(Protocol):
 
 
 class MemoryKernel:
-    """A kernel that only remembers: load balancers on 127.0.0.0/8 need no more, and no root."""
+    """A kernel that only records: enough for load balancers on 127.0.0.0/8, and needs no root."""
 
     def __init__(self) -> None:
         self.route_table: dict[str, str] = {}
@@ -77,7 +77,7 @@ class MemoryKernel:
 
 
 class NetlinkKernel:
-    """The kernel of this network namespace, through `interface`. Needs Linux, NET_ADMIN and pyroute2."""
+    """The kernel of this network namespace, with `interface`. Requires Linux, NET_ADMIN and pyroute2."""
 
     def __init__(self, interface: str) -> None:
         self.interface = interface
@@ -86,21 +86,21 @@ class NetlinkKernel:
         self._netlink: Any = None
 
     async def open(self) -> None:
-        """Raises KernelError when this process can never do the work here."""
+        """Raises KernelError if this process cannot do the work here."""
         try:
             from pyroute2 import AsyncIPRoute
         except ImportError:
-            raise KernelError("--fabric needs pyroute2: install outoftree-ccm[fabric]") from None
+            raise KernelError("--fabric requires pyroute2: install outoftree-ccm-simcloud[fabric]") from None
         if not forwards_packets():
-            raise KernelError("--fabric needs net.ipv4.ip_forward=1 here (podman run --sysctl net.ipv4.ip_forward=1)")
+            raise KernelError("--fabric requires net.ipv4.ip_forward=1 (podman run --sysctl net.ipv4.ip_forward=1)")
         names = sorted(name for _, name in socket.if_nameindex())
         if self.interface not in names:
             raise KernelError(
-                f"there is no interface {self.interface!r}; choose --fabric-interface from {', '.join(names)}"
+                f"interface {self.interface!r} does not exist; choose --fabric-interface from {', '.join(names)}"
             )
         self._index = socket.if_nametoindex(self.interface)
         self._netlink = await AsyncIPRoute().__aenter__()
-        probe = "192.0.2.177"  # of the documentation's range
+        probe = "192.0.2.177"  # from a range for documentation
         await self.add_address(probe, announce=False)
         await self.remove_address(probe)
 
@@ -161,7 +161,7 @@ def forwards_packets() -> bool:
 
 @contextlib.contextmanager
 def _refusals(what: str, *settled: int) -> Iterator[None]:
-    """The kernel's refusals as KernelError; the errno values `settled` mean that it is so already."""
+    """Convert errors of the kernel to KernelError; the errno values `settled` mean that nothing is left to do."""
     from pyroute2.netlink.exceptions import NetlinkError
 
     try:
@@ -174,8 +174,8 @@ def _refusals(what: str, *settled: int) -> Iterator[None]:
 
 
 def announce_address(interface: str, address: str) -> None:
-    """Gratuitous ARP: neighbours that knew the address elsewhere learn that it is here. Without NET_RAW, or where the
-    link has no ARP, nothing is sent: they find out by themselves, only later."""
+    """Gratuitous ARP: neighbours that knew the address elsewhere learn its new place. Without NET_RAW, or on links
+    without ARP, nothing is sent, and they find out later."""
     if not hasattr(socket, "AF_PACKET"):
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as packet:

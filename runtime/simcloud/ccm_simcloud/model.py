@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The things of the simulated cloud, as stored and as sent, and the bodies that create them. Data only.
+"""The resources of the simulated cloud, as stored and sent, and the bodies that create them. Data only.
 
-Rows are frozen: a change is a new row, so an old state can be kept by keeping its rows (eventual consistency).
+Rows are frozen: a change creates a new row, so keeping old rows keeps an old state (eventual consistency).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Address(Struct, frozen=True):
 
 
 class InstanceBody(Struct, frozen=True):
-    """What a client says about an instance it creates or replaces."""
+    """The fields that a client sends to create or replace an instance."""
 
     name: Name
     type: str = "sim.small"
@@ -44,7 +44,7 @@ class InstanceBody(Struct, frozen=True):
 
 
 class InstancePatch(Struct, frozen=True):
-    """Only what is given changes."""
+    """Changes only the given fields."""
 
     name: Name | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -71,7 +71,7 @@ class Instance(Struct, frozen=True):
 
 
 class Port(Struct, frozen=True):
-    """Clients reach `port`; the load balancer sends to `node_port` of a target."""
+    """Clients connect to `port`; the load balancer forwards to `node_port` of a target."""
 
     port: PortNumber
     node_port: PortNumber
@@ -88,7 +88,7 @@ class Target(Struct, frozen=True):
 
 
 class HealthCheck(Struct, frozen=True):
-    """HTTP GET /healthz on this port of each target, instead of a TCP connect to the node port."""
+    """HTTP GET /healthz on this port of each target, instead of a TCP connection to the node port."""
 
     node_port: PortNumber
 
@@ -111,7 +111,7 @@ class LoadBalancerBody(Struct, frozen=True):
 
 
 class LoadBalancerPatch(Struct, frozen=True):
-    """Only what is given changes; tags are merged."""
+    """Changes only the given fields; tags are merged."""
 
     ports: tuple[Port, ...] | UnsetType = UNSET
     targets: tuple[Target, ...] | UnsetType = UNSET
@@ -135,7 +135,7 @@ class TargetsBody(Struct, frozen=True):
 
 
 class LoadBalancer(Struct, frozen=True):
-    """`busy_until` (Unix seconds) and `next_state` are set while the cloud works on it; next_state "gone" ends it."""
+    """`busy_until` (Unix seconds) and `next_state` are set while the cloud works on it; "gone" means deletion."""
 
     id: str
     name: str
@@ -155,7 +155,7 @@ class LoadBalancer(Struct, frozen=True):
 
 
 class RouteBody(Struct, frozen=True):
-    """`owner`: the cluster that it belongs to, for clusters that share a network."""
+    """`owner`: the cluster that owns the route, for clusters that share a network."""
 
     destination: str
     instance_id: str
@@ -166,7 +166,7 @@ class RouteBody(Struct, frozen=True):
 
 
 class Route(Struct, frozen=True):
-    """A route whose instance is gone stays, as a blackhole, until somebody deletes it."""
+    """A route whose instance is gone remains as a blackhole until a client deletes it."""
 
     id: str
     region: str
@@ -210,10 +210,10 @@ def check_ranges(ranges: tuple[str, ...]) -> None:
 
 
 def check_ports(ports: tuple[Port, ...]) -> None:
-    """At least one, and none twice."""
+    """At least one port, and no duplicates."""
     if not ports:
-        raise ValueError("ports: at least one is needed")
+        raise ValueError("ports: at least one is required")
     seen = [(port.protocol, port.port) for port in ports]
     for protocol, number in seen:
         if seen.count((protocol, number)) > 1:
-            raise ValueError(f"ports: {protocol} {number} is given twice")
+            raise ValueError(f"ports: duplicate {protocol} {number}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP face of the simulated cloud: its API under /v1, its admin API under /admin.
+"""The HTTP server of the simulated cloud: its API under /v1, its admin API under /admin.
 
 Every call to /v1 passes `Server._serve`: journal, latency, faults, credentials, rate limit, then a plain function that
 turns a `Call` into an `Answer`.
@@ -40,9 +40,9 @@ from .world import Project, Refusal, Table, World
 T = TypeVar("T")
 log = logging.getLogger("ccm_simcloud")
 
-#: What a proxy in front of a cloud says.
+#: The answer of a proxy in front of a cloud.
 HTML = b"<html><head><title>%d</title></head><body><h1>%d</h1><hr>gateway</body></html>"
-#: How long an unanswered call is held when the rule does not say, in seconds.
+#: How long an unanswered call is held if the rule does not set a time, in seconds.
 FOREVER = 3600.0
 
 
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call:
-    """A call whose sender is known. `ids` are the variable parts of the path."""
+    """An authenticated call. `ids` are the variable parts of the path."""
 
     project: Project
     ids: Mapping[str, str]
@@ -82,7 +82,7 @@ Handler = Callable[[Call], Answer]
 
 
 class Server:
-    """The cloud and its faces. `application()` is what aiohttp runs."""
+    """The cloud and its APIs. `application()` returns the aiohttp application."""
 
     def __init__(self, config: Config, state: str | None = None) -> None:
         self.world = World(config, Storage(state))
@@ -100,7 +100,7 @@ class Server:
         self._changed = asyncio.Event()
         self.world.subscribe(self._changed.set)
 
-    # Life
+    # Life cycle
 
     def application(self) -> web.Application:
         application = web.Application(client_max_size=64 * 2**20)
@@ -160,7 +160,7 @@ class Server:
         self.world.close()
 
     async def _tick(self) -> None:
-        """Finish the cloud's work when it is due."""
+        """Finish the work of the cloud when it is due."""
         while True:
             self._changed.clear()
             self.world.tick()
@@ -194,7 +194,7 @@ class Server:
             log.debug("%s %s %s: %d", entry.method, entry.path, operation, entry.status)
 
     async def _fail(self, request: web.Request, rule: Rule) -> Answer:
-        """The answer that a rule gives in place of ours; status 0 never reaches anybody."""
+        """The answer of a rule in place of the real one; status 0 is never sent."""
         if rule.action == "timeout":
             await asyncio.sleep(FOREVER if rule.seconds is None else rule.seconds)
         if rule.action in ("timeout", "hang_up"):
@@ -227,14 +227,14 @@ class Server:
             return _refused(Refusal(400, "invalid", str(invalid)))
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            return _refused(Refusal(500, "internal", "the simulator itself failed; its log says more"))
+            return _refused(Refusal(500, "internal", "the simulator failed; see its log"))
 
     # Credentials
 
     def _issue_token(self, raw: bytes) -> Answer:
         body = _decode(raw, TokenBody)
         if self._static.get(body.token) != body.project:
-            raise Refusal(401, "unauthorized", f"project {body.project!r} does not know this token")
+            raise Refusal(401, "unauthorized", f"the token is not valid for project {body.project!r}")
         token, lifetime, now = secrets.token_urlsafe(24), self.world.timing.token_lifetime, self.world.now()
         self._issued = {key: value for key, value in self._issued.items() if value[1] > now}
         self._issued[token] = (body.project, now + lifetime)
@@ -250,7 +250,7 @@ class Server:
             if expires <= self.world.now():
                 raise Refusal(401, "token_expired", "the access token has expired: get a new one from /v1/tokens")
         if known is None:
-            raise Refusal(401, "unauthorized", "the token is not known")
+            raise Refusal(401, "unauthorized", "the token is unknown")
         if known != name:
             raise Refusal(403, "forbidden", f"the token is not for project {name!r}")
         return self.world.projects[name]
@@ -280,7 +280,7 @@ class Server:
         return self._page(call, call.read(call.project.volumes))
 
     def _page(self, call: Call, table: Table[Any], selected: list[str] | None = None) -> Answer:
-        """One page of the table, or of the selected ids. The page token is the last id of the page before."""
+        """One page of the table, or of the selected ids. The page token is the last id of the previous page."""
         largest = self.world.limits.page_size
         try:
             size = min(int(call.query.get("page_size", largest)), largest)
@@ -309,7 +309,7 @@ class Server:
     async def _unknown(self, request: web.Request) -> web.Response:
         self.journal.begin(request.method, request.path_qs, "unknown", "", request.method != "GET").status = 404
         return _refused(
-            Refusal(404, "no_such_operation", f"{request.method} {request.path} is no operation of this cloud")
+            Refusal(404, "no_such_operation", f"{request.method} {request.path} is not an operation of this cloud")
         ).response()
 
     async def _get_faults(self, _: web.Request) -> web.Response:
@@ -320,7 +320,7 @@ class Server:
         return _json(200, {"rules": rules}).response()
 
     async def _add_faults(self, request: web.Request) -> web.Response:
-        """One rule, or a list of them."""
+        """Add one rule, or a list of rules."""
 
         def add(raw: bytes) -> Answer:
             data = _parse(raw)
@@ -337,7 +337,7 @@ class Server:
     async def _remove_fault(self, request: web.Request) -> web.Response:
         if self.faults.active.pop(request.match_info["id"], None) is None:
             return _refused(
-                Refusal(404, "fault_not_found", f"no fault {request.match_info['id']} is in force")
+                Refusal(404, "fault_not_found", f"fault {request.match_info['id']} is not active")
             ).response()
         return Answer(204).response()
 
@@ -374,7 +374,7 @@ class Server:
         self.world.timing, self.latency = timing, timing.latency
 
     async def _change_timing(self, request: web.Request) -> web.Response:
-        """Only what is given changes."""
+        """Change only the given fields."""
 
         def change(raw: bytes) -> Answer:
             given = _parse(raw)
@@ -392,11 +392,11 @@ class Server:
         return _guarded(advance, await request.read())
 
     def expire_tokens(self) -> None:
-        """Every access token that was issued is refused from now on."""
+        """Reject all access tokens issued so far."""
         self._issued = {token: (project, 0.0) for token, (project, _) in self._issued.items()}
 
     def rotate_token(self, project: str, token: str) -> None:
-        """`token` is the project's from now on: the former one and every access token are refused."""
+        """Replace the token of the project with `token`: the previous one and all access tokens are rejected."""
         self._static = {known: name for known, name in self._static.items() if name != project} | {token: project}
         self.expire_tokens()
 
@@ -409,7 +409,7 @@ class Server:
 
         def rotate(raw: bytes) -> Answer:
             if name not in self.world.projects:
-                raise Refusal(404, "project_not_found", f"there is no project {name!r}")
+                raise Refusal(404, "project_not_found", f"project {name!r} does not exist")
             self.rotate_token(name, _decode(raw, RotateBody).token)
             return Answer(204)
 
@@ -420,7 +420,7 @@ class Server:
 
         def break_it(_: bytes) -> Answer:
             if name not in self.world.projects:
-                raise Refusal(404, "project_not_found", f"there is no project {name!r}")
+                raise Refusal(404, "project_not_found", f"project {name!r} does not exist")
             return _json(200, self.world.projects[name].break_load_balancer(id_, "broken by the admin"))
 
         return _guarded(break_it, b"")
@@ -440,7 +440,7 @@ class AdvanceBody(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.seconds < 0:
-            raise ValueError("seconds: time goes forward only")
+            raise ValueError("seconds: must not be negative, time only moves forward")
 
 
 def get_project(call: Call) -> Answer:
@@ -544,7 +544,7 @@ def _refused(refusal: Refusal) -> Answer:
 
 
 def _guarded(function: Callable[[bytes], Answer], raw: bytes) -> web.Response:
-    """An admin call: refusals as answers."""
+    """Run an admin call; refusals become answers."""
     try:
         return function(raw).response()
     except Refusal as refusal:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the state survives a restart: one SQLite table of JSON rows, written in one transaction per change."""
+"""Persistent state: one SQLite table of JSON rows, written in one transaction per change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SCHEMA = "1"
 
 
 class StorageError(Exception):
-    """The state file cannot be used; the message says why and what to do."""
+    """The state file is unusable; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Change:
 
 
 class Storage:
-    """`path` None: nothing is kept. Raises StorageError for a file that is not ours."""
+    """`path` None: nothing is stored. Raises StorageError for a foreign file."""
 
     def __init__(self, path: str | None) -> None:
         self._database: sqlite3.Connection | None = None
@@ -41,11 +41,11 @@ class Storage:
             )
             schema = self.meta("schema", SCHEMA)
             if schema != SCHEMA:
-                raise StorageError(f"{path}: has state of schema {schema}, this version reads {SCHEMA}: move it away")
+                raise StorageError(f"{path}: the state has schema {schema}, this version reads {SCHEMA}: move it away")
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (SCHEMA,))
         except sqlite3.Error as error:
             self.close()
-            raise StorageError(f"{path}: cannot be used as the state file: {error}; give another --state") from None
+            raise StorageError(f"cannot use {path} as the state file: {error}; set another --state") from None
 
     def meta(self, key: str, default: str) -> str:
         if self._database is None:
@@ -54,13 +54,13 @@ class Storage:
         return str(row[0]) if row else default
 
     def load(self) -> Iterable[tuple[str, str, str, bytes]]:
-        """All rows as (project, kind, id, json), ids ascending."""
+        """All rows as (project, kind, id, json), sorted by id."""
         if self._database is None:
             return []
         return self._database.execute("SELECT project, kind, id, json FROM rows ORDER BY id").fetchall()
 
     def write(self, changes: Iterable[Change], last_number: int) -> None:
-        """All changes and the counter of ids, or nothing."""
+        """Write all changes and the counter of ids, or nothing."""
         if self._database is None:
             return
         with self._database as database:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turning foreign data (YAML, JSON) into Structs strictly, with *all* problems and their places.
+"""Strict conversion of external data (YAML, JSON) to Structs, with *all* problems and their places.
 
-msgspec alone stops at the first problem; somebody who wrote a file wants to hear of all of them.
+msgspec alone stops at the first problem, but the author of a file needs all of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Invalid(Exception):
-    """The data does not fit. `problems`: one sentence each, beginning with the place."""
+    """The data is invalid. `problems`: one sentence each, starting with the place."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -57,7 +57,7 @@ def _convert_struct(value: Any, type_: type[msgspec.Struct], place: str, problem
     hints, known = _shape(type_)
     for key in value:
         if key not in known:
-            problems.append(f"{prefix}{key}: unknown key; known are {', '.join(known)}")
+            problems.append(f"{prefix}{key}: unknown key; known keys are {', '.join(known)}")
     values = {}
     for name, field in known.items():
         if name in value:
@@ -80,7 +80,7 @@ def _shape(type_: type[msgspec.Struct]) -> tuple[dict[str, Any], dict[str, msgsp
 
 
 def _essence(type_: Any) -> Any:
-    """X of `X | None | UnsetType`, so that a Struct in an optional field is looked into as well."""
+    """X of `X | None | UnsetType`, so that Structs in optional fields are converted as well."""
     if typing.get_origin(type_) in (typing.Union, types.UnionType):
         arguments = [
             argument for argument in typing.get_args(type_) if argument not in (types.NoneType, msgspec.UnsetType)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulated cloud inside a test: real HTTP on an ephemeral port of 127.0.0.1, with handles to what is behind it.
+"""Runs the simulated cloud inside a test: real HTTP on an ephemeral port of 127.0.0.1, with access to its internals.
 
 async with running_simulator({"projects": [...]}) as cloud:
     provider = SimCloud(ProviderConfig(cloud.conf()))
@@ -31,7 +31,7 @@ from .world import Project
 
 @dataclass
 class Simulator:
-    """A running simulator. What is done through the handles makes no HTTP call and is not in the journal."""
+    """A running simulator. The methods make no HTTP calls and do not appear in the journal."""
 
     server: Server
     url: str
@@ -39,7 +39,7 @@ class Simulator:
     fabric: Fabric
 
     def project(self, name: str | None = None) -> Project:
-        """A project's state and what can be done to it; the first one by default."""
+        """The state and operations of a project; the first one by default."""
         projects = self.server.world.projects
         return projects[name] if name is not None else next(iter(projects.values()))
 
@@ -55,7 +55,7 @@ class Simulator:
         return self.project(project).create_instance(body)
 
     def add_instances(self, count: int, project: str | None = None, prefix: str = "node-") -> list[Instance]:
-        """Many instances PREFIX0…, in three zones, each with an InternalIP 10.x.y.z of its own."""
+        """Create many instances PREFIX0…, in three zones, each with a unique InternalIP 10.x.y.z."""
         with self.server.world.batch():
             return [
                 self.add_instance(
@@ -71,25 +71,25 @@ class Simulator:
             ]
 
     def fault(self, **rule: Any) -> str:
-        """Put a fault into force (fields as in POST /admin/faults); its id."""
+        """Activate a fault (fields as in POST /admin/faults); returns its id."""
         return self.server.faults.add([strict.convert(rule, Rule, "")])[0]
 
     def clear_faults(self) -> None:
         self.server.faults.clear()
 
     def calls(self, operation: str = "", **filters: Any) -> int:
-        """How many calls of an operation (`instances.list`, `instances.*`) were made."""
+        """The number of calls of an operation (`instances.list`, `instances.*`)."""
         return len(self.server.journal.select(operation=operation, **filters))
 
     def journal(self, operation: str = "", **filters: Any) -> list[Entry]:
         return self.server.journal.select(operation=operation, **filters)
 
     def expire_tokens(self) -> None:
-        """Every access token is refused from now on; project tokens stay good."""
+        """Reject all access tokens issued so far; project tokens remain valid."""
         self.server.expire_tokens()
 
     def rotate_token(self, token: str, project: str | None = None) -> None:
-        """Only `token` opens the project from now on; a running provider is locked out until it learns it."""
+        """Accept only `token` for the project from now on; a running provider is rejected until it gets this token."""
         self.server.rotate_token(self.project(project).name, token)
 
     def forwards(self, protocol: str, address: str, port: int) -> bool:
@@ -97,13 +97,13 @@ class Simulator:
         return (protocol, address, port) in self.fabric.ports
 
     def changed(self) -> asyncio.Future[None]:
-        """Done at the next change of the cloud's state."""
+        """Resolved at the next change of the cloud's state."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.server.world.subscribe(lambda: None if future.done() else future.set_result(None))
         return future
 
     def advance(self, seconds: float) -> None:
-        """Let time pass in the cloud: load balancers get ready, tokens expire."""
+        """Let time pass in the cloud: load balancers become ready, tokens expire."""
         self.server.world.advance(seconds)
 
 
@@ -111,10 +111,10 @@ class Simulator:
 async def running_simulator(
     config: dict[str, Any] | str | None = None, *, state: str | None = None, port: int = 0, fabric: bool = False
 ) -> AsyncIterator[Simulator]:
-    """Run a simulator in this event loop. `config`: data or YAML text as of `--config`; default: one project `demo`.
+    """Run a simulator in this event loop. `config`: data or YAML text as for `--config`; default: one project `demo`.
 
-    `state`: a SQLite file, to be given again after a restart. `port`: 0 takes a free one. `fabric`: load balancers of
-    the first project forward really, on addresses of 127.0.0.0/8; routes end in `Simulator.kernel.route_table`.
+    `state`: a SQLite file, to be reused after a restart. `port`: 0 selects a free one. `fabric`: load balancers of
+    the first project really forward, on addresses of 127.0.0.0/8; routes appear in `Simulator.kernel.route_table`.
     """
     if isinstance(config, str):
         parsed = configuration.parse(config)

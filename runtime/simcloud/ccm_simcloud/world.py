@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of the simulated cloud and everything that may be done to it. Knows nothing of HTTP.
+"""The state of the simulated cloud and all operations on it. Independent of HTTP.
 
-The dictionaries in memory are the truth; every change is first written to the state file. All methods are synchronous:
-nothing can happen between a check and its effect.
+The dictionaries in memory are authoritative; every change is first written to the state file. All methods are
+synchronous, so nothing can happen between a check and its effect.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from .storage import Change, Storage
 
 Row = TypeVar("Row", bound=Struct)
 
-#: How far back a stale answer can look, in seconds.
+#: The maximum age of a stale answer, in seconds.
 HISTORY = 900.0
 
 
 class Refusal(Exception):
-    """The cloud says no: an HTTP status, a code for programs, a message for people, seconds to wait."""
+    """The cloud rejects a call: an HTTP status, a code for programs, a message for people, seconds to wait."""
 
     def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class Refusal(Exception):
 
 
 class Table(Generic[Row]):
-    """Objects of one kind by id, each with its JSON ready to be sent. Ids ascend in the order of creation."""
+    """Objects of one kind by id, each with its JSON ready to send. Ids ascend in the order of creation."""
 
     def __init__(self, kind: str, type_: type[Row]) -> None:
         self.kind, self.type = kind, type_
@@ -59,7 +59,7 @@ class Table(Generic[Row]):
         self._history: deque[tuple[float, str, Row | None]] = deque()
 
     def set(self, id_: str, row: Row | None, json: bytes, now: float) -> None:
-        """Put a row, or remove it (None). `now` dates the change for `as_of`."""
+        """Set a row, or remove it (None). `now` dates the change for `as_of`."""
         before = self.rows.get(id_)
         while self._history and self._history[0][0] < now - HISTORY:
             self._history.popleft()
@@ -72,7 +72,7 @@ class Table(Generic[Row]):
             self._ids = None
 
     def restore(self, id_: str, json: bytes) -> None:
-        """A row from the state file."""
+        """Restore a row from the state file."""
         self.rows[id_], self.encoded[id_] = msgspec.json.decode(json, type=self.type), json
         self._ids = None
 
@@ -83,11 +83,11 @@ class Table(Generic[Row]):
         return self._ids
 
     def after(self, token: str) -> int:
-        """The position of the first id behind `token`."""
+        """The position of the first id after `token`."""
         return bisect.bisect_right(self.ids, token)
 
     def as_of(self, moment: float) -> Table[Row]:
-        """A copy as it was then (at most HISTORY seconds back)."""
+        """A copy of the table at that moment (at most HISTORY seconds ago)."""
         past = Table(self.kind, self.type)
         past.rows = dict(self.rows)
         for changed, id_, before in reversed(self._history):
@@ -105,7 +105,7 @@ class Table(Generic[Row]):
         try:
             return self.rows[id_]
         except KeyError:
-            raise Refusal(404, f"{self.kind}_not_found", f"there is no {self.kind.replace('_', ' ')} {id_!r}") from None
+            raise Refusal(404, f"{self.kind}_not_found", f"no {self.kind.replace('_', ' ')} {id_!r} exists") from None
 
 
 class World:
@@ -130,7 +130,7 @@ class World:
         return self._clock() + self._advanced
 
     def advance(self, seconds: float) -> None:
-        """Let time pass: load balancers get ready, tokens expire."""
+        """Let time pass: load balancers become ready, tokens expire."""
         self._advanced += seconds
         self.tick()
         self._notify()
@@ -140,18 +140,18 @@ class World:
         self._subscribers.append(callback)
 
     def tick(self) -> None:
-        """Finish what the cloud has finished by now."""
+        """Complete all work of the cloud that is due."""
         while self._due and self._due[0][0] <= self.now():
             due, project, id_ = heapq.heappop(self._due)
             self.projects[project].finish(id_, due)
 
     def next_due(self) -> float | None:
-        """Seconds until `tick` has something to do."""
+        """Seconds until `tick` has work to do."""
         return max(0.0, self._due[0][0] - self.now()) if self._due else None
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[None]:
-        """Changes inside become one transaction and one notification."""
+        """Combine the changes inside into one transaction and one notification."""
         self._pending = []
         try:
             yield
@@ -161,12 +161,12 @@ class World:
         self._notify()
 
     def new_id(self, prefix: str) -> str:
-        """An id that was never used and never will be."""
+        """An id that was never used and will never be reused."""
         self._number += 1
         return f"{prefix}-{self._number:012x}"
 
     def commit(self, project: str, changes: list[tuple[Table[Any], str, Struct | None]]) -> None:
-        """Write rows (None: delete) to the file, then to memory, then tell."""
+        """Write rows (None: delete) to the file, then to memory, then notify subscribers."""
         encoded = [(table, id_, row, msgspec.json.encode(row) if row else b"") for table, id_, row in changes]
         stored = [Change(project, table.kind, id_, json if row else None) for table, id_, row, json in encoded]
         if self._pending is not None:
@@ -192,7 +192,7 @@ class World:
         for name, kind, id_, json in self._storage.load():
             project = self.projects.get(name)
             if project is None:
-                continue  # its project is not configured at present; the rows stay in the file
+                continue  # its project is currently not configured; the rows stay in the file
             if kind == "seed":
                 project.seeded.add(id_)
                 continue
@@ -204,13 +204,13 @@ class World:
 
 
 class Seed(Struct, frozen=True):
-    """Remembers that a seed was sown, so that what was deleted since does not grow again at a restart."""
+    """Records that a seed was created, so that a deleted one does not reappear after a restart."""
 
     id: str
 
 
 class Project:
-    """One customer's things: instances, load balancers, routes, volumes."""
+    """The resources of one customer: instances, load balancers, routes, volumes."""
 
     def __init__(self, world: World, config: ProjectConfig) -> None:
         self._world = world
@@ -228,7 +228,7 @@ class Project:
         self._pool = address_pool(config.load_balancer_addresses)
 
     def seed(self) -> None:
-        """Create what the configuration names and what was not yet created from it."""
+        """Create the configured seeds that were not created before."""
         for kind, bodies in (("instance", self.config.instances), ("volume", self.config.volumes)):
             for body in bodies:
                 key = f"{kind}/{body.name}"
@@ -256,7 +256,7 @@ class Project:
         return row
 
     def delete_instance(self, id_: str) -> None:
-        """Its routes become blackholes, and it leaves the load balancers."""
+        """Its routes become blackholes, and load balancers lose it as a target."""
         self.instances.get(id_)
         changes: list[tuple[Table[Any], str, Struct | None]] = [(self.instances, id_, None)]
         for route in self.routes.rows.values():
@@ -271,7 +271,7 @@ class Project:
     # Load balancers
 
     def create_load_balancer(self, body: LoadBalancerBody, *, fails: bool = False) -> LoadBalancer:
-        """Raises Refusal: name (its owner is named) or address taken (409), outside the pool (422), quota (403)."""
+        """Raises Refusal: name (with its owner) or address taken (409), outside the pool (422), quota (403)."""
         for other in self.load_balancers.rows.values():
             if other.name == body.name:
                 ours = bool(body.tags) and _owner(other.tags) == _owner(body.tags)
@@ -287,7 +287,7 @@ class Project:
         return self._work(row, "creating", self._world.timing.load_balancer_create, "error" if fails else "active")
 
     def change_load_balancer(self, id_: str, body: Struct, *, fails: bool = False) -> LoadBalancer:
-        """Raises Refusal 409 `busy` while the cloud works on it, 409 `in_error` when only deleting is left."""
+        """Raises Refusal 409 `busy` while the cloud works on it, 409 `in_error` if it can only be deleted."""
         row = self.load_balancers.get(id_)
         self._check_idle(row)
         given = _given(body)
@@ -297,7 +297,7 @@ class Project:
         return self._work(row, "updating", self._world.timing.load_balancer_update, "error" if fails else "active")
 
     def delete_load_balancer(self, id_: str) -> LoadBalancer | None:
-        """The row while the cloud works on it, None when it is gone at once."""
+        """The row while the cloud deletes it, None if it is gone at once."""
         row = self.load_balancers.get(id_)
         if row.state == "deleting":
             return row
@@ -313,13 +313,13 @@ class Project:
         return row
 
     def finish(self, id_: str, due: float) -> None:
-        """The cloud's work that was due then is done, unless something else was begun since."""
+        """Complete the work of the cloud that was due then, unless other work has started since."""
         row = self.load_balancers.rows.get(id_)
         if row is not None and row.busy_until == due and row.next_state is not None:
             self._settle(row, row.next_state)
 
     def _work(self, row: LoadBalancer, state: Any, seconds: float, next_state: Any) -> LoadBalancer:
-        """Begin the cloud's work on it; work of 0 seconds is done at once."""
+        """Start the work of the cloud on it; work of 0 seconds is complete at once."""
         if seconds > 0:
             row = replace(row, state=state, busy_until=self._world.now() + seconds, next_state=next_state)
             self._commit((self.load_balancers, row.id, row))
@@ -336,9 +336,7 @@ class Project:
 
     def _check_idle(self, row: LoadBalancer) -> None:
         if row.state == "error":
-            raise Refusal(
-                409, "in_error", f"load balancer {row.id} is in error ({row.reason}): only deleting it is left"
-            )
+            raise Refusal(409, "in_error", f"load balancer {row.id} is in error ({row.reason}): it can only be deleted")
         if row.state != "active":
             raise Refusal(409, "busy", f"load balancer {row.id} is {row.state}: it takes no change until that is done")
 
@@ -348,7 +346,7 @@ class Project:
             if wanted not in self._pool:
                 raise Refusal(422, "invalid", f"address {wanted} is not one of this project's load balancer addresses")
             if wanted in used:
-                # Whose it is may be none of the asker's business: the message ends in an Event of another tenant.
+                # The requester may not know the owner: the message becomes an Event of another tenant.
                 raise Refusal(409, "address_in_use", f"address {wanted} is in use")
             return wanted
         for address in self._pool:
@@ -369,7 +367,7 @@ class Project:
                     + (f" of cluster {other.owner!r}" if other.owner else ""),
                 )
         if body.instance_id not in self.instances.rows:
-            raise Refusal(422, "invalid", f"there is no instance {body.instance_id!r} to route to")
+            raise Refusal(422, "invalid", f"instance {body.instance_id!r} does not exist, it cannot be a route target")
         self._check_quota(self.routes, self._world.limits.routes)
         id_ = self._world.new_id("r")
         row = Route(id_, self.region, body.destination, body.instance_id, "active", body.owner)
@@ -406,7 +404,7 @@ class Project:
 
 
 def _given(body: Struct) -> dict[str, Any]:
-    """The fields of a body that were given."""
+    """The fields of a body that were set."""
     return {key: value for key, value in msgspec.structs.asdict(body).items() if value is not UNSET}
 
 

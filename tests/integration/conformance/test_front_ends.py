@@ -53,7 +53,8 @@ async def test_check_provider_only_reads_unless_it_may_write(cloud: Simulator, c
     assert status == 0, output
     lines = {line.split()[0]: line for line in output.splitlines() if line.split()}
     assert "passed" in lines["instances.getting_agrees_with_listing"]
-    assert "not run  makes things in the cloud: allowed with --allow-writes" in lines["routes.a_route_is_there_once"]
+    created_nothing = "not run  creates resources in the cloud: allow it with --allow-writes"
+    assert created_nothing in lines["routes.a_route_is_there_once"]
     assert "not run  needs a cloud that fails on request" in lines["failures.a_server_error_is_transient"]
     assert re.search(r"provider 'sim': \d+ passed, 0 FAILED, \d+ not run$", output.strip())
     assert not [entry for entry in cloud.journal() if entry.write and not entry.path.endswith("/tokens")]
@@ -93,7 +94,7 @@ async def test_interrupted_it_removes_what_it_has_made(cloud: Simulator, conf: P
         process.send_signal(signal.SIGINT)
         output, _ = await process.communicate()
     assert process.returncode == 1
-    assert output.decode() == "ccm: interrupted; what the case had made is removed\n"
+    assert output.decode() == "ccm: interrupted; everything that the case created has been removed\n"
     assert not cloud.project().load_balancers.rows
 
 
@@ -107,11 +108,11 @@ async def test_a_cloud_that_refuses_is_told_once(cloud: Simulator, conf: Path) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        pytest.param(["nonesuch"], "unknown cloud provider 'nonesuch': installed are", id="unknown-provider"),
-        pytest.param([], "which provider? Installed are", id="no-provider"),
-        pytest.param(["sim", "--cloud-config", "/no/such/file"], "cannot be read: No such file", id="no-file"),
+        pytest.param(["nonesuch"], "unknown cloud provider 'nonesuch': installed providers are", id="unknown-provider"),
+        pytest.param([], "the provider is missing: set NAME to one of", id="no-provider"),
+        pytest.param(["sim", "--cloud-config", "/no/such/file"], "/no/such/file: No such file", id="no-file"),
         pytest.param(["sim"], "endpoint: is missing", id="no-configuration"),
-        pytest.param(["sim", "--case", "nonesuch"], "no case is named 'nonesuch'", id="no-such-case"),
+        pytest.param(["sim", "--case", "nonesuch"], "no case matches 'nonesuch'", id="no-such-case"),
         pytest.param(["sim", "--route-cidr", "10.0.0.1/8"], "argument --route-cidr: invalid", id="not-a-network"),
         pytest.param(["sim", "--patience", "0"], "argument --patience: invalid", id="no-patience"),
     ],
@@ -143,7 +144,7 @@ async def test_the_kit_as_tests_without_a_provider(tmp_path: Path) -> None:
     plugin = ("-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", tmp_path, "-x")
     status, output = await run("pytest", "--pyargs", "ccm.conformance", *plugin)
     assert status == 1
-    assert "which provider? Give --ccm-provider NAME" in output
+    assert "the provider is missing: set --ccm-provider NAME" in output
 
 
 def test_secrets_are_found_in_all_usual_formats() -> None:

@@ -91,7 +91,7 @@ async def test_a_service_as_the_server_defaults_it(kube: KubeClient, name: str) 
 async def test_errors_of_the_server(apiserver: ApiServer, kube: KubeClient, name: str) -> None:
     with pytest.raises(InvalidError):
         await kube.create(CONFIGMAPS, config_map("Not_A_Name"))
-    with pytest.raises(UnavailableError, match="something in between"):
+    with pytest.raises(UnavailableError, match="an intermediary answered"):
         await kube.get("/apis/no.such.group/v1/things", PartialObject)
     nobody = KubeClient.from_config(kubeconfig=str(apiserver.kubeconfig(f"user-{name}", ["nobodies"])))
     with pytest.raises(ForbiddenError, match=rf'User "user-{name}" cannot get resource "nodes"'):

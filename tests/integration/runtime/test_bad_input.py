@@ -24,7 +24,7 @@ async def refused(process: Ccm, status: int, *parts: str) -> None:
 
 async def test_unknown_provider(start_ccm: StartCcm):
     process = start_ccm(cloud_provider="nimbus", v="x")
-    await refused(process, 2, "-v: ", "'nimbus'", "installed are ", "ccm.providers")
+    await refused(process, 2, "-v: ", "'nimbus'", "installed providers are ", "ccm.providers")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def test_a_provider_package_that_does_not_import(
     (about / "entry_points.txt").write_text("[ccm.providers]\nnimbus = ccm_provider_nimbus:NimbusCloud\n")
     (packages / "ccm_provider_nimbus.py").write_text(source)
     monkeypatch.setenv("PYTHONPATH", str(packages))
-    message = f"cloud provider 'nimbus' (ccm_provider_nimbus:NimbusCloud) does not import: {reason}"
+    message = f"cannot import cloud provider 'nimbus' (ccm_provider_nimbus:NimbusCloud): {reason}"
     await refused(start_ccm(cloud_provider="nimbus"), 1, message)
     await refused(Ccm(["check-provider", "nimbus"], tmp_path / "check.log", 0), 2, message)
 
@@ -58,7 +58,7 @@ async def test_no_provider(start_ccm: StartCcm):
 
 async def test_unreadable_config(start_ccm: StartCcm, tmp_path: Path):
     missing = tmp_path / "nowhere.conf"
-    await refused(start_ccm(cloud_config=missing), 1, f"--cloud-config {missing} cannot be read", "No such file")
+    await refused(start_ccm(cloud_config=missing), 1, f"cannot read --cloud-config {missing}", "No such file")
 
 
 async def test_wrong_config_tells_all_problems_at_once(start_ccm: StartCcm):
@@ -73,7 +73,7 @@ async def test_config_that_is_not_yaml(start_ccm: StartCcm):
 
 async def test_wrong_token(start_ccm: StartCcm, cloud: Simulator):
     process = start_ccm(conf=cloud.conf(token="wr0ng-token"))
-    await refused(process, 1, "the cloud refuses the credentials")
+    await refused(process, 1, "the cloud rejects the credentials")
     assert "wr0ng-token" not in process.text
 
 

@@ -55,4 +55,4 @@ async def test_why_a_node_is_still_tainted(
 async def test_no_such_node(apiserver: ApiServer, kube: KubeClient):
     status, out, error = await explain(apiserver, "nowhere")
     assert (status, out) == (1, "")
-    assert error == "ccm: there is no Node 'nowhere': see kubectl get nodes\n"
+    assert error == "ccm: Node 'nowhere' does not exist: see kubectl get nodes\n"

@@ -55,7 +55,7 @@ def spans(process: Ccm) -> dict[str, list[tuple[float, float]]]:
     """Controller -> when it ran, as the log of its process tells (an end that is not told has not come)."""
     found: dict[str, list[tuple[float, float]]] = {}
     for line in process.text.splitlines():
-        if match := re.match(r"(\S+Z) .*? (controllers|ended): (.+)", line):
+        if match := re.match(r"(\S+Z) .*? (controllers|stopped): (.+)", line):
             at = datetime.datetime.fromisoformat(match[1]).timestamp()
             for name in match[3].split(", "):
                 if match[2] == "controllers" and name != "none":
@@ -78,7 +78,7 @@ async def holds(kube: KubeClient, name: str) -> str:
 async def test_controllers_move_and_never_run_twice(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     """Rolling over: the new manager starts while the old one works, and takes over when it ends."""
     old = start_ccm(enable_leader_migration=True, **OLD, **FAST_LEASE)
-    await old.until_logged("migration Lease .* is held")
+    await old.until_logged("holding the migration Lease")
     new = start_ccm(enable_leader_migration=True, **FAST_LEASE)
     await new.leading()
     # The new one leads, but what is migrated is still the old one's.
@@ -89,7 +89,7 @@ async def test_controllers_move_and_never_run_twice(kube: KubeClient, cloud: Sim
     assert await holds(kube, MIGRATION) == await holds(kube, "old-manager") != ""
 
     old.signal(signal.SIGTERM)
-    await new.until_logged("migration Lease .* is held")
+    await new.until_logged("holding the migration Lease")
     assert await old.wait() == 0
     before, after = spans(old), spans(new)
     for name in MOVED:
@@ -103,12 +103,12 @@ async def test_an_old_manager_that_dies_is_followed_within_a_lease(
     kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
 ):
     old = start_ccm(enable_leader_migration=True, **OLD, **FAST_LEASE)
-    await old.until_logged("migration Lease .* is held")
+    await old.until_logged("holding the migration Lease")
     new = start_ccm(enable_leader_migration=True, **FAST_LEASE)
     await new.leading()
     old.signal(signal.SIGKILL)
     killed = datetime.datetime.now(datetime.UTC).timestamp()
-    await new.until_logged("migration Lease .* is held")
+    await new.until_logged("holding the migration Lease")
     began = spans(new)["service-lb-controller"][0][0]
     # The lease from the last renewal on, one attempt, and what a busy machine adds.
     assert DURATION - 0.5 * 1.5 - 0.5 <= began - killed < DURATION + 0.5 * 2.2 + 1.0
@@ -122,13 +122,13 @@ async def test_who_runs_what_is_what_the_configuration_says(
     old = start_ccm(enable_leader_migration=True, leader_migration_config=theirs, **FAST_LEASE)
     await old.leading()
     assert set(spans(old)) == {"cloud-node-controller", "cloud-node-lifecycle-controller"}
-    assert "not run here, as the leader migration says: service-lb-controller, node-route-controller" in old.text
+    assert "not run here because of the leader migration: service-lb-controller, node-route-controller" in old.text
     assert await holds(kube, "moving") == ""
     await old.stop()
 
     ours = config(tmp_path, route_controller="cloud-controller-manager", service="*")
     new = start_ccm(enable_leader_migration=True, leader_migration_config=ours, **FAST_LEASE)
-    await new.until_logged("migration Lease moving is held")
+    await new.until_logged("holding the migration Lease moving")
     assert set(spans(new)) == {*spans(old), "service-lb-controller", "node-route-controller"}
     assert await holds(kube, "moving") != ""
 
@@ -136,7 +136,7 @@ async def test_who_runs_what_is_what_the_configuration_says(
 @pytest.mark.parametrize("name", ["cloud-controller-manager", MIGRATION])
 async def test_losing_either_lease_ends_the_process(name: str, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
     ccm = start_ccm(enable_leader_migration=True, **FAST_LEASE)
-    await ccm.until_logged("migration Lease .* is held")
+    await ccm.until_logged("holding the migration Lease")
     await kube.patch(f"{LEASES}/{name}", {"spec": {"holderIdentity": "a-thief"}})
     assert await ccm.wait() == 1
     assert re.search(rf"leadership is lost.*{name}", ccm.text)
@@ -147,7 +147,7 @@ async def test_losing_either_lease_ends_the_process(name: str, kube: KubeClient,
 
 async def test_both_leases_are_told(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, admin_token: str):
     ccm = start_ccm(enable_leader_migration=True, **FAST_LEASE)
-    await ccm.until_logged("migration Lease .* is held")
+    await ccm.until_logged("holding the migration Lease")
     metrics = (await ccm.get("/metrics", admin_token))[1]
     for name in ("cloud-controller-manager", MIGRATION):
         assert f'leader_election_master_status{{name="{name}"}} 1.0' in metrics
@@ -169,7 +169,7 @@ async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_
         holder: list[Ccm] = []
 
         async def found(holder: list[Ccm] = holder) -> bool:
-            holder[:] = [process for process in alive if "is held; controllers" in process.text]
+            holder[:] = [process for process in alive if "holding the migration Lease" in process.text]
             return bool(holder)
 
         await eventually(found, 30, "somebody holds the migration Lease")
@@ -183,7 +183,7 @@ async def test_churn_of_many_managers(kube: KubeClient, cloud: Simulator, start_
             with current.log.open("a") as log:
                 stamp = datetime.datetime.fromtimestamp(killed_at, datetime.UTC).isoformat().replace("+00:00", "Z")
                 ended = ", ".join([*MOVED, "cloud-node-controller"])
-                log.write(f"{stamp} INFO ccm.manager.running_controllers: ended: {ended}\n")
+                log.write(f"{stamp} INFO ccm.manager.running_controllers: stopped: {ended}\n")
         else:
             current.signal(end)
             assert await current.wait() == 0

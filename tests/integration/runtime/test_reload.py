@@ -44,7 +44,7 @@ async def test_W27_rotated_credentials_need_no_restart(
     await works("before", 1)
 
     replace(file, cloud.conf(token="not-the-t0ken"))
-    await ccm.until_logged("cannot be used; the former one stays in force")
+    await ccm.until_logged("cannot be used; the previous version stays in use")
     await works("kept", 2)
     assert (await ccm.get("/readyz"))[0] == 200
 
@@ -53,7 +53,7 @@ async def test_W27_rotated_credentials_need_no_restart(
 
     cloud.rotate_token("rotated")
     replace(file, cloud.conf(token="rotated"))
-    await ccm.until_logged("is used with the new one from now on")
+    await ccm.until_logged("the new cloud configuration is in use")
     await works("after", 3)
 
     assert ccm.process.poll() is None

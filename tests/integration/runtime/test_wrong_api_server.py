@@ -82,7 +82,7 @@ async def cluster(apiserver: ApiServer, kube: KubeClient, cloud: Simulator, star
 async def test_a_snapshot_older_than_all_services_costs_nothing(cluster: Cluster, admin_token: str):
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, cluster.before)
-    await cluster.ccm.until_logged(r"services: a list lacks 3 of 4 objects: that is not believed", 60)
+    await cluster.ccm.until_logged(r"services: 3 of 4 objects are missing from a list: the list is not trusted", 60)
     await asyncio.sleep(10)
     assert (cluster.state(), cluster.deletions()) == (state, deletions)
     assert cluster.ccm.process.poll() is None
@@ -103,7 +103,7 @@ async def test_an_empty_etcd_ends_the_process(cluster: Cluster, start_ccm: Start
     state, deletions = cluster.state(), cluster.deletions()
     await asyncio.to_thread(cluster.apiserver.restore, None)
     assert await cluster.ccm.wait(60) == 1
-    assert "shows another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
+    assert "serves another cluster than before: its Namespace kube-system has the UID" in cluster.ccm.text
     assert "Traceback" not in cluster.ccm.text
     again = start_ccm(**PATIENT)  # as the kubelet does
     await again.leading()

@@ -139,7 +139,7 @@ async def test_wrong_options_of_it_are_refused_with_their_line(cloud: Simulator,
     assert await process.wait() != 0
     place = f"OutOfTree.controllers.{NAME}"
     assert f"line 6: {place}.patience: Expected `float`, got `str`" in process.text
-    assert f"line 7: {place}.patients: unknown key; is patience meant?" in process.text
+    assert f"line 7: {place}.patients: unknown key; did you mean patience?" in process.text
 
 
 def blocks(language: str) -> list[str]:

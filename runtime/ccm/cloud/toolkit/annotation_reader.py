@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of Services as a provider reads them: a table of what there is, and values in their forms. Pure.
+"""Reads annotations of Services for a provider: a table of known annotations, and validated values. Pure.
 
-A value that cannot be understood is reported on the Service. Each value has a form and a longest text: who creates
-Services may be a stranger, and values go into paths, queries, patterns and Events.
+An invalid value is reported on the Service. Each annotation restricts the format and length of its value, because
+Services may come from untrusted users, and values become part of paths, queries, patterns and Events.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: The longest value, in characters. What has a form of its own is shorter.
+#: The maximum length of a value, in characters. Specific formats are shorter.
 LONGEST = 2048
-#: How much of a value that cannot be understood is quoted, and how many annotations one message names.
+#: How much of an invalid value a message quotes, and how many annotations one message names.
 QUOTED, NAMED = 80, 10
-#: How many labels a selector may ask for, and how many tags.
+#: The maximum number of labels in a selector, and of tags.
 MANY = 16
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,15}", re.ASCII)
@@ -27,10 +27,10 @@ LABEL_PART = re.compile(r"[A-Za-z0-9_./-]{0,317}", re.ASCII)
 
 @dataclass(frozen=True)
 class Annotation:
-    """`read` makes a value of the text or raises ValueError saying what it should be. `kind`: for readers.
+    """`read` converts the text or raises ValueError that says what is expected. `kind`: a description for readers.
 
-    `names_another`: it names something else of the project than the Service's own load balancer, and works only if the
-    administrator allows it. `for_new`: an existing load balancer stays as it is, whatever it says.
+    `names_another`: the annotation refers to a resource of the project other than the Service's own load balancer; it
+    works only if the administrator allows it. `for_new`: it has no effect on an existing load balancer.
     """
 
     key: str
@@ -43,12 +43,12 @@ class Annotation:
 
     @property
     def name(self) -> str:
-        """Without its prefix."""
+        """The key without its prefix."""
         return self.key.rpartition("/")[2]
 
 
 class AnnotationTable:
-    """All annotations that a provider knows. `prefix`: of those that are its own, ended by a slash."""
+    """All annotations that a provider knows. `prefix`: the prefix of the provider's own ones, including the slash."""
 
     def __init__(self, prefix: str, known: Iterable[Annotation]) -> None:
         self.prefix = prefix
@@ -56,12 +56,12 @@ class AnnotationTable:
         self.by_name = {each.name: each for each in self.by_key.values()}
 
     def unknown(self, given: Mapping[str, str]) -> list[str]:
-        """Annotations of the prefix that mean nothing, most likely misspelt; the first ones of many."""
+        """Unknown annotations with the prefix, most likely misspelled; only the first ones if there are many."""
         return sorted(key for key in given if key.startswith(self.prefix) and key not in self.by_key)[:NAMED]
 
 
 class ServiceAnnotations:
-    """What a Service says, read. `problems`: a sentence for each value that cannot be understood."""
+    """The parsed annotations of a Service. `problems`: one sentence for each invalid value."""
 
     def __init__(self, given: Mapping[str, str], table: AnnotationTable) -> None:
         self.problems: list[str] = []
@@ -78,9 +78,9 @@ class ServiceAnnotations:
                 self.problems.append(f"annotation {key}: {quoted(text)} is not {error}")
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of `PREFIX/NAME` (or of a whole key), `default` where the Service says nothing.
+        """The value of `PREFIX/NAME` (or of a whole key), `default` if the Service does not set it.
 
-        Empty text is said, too: it undoes what the configuration says.
+        An empty value counts as set: it overrides the configuration.
         """
         return self._values.get(name if "/" in name else self._prefix + name, default)
 
@@ -89,11 +89,11 @@ class ServiceAnnotations:
 
 
 def quoted(text: str) -> str:
-    """For a message: the beginning of a long one."""
+    """A value for a message; a long one is shortened."""
     return repr(text if len(text) <= QUOTED else f"{text[:QUOTED]}...")
 
 
-# Forms of values. Each makes a value of the text or raises ValueError saying what it should be.
+# Value formats. Each function converts the text or raises ValueError that says what is expected.
 
 
 def short_text(text: str) -> str:
@@ -121,7 +121,7 @@ def tags(text: str) -> str:
 
 
 def host_name(text: str) -> str:
-    """As the API server takes it for the status of a Service."""
+    """A host name that the API server accepts in the status of a Service."""
     text = text.strip()
     labels = text.split(".") if len(text) <= 253 else [""]
     if text and not (all(DNS_LABEL.fullmatch(each) for each in labels) and not labels[-1].isdigit()):
@@ -155,7 +155,7 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 
 def selector(text: str) -> dict[str, str | None]:
-    """`key=value` or `key`, comma-separated: labels and their values, None for any. Raises ValueError."""
+    """Parse `key=value` or `key`, comma-separated: labels and their values, None for any. Raises ValueError."""
     wanted: dict[str, str | None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = (piece.strip() for piece in part.partition("="))

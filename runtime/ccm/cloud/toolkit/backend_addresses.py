@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes serve behind a load balancer, and at which of their addresses. Pure."""
+"""Selects the nodes behind a load balancer, and their addresses. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ Selector = Mapping[str, str | None]
 
 
 def node_address(backend: Backend, family: str) -> str:
-    """The address of the family ("IPv4", "IPv6") that load balancers send to, "" without one: an InternalIP before an
-    ExternalIP, the first of each."""
+    """The address of the family ("IPv4", "IPv6") that receives traffic, "" without one. The first InternalIP takes
+    precedence over the first ExternalIP."""
     for kind in (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP):
         for each in backend.addresses:
             if each.type is kind and (":" in each.address) == (family == "IPv6"):
@@ -21,10 +21,11 @@ def node_address(backend: Backend, family: str) -> str:
 
 
 def serving(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> dict[str, Backend]:
-    """Address -> the node that is a member at it, by the nodes' names; of several that report one address the first.
+    """Address -> the node that is a member with it, sorted by node name. If several nodes report an address, the first
+    one counts.
 
     `selector`: labels that a node must have and their values, None for any (`annotation_reader.selector`). Nodes
-    without an address of the family cannot serve.
+    without an address of the family are left out.
     """
     wanted = (selector or {}).items()
     found: dict[str, Backend] = {}
@@ -38,5 +39,5 @@ def serving(backends: Sequence[Backend], family: str, selector: Selector | None 
 
 
 def members_of(backends: Sequence[Backend], family: str, selector: Selector | None = None) -> list[tuple[str, str]]:
-    """Names and addresses of the nodes that serve, by name."""
+    """Names and addresses of the selected nodes, sorted by name."""
     return [(backend.node_name, address) for address, backend in serving(backends, family, selector).items()]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dialect of INI that cloud.conf is written in: git's configuration files, as Go's gcfg reads them.
+"""The INI dialect of cloud.conf: git's configuration format, as Go's gcfg reads it.
 
-`configparser` reads another one: it knows no repeated keys, no `[Section "name"]`, no quotes, no values continued on
-the next line, and no line numbers. Pure. Values may be secrets, so that no problem ever quotes one.
+`configparser` reads a different dialect: it does not support repeated keys, `[Section "name"]`, quotes, values that
+continue on the next line, or line numbers. Pure. Values may be secrets, so no problem quotes one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "b": "\b"}
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line `name = value`. `section` and `name` in lower case; `value` is None where there is no `=`."""
+    """One line `name = value`. `section` and `name` are in lower case; `value` is None if there is no `=`."""
 
     section: str
     subsection: str
@@ -28,7 +28,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`sections`: those that were opened, with the line, empty ones too. `problems`: line and what is wrong."""
+    """`sections`: all sections with their lines, including empty ones. `problems`: line and problem."""
 
     entries: list[Entry]
     sections: list[tuple[str, str, int]]
@@ -36,7 +36,7 @@ class Document:
 
 
 def read(text: str) -> Document:
-    """All entries in their order, and all that cannot be read."""
+    """All entries in order, and all problems."""
     found = Document([], [], [])
     section: tuple[str, str] | None = None
     lines = text.removeprefix("\ufeff").split("\n")
@@ -50,14 +50,14 @@ def read(text: str) -> Document:
             header = SECTION.fullmatch(line)
             section = None
             if header is None:
-                found.problems.append((number, 'cannot be read: expected [Section] or [Section "name"]'))
+                found.problems.append((number, 'syntax error: expected [Section] or [Section "name"]'))
                 continue
             section = header["name"].lower(), re.sub(r"\\(.)", r"\1", header["sub"] or "")
             found.sections.append((*section, number))
             continue
         variable = VARIABLE.fullmatch(line)
         if variable is None:
-            found.problems.append((number, "cannot be read: expected [Section], key = value, or a comment"))
+            found.problems.append((number, "syntax error: expected [Section], key = value, or a comment"))
             continue
         value: str | None = None
         if variable["value"] is not None:
@@ -70,19 +70,19 @@ def read(text: str) -> Document:
                 found.problems.append((number, f"{variable['name']}: {problem}"))
                 continue
         if section is None:
-            found.problems.append((number, f"{variable['name']}: stands in no section that can be read"))
+            found.problems.append((number, f"{variable['name']}: the key is not in a valid section"))
             continue
         found.entries.append(Entry(*section, variable["name"].lower(), value, number))
     return found
 
 
 def _continues(raw: str) -> bool:
-    """Whether the line ends in a backslash that is not escaped itself."""
+    """Whether the line ends in an unescaped backslash."""
     return (len(raw) - len(raw.rstrip("\\"))) % 2 == 1
 
 
 def _value(raw: str) -> tuple[str, str]:
-    """The value, and what is wrong with it, "" when nothing is. Outside of quotes # and ; begin a comment."""
+    """The value, and its problem, "" if there is none. Outside quotes, # and ; start a comment."""
     kept: list[str] = []
     quoted, length = False, 0
     characters = iter(raw.strip())
@@ -90,7 +90,7 @@ def _value(raw: str) -> tuple[str, str]:
         if character == "\\":
             escaped = next(characters, "")
             if escaped not in ESCAPES or not escaped:
-                return "", r'a backslash must be followed by one of \ " n t b; to mean a backslash, write two'
+                return "", r'a backslash must be followed by one of \ " n t b; for a literal backslash, write two'
             kept.append(ESCAPES[escaped])
             length = len(kept)
         elif character == '"':
@@ -103,5 +103,5 @@ def _value(raw: str) -> tuple[str, str]:
             if quoted or not character.isspace():
                 length = len(kept)
     if quoted:
-        return "", 'the quote is not closed; to mean a quote, write \\"'
+        return "", 'the quote is not closed; for a literal quote, write \\"'
     return "".join(kept[:length]), ""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A configuration in gcfg, read into dataclasses whose fields are `setting_kinds.key`. Pure.
+"""Reads a gcfg configuration into dataclasses whose fields are `setting_kinds.key`. Pure.
 
-All problems are found at once, each with its line, and none quotes a value.
+It reports all problems at once, each with its line, and quotes no values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .setting_kinds import boolean, names, text
 
 
 class GcfgSections:
-    """Makes sections of entries, and gathers what is wrong. Line 0: nowhere in particular.
+    """Converts entries to sections and collects problems. Line 0: no specific line.
 
-    `sections`: name, as documents spell it -> its dataclass. `named`: those of which there is one for each name, as in
-    `[Section "name"]`. `ignored` and `refused`: section and key -> why, and what to do. `may_be_empty`: further kinds
-    that make a value of an empty text; with all others an empty value stands for the default.
+    `sections`: name, as documented -> its dataclass. `named`: sections of the form `[Section "name"]`, of which there
+    may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `may_be_empty`: further
+    kinds for which an empty value is valid; for all others, an empty value means the default.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class GcfgSections:
     ) -> None:
         self.document = gcfg.read(config)
         self.problems: list[tuple[int, str]] = list(self.document.problems)
-        #: Sentences about keys that have no effect.
+        #: One sentence for each key that has no effect.
         self.ignored: list[str] = []
         self._sections, self._named = sections, named
         self._ignored, self._refused = ignored or {}, refused or {}
@@ -44,13 +44,13 @@ class GcfgSections:
         known = {name.lower(): name for name in sections}
         for section, sub, line in self.document.sections:
             if section not in known:
-                self.problems.append((line, f"[{section}]: unknown section; known are {', '.join(sections)}"))
+                self.problems.append((line, f"[{section}]: unknown section; known sections are {', '.join(sections)}"))
             elif (known[section] in named) != bool(sub):
                 shape = f'[{known[section]} "name"]' if known[section] in named else f"[{known[section]}]"
-                self.problems.append((line, f"[{known[section]}]: is written {shape}"))
+                self.problems.append((line, f"[{known[section]}]: must be written {shape}"))
 
     def told(self) -> Iterator[str]:
-        """The problems, each as one sentence, in the order of their lines."""
+        """The problems, each as one sentence, sorted by line."""
         for line, problem in sorted(set(self.problems)):
             yield f"line {line}: {problem}" if line else problem
 
@@ -59,16 +59,16 @@ class GcfgSections:
         return {spelt: line for (name, _, spelt), line in self._lines.items() if name == section}
 
     def names_of(self, section: str) -> list[str]:
-        """The names in `[section "name"]`, in their order."""
+        """The names in `[section "name"]`, in order."""
         return list(dict.fromkeys(sub for name, sub, _ in self.document.sections if name == section.lower()))
 
     def problem(self, section: str, at: str, problem: str, or_at: str = "", sub: str = "") -> None:
-        """What a provider finds itself: at the key `at`, or at `or_at` where only that is given."""
+        """Report a problem that the provider found: at the key `at`, or at `or_at` if only that key is set."""
         line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
         self.problems.append((line, f"{_header(section, sub)} {problem}"))
 
     def section(self, name: str, sub: str = "") -> Any:
-        """The section's dataclass, with defaults where a value is wrong."""
+        """The dataclass of the section, with defaults in place of invalid values."""
         cls = self._sections[name]
         fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(cls)}
         values: dict[str, Any] = {}
@@ -82,7 +82,7 @@ class GcfgSections:
                 self.problems.append((entry.line, f"{where}: {self._refused[name, entry.name]}"))
             elif entry.name not in fields:
                 similar = difflib.get_close_matches(entry.name, fields, 1)
-                hint = f"did you mean {similar[0]}?" if similar else f"known are {', '.join(fields)}"
+                hint = f"did you mean {similar[0]}?" if similar else f"known keys are {', '.join(fields)}"
                 self.problems.append((entry.line, f"{where}: unknown key; {hint}"))
             else:
                 self._take(where, fields[entry.name], entry, values)
@@ -93,7 +93,7 @@ class GcfgSections:
         kind = field.metadata["kind"]
         raw = "true" if entry.value is None and kind is boolean else entry.value
         if raw is None:
-            self.problems.append((entry.line, f"{where}: has no value"))
+            self.problems.append((entry.line, f"{where}: the value is missing"))
             return
         try:
             value = kind(raw) if raw or kind in self._may_be_empty else field.default
@@ -102,9 +102,9 @@ class GcfgSections:
             return
         repeatable = isinstance(field.default, tuple)
         if field.name in values and repeatable:
-            value = values[field.name] + value if raw else ()  # empty: as in git, what stood before is forgotten
+            value = values[field.name] + value if raw else ()  # empty: discards earlier values, as in git
         elif field.name in values and values[field.name] != value:
-            self.problems.append((entry.line, f"{where}: stands here twice, with different values"))
+            self.problems.append((entry.line, f"{where}: duplicate key with different values"))
         values[field.name] = value
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cloud's JSON API over HTTP, on aiohttp: one `call` is one request, and whatever goes wrong is a CloudError.
+"""A client for a cloud's JSON API over HTTP, on aiohttp: one `call` is one request, and every failure is a CloudError.
 
-A provider says how the API pages and how it writes errors (`Dialect`), and how a request is authorised; then it is left
-with a configuration, mappings between the cloud's rows and the contract's, and calls.
+A provider defines how the API pages and formats errors (`Dialect`), and how to authorise a request. What remains for
+the provider is a configuration, mappings between the cloud's rows and the contract's types, and calls.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .retry_after import retry_after
 
 Query = Sequence[tuple[str, str]]
 
-#: How much of what the cloud says is quoted, in characters.
+#: The maximum number of characters of a cloud's message that errors quote.
 QUOTED = 300
-#: The largest answer that is read, in bytes. A page of 1,000 instances has a few MB.
+#: The maximum size of an answer, in bytes. A page of 1,000 instances has a few MB.
 LARGEST = 64 * 2**20
-#: When to ask again about what the cloud is at work on, in seconds, where it does not say.
+#: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
 
 
 class Failure(NamedTuple):
-    """An error as the cloud itself writes it."""
+    """An error in the cloud's own format."""
 
     code: str
     message: str
@@ -57,14 +57,14 @@ def _next_by_token(answer: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Dialect:
-    """How one cloud's API speaks. The functions get decoded JSON; they may raise LookupError, TypeError, AttributeError
-    or ValueError for one of another shape.
+    """The conventions of one cloud's API. The functions take decoded JSON. They may raise LookupError, TypeError,
+    AttributeError or ValueError if it has another shape.
 
-    `failure`: the cloud's own error in an answer, None when it is not the cloud's own, such as a proxy's.
-    `next_page`: what asks for the page after this one, None after the last. `total`: how many rows the whole listing
-    has, None where the cloud does not say. `page_query`: the query of a page; it gets None for the first.
-    `codes`: error codes that mean something else than their status: "quota_exceeded" -> QuotaExceeded.
-    `rate_limit_group`: the cloud counts calls of each kind of thing by themselves (`RateLimited.scope`).
+    `failure`: the cloud's own error in an answer, None if it comes from elsewhere, such as a proxy.
+    `next_page`: the token of the next page, None on the last. `total`: the number of rows in the whole listing, None if
+    the cloud does not report it. `page_query`: the query of a page; its argument is None for the first page.
+    `codes`: error codes whose meaning differs from their status: "quota_exceeded" -> QuotaExceeded.
+    `rate_limit_group`: set if the cloud counts calls separately for each kind of resource (`RateLimited.scope`).
     """
 
     failure: Callable[[Any], Failure | None]
@@ -76,7 +76,7 @@ class Dialect:
 
 
 class JsonPage(NamedTuple):
-    """Rows of one page; the fields of `ccm.cloud.Page`, for a mapping to make one."""
+    """Rows of one page, with the fields from which a mapping builds `ccm.cloud.Page`."""
 
     rows: list[Any]
     next: str | None
@@ -84,11 +84,11 @@ class JsonPage(NamedTuple):
 
 
 class JsonApi:
-    """One cloud's API. Make it in the constructor of a provider; `open` it in `start`, `close` it in `close`.
+    """The API of one cloud. Create it in the constructor of a provider, `open` it in `start`, `close` it in `close`.
 
-    `authorise(renew)` gives the headers that prove who we are, each time a call is made; after a 401 it is asked once
-    more with True. `source`: where credentials are configured, for messages. `timeout`: seconds for one request, below
-    `Limits.deadline`. `ca_file`: certificates that the cloud's is checked with, instead of the system's.
+    `authorise(renew)` returns the authentication headers for each call; after a 401 it is called once more with True.
+    `source`: where the credentials are configured, for messages. `timeout`: seconds for one request, less than
+    `Limits.deadline`. `ca_file`: CA certificates that verify the cloud's certificate, instead of the system's.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class JsonApi:
             except OSError as error:
                 problem = f"{self._source}: certificates {self._ca_file}: {error.strerror or type(error).__name__}"
                 raise ConfigError([problem]) from None
-        await self.close()  # of an earlier attempt
+        await self.close()  # from an earlier attempt
         timeout = aiohttp.ClientTimeout(total=self._timeout)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(ssl=tls, limit=0))
 
@@ -128,9 +128,9 @@ class JsonApi:
             self._session = None
 
     async def call(self, method: str, path: str, *, query: Query = (), body: Any = None, missing: str = "") -> Any:
-        """One request; the decoded answer, None where it has none.
+        """Send one request and return the decoded answer, None if it is empty.
 
-        `missing`: the code of the cloud's own 404 that means NotFound. Any other 404, as a proxy's, proves nothing.
+        `missing`: the cloud's error code of a 404 that means NotFound. Any other 404, as from a proxy, proves nothing.
         Raises CloudError.
         """
         what = f"{method} {path}"
@@ -145,7 +145,7 @@ class JsonApi:
         return answer
 
     async def page(self, path: str, name: str, token: str | None, *, query: Query = ()) -> JsonPage:
-        """One page of a listing; `name` is what the answer calls its rows. Raises CloudError."""
+        """One page of a listing; `name` is the key of the rows in the answer. Raises CloudError."""
         answer = await self.call("GET", path, query=[*query, *self._dialect.page_query(token)])
         try:
             rows, following, total = answer[name], self._dialect.next_page(answer), self._dialect.total(answer)
@@ -154,11 +154,11 @@ class JsonApi:
         if not isinstance(rows, list):
             raise Transient(f"GET {path}: the answer has no list of {name}")
         if following is not None and following == token:
-            raise Transient(f"GET {path}: a page ends where it began, at {shorten(printable(following), QUOTED)}")
+            raise Transient(f"GET {path}: a page refers to itself as the next: {shorten(printable(following), QUOTED)}")
         return JsonPage(rows, following, total)
 
     async def rows(self, path: str, name: str, *, query: Query = ()) -> list[Any]:
-        """All pages of a listing. Raises Transient where they do not add up to the total that the cloud names."""
+        """All pages of a listing. Raises Transient if they do not match the total that the cloud reports."""
         found: list[Any] = []
         token, asked = None, set[str | None]()
         while token not in asked:
@@ -168,12 +168,12 @@ class JsonApi:
             token = page.next
             if token is None:
                 if page.total is not None and len(found) < page.total:
-                    raise Transient(f"GET {path}: {len(found)} of {page.total} came: the listing is incomplete")
+                    raise Transient(f"GET {path}: incomplete listing: got {len(found)} of {page.total}")
                 return found
-        raise Transient(f"GET {path}: the cloud names a page as the next one a second time")
+        raise Transient(f"GET {path}: the cloud returned the same next page twice")
 
     async def _send(self, method: str, path: str, query: Query, body: Any, *, renew: bool) -> _Reply:
-        """Raises Transient when there is no answer at all."""
+        """Raises Transient if there is no answer."""
         if self._session is None:
             raise Transient("the provider was not started")
         what = f"{method} {path}"
@@ -215,8 +215,8 @@ class JsonApi:
             case 403 if own is not None and "quota" in said.lower():
                 return QuotaExceeded(text)
             case 403 if own is not None:
-                # What is read is the same for all objects. What is written, one of them chose: it alone is refused.
-                text = f"{text}. The credentials in {self._source} lack a right, or the cloud refuses this one call"
+                # Reads are the same for all objects. A write depends on one object, so only that write is forbidden.
+                text = f"{text}. The credentials in {self._source} lack a permission, or the cloud forbids this call"
                 return Unauthorized(text) if method == "GET" else Forbidden(text)
             case 409 if own is not None:
                 return Conflict(text)
@@ -237,7 +237,7 @@ class _Reply(NamedTuple):
 
 
 def decoded(body: bytes) -> Any:
-    """The JSON of an answer, None for anything else."""
+    """The JSON of an answer, None if it is not JSON."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

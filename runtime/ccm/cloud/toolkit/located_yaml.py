@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML whose values know their lines, for configurations that report all their problems at once. Pure."""
+"""YAML values with their line numbers, for configurations that report all problems at once. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ccm.cloud import ConfigError
 
 @dataclass(frozen=True)
 class Located:
-    """A value and where it stands. Mappings are dict[str, Located], sequences list[Located]."""
+    """A value and its line. Mappings are dict[str, Located], sequences list[Located]."""
 
     value: Any
     line: int
@@ -21,7 +21,7 @@ class Located:
 
 @dataclass
 class Problems:
-    """What is wrong, with its line. `source`: the file, for messages."""
+    """Problems with their lines. `source`: the file, for messages."""
 
     source: str
     found: list[tuple[int, str]] = field(default_factory=list)
@@ -30,13 +30,13 @@ class Problems:
         self.found.append((where.line, text))
 
     def raise_any(self) -> None:
-        """Raises ConfigError with all problems, by line, if there are any."""
+        """Raise ConfigError with all problems, sorted by line, if there are any."""
         if self.found:
             raise ConfigError([f"{self.source}: line {line}: {text}" for line, text in sorted(set(self.found))])
 
 
 def read(text: str, problems: Problems) -> Located:
-    """The document, None when there is nothing in it."""
+    """The document, None if it is empty."""
     loader = None
     try:
         loader = yaml.SafeLoader(text)
@@ -44,7 +44,7 @@ def read(text: str, problems: Problems) -> Located:
         return Located(None, 1) if node is None else _Reader(loader, problems).located(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        problem = getattr(error, "problem", None) or "characters that may not be in it"
+        problem = getattr(error, "problem", None) or "it contains invalid characters"
         problems.add(Located(None, mark.line + 1 if mark else 1), f"not YAML: {problem}")
         return Located(None, 1)
     finally:
@@ -53,7 +53,7 @@ def read(text: str, problems: Problems) -> Located:
 
 
 class _Reader:
-    """Makes values of nodes. One that aliases point to is made once: they can stand for billions."""
+    """Converts nodes to values. An aliased node is converted once: aliases can multiply to billions."""
 
     def __init__(self, loader: yaml.SafeLoader, problems: Problems) -> None:
         self._loader, self._problems = loader, problems
@@ -63,7 +63,7 @@ class _Reader:
         line = node.start_mark.line + 1
         if id(node) in self._made:
             if (made := self._made[id(node)]) is None:
-                self._problems.add(Located(None, line), "an anchor holds itself")
+                self._problems.add(Located(None, line), "an anchor contains itself")
             return made or Located(None, line)
         self._made[id(node)] = None
         found = self._made[id(node)] = Located(self._value(node, line), line)
@@ -84,7 +84,7 @@ class _Reader:
             return Unreadable(node.tag)
         try:
             return self._loader.construct_object(node)
-        except ValueError as error:  # a date that does not exist, for example
+        except ValueError as error:  # for example an invalid date
             self._problems.add(Located(None, line), f"{node.value!r}: {error}")
             return None
 
@@ -93,13 +93,13 @@ class _Reader:
         for key_node, _ in node.value:
             key = str(key_node.value)
             if key in seen:
-                self._problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: stands here twice")
+                self._problems.add(Located(None, key_node.start_mark.line + 1), f"{key}: duplicate key")
             seen.add(key)
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A value with a tag of its own, such as `!vault`."""
+    """A value with a custom tag, such as `!vault`."""
 
     tag: str
 
@@ -108,7 +108,7 @@ class Unreadable:
 
 
 def shown(found: Located) -> str:
-    """A value in a message: what it is, or the value itself."""
+    """A value for a message: the kind of a collection, or the value itself."""
     if isinstance(found.value, dict | list):
         return f"{'a' if found.value else 'an empty'} {'mapping' if isinstance(found.value, dict) else 'list'}"
     if found.value is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whose a load balancer is, and what was written to it last: a mark that the controller leaves in the cloud. Pure.
+"""Records the owner of a load balancer and its last write, in a mark that the controller stores in the cloud. Pure.
 
-Only members of the project write tags and labels, so a mark cannot be forged by a Service. It is kept in the form that
-the cloud has room for: one tag, many labels, or tags of key and value.
+Only members of the project can write tags and labels, so a Service cannot forge a mark. The format depends on what the
+cloud supports: one tag, many labels, or tags of key and value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ccm.cloud import LoadBalancerSpec
 
 Row = TypeVar("Row")
 
-#: Hexadecimal digits of the digest of a name in a mark. Who creates Services chooses names: of a short digest they find
-#: another name that has it.
+#: Hexadecimal digits of the digest of a name in a mark. Users choose the names of Services: with a short digest they
+#: could find another name that has the same one.
 DIGITS = 16
-#: What labels of most clouds hold, as those of Kubernetes.
+#: The values that labels of most clouds accept, like those of Kubernetes.
 LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -29,9 +29,9 @@ LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?"
 class Mark:
     """The mark of a Service on its load balancer.
 
-    `cluster`: as `cluster_tag` makes it. `name`: a digest of the name that belongs with it, so that the load balancer
-    is found when only the UID is known. `fingerprint`: of what was written last. `flags`: letters with a meaning of the
-    provider's own. `namespace`: "" in marks of before there was one.
+    `cluster`: the result of `cluster_tag`. `name`: a digest of the load balancer's name, so that the load balancer can
+    be found by UID alone. `fingerprint`: of the last write. `flags`: letters whose meaning the provider defines.
+    `namespace`: "" in marks of older versions.
     """
 
     cluster: str
@@ -41,28 +41,28 @@ class Mark:
     flags: str = ""
     namespace: str = ""
 
-    #: The beginning of a mark that is one tag.
+    #: The prefix of a mark in the form of one tag.
     PREFIX: ClassVar[str] = "ccm:v1"
 
     @classmethod
     def made_for(cls, spec: LoadBalancerSpec, name: str, fingerprint: str, flags: str = "") -> Self:
-        """`name`: of the Service's load balancer, as the provider calls it."""
+        """`name`: the provider's name for the Service's load balancer."""
         named = digest(name, DIGITS)
         return cls(cluster_tag(spec.cluster), spec.uid, named, fingerprint, flags, namespace_tag(spec.namespace))
 
     def is_of(self, cluster: str, uid: str) -> bool:
-        """Whether it is this Service's of this cluster."""
+        """Whether the mark belongs to this Service of this cluster."""
         return self.uid == uid and self.cluster in (cluster_tag(cluster), label_text(cluster_tag(cluster)))
 
     def names(self, text: str) -> bool:
-        """Whether a name is the one that belongs with it."""
+        """Whether this name belongs to the mark."""
         return len(self.name) in (8, DIGITS) and self.name == digest(text, len(self.name))
 
     # One tag: `ccm:v1:CLUSTER:UID:NAME:FINGERPRINT:FLAGS:NAMESPACE`.
 
     @classmethod
     def parse(cls, tag: str) -> Self | None:
-        """The mark that a tag is, None for any other tag."""
+        """The mark in a tag, None for any other tag."""
         prefix, _, rest = tag.partition(f"{cls.PREFIX}:")
         parts = rest.split(":")
         return cls(*parts) if not prefix and len(parts) in (5, 6) else None
@@ -74,62 +74,62 @@ class Mark:
     # Many labels: PREFIX-cluster, PREFIX-uid, ..., with values of at most 63 characters.
 
     def labels(self, prefix: str) -> dict[str, str]:
-        """As labels whose keys begin with `prefix`. What is empty is left out; what does not fit is its digest."""
+        """Labels whose keys begin with `prefix`. Empty fields are left out; a value that does not fit is hashed."""
         found = {f"{prefix}{field.name}": label_text(getattr(self, field.name)) for field in fields(self)}
         return {key: value for key, value in found.items() if value}
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, Any], prefix: str) -> Self | None:
-        """The mark in these labels, None where there is none."""
+        """The mark in these labels, None if there is none."""
         found = {field.name: str(labels.get(f"{prefix}{field.name}", "")) for field in fields(cls)}
         return cls(**found) if found["cluster"] and found["uid"] else None
 
     # Tags of key and value, as a list: [{"Key": "PREFIX-cluster", "Value": "..."}, ...].
 
     def pairs(self, prefix: str, *, key: str = "Key", value: str = "Value") -> list[dict[str, str]]:
-        """As tags of key and value; `key` and `value` are what the cloud calls them."""
+        """Tags of key and value; `key` and `value` are the cloud's names for them."""
         return [{key: name, value: text} for name, text in self.labels(prefix).items()]
 
     @classmethod
     def from_pairs(
         cls, pairs: Iterable[Mapping[str, Any]], prefix: str, *, key: str = "Key", value: str = "Value"
     ) -> Self | None:
-        """The mark in these tags, None where there is none."""
+        """The mark in these tags, None if there is none."""
         return cls.from_labels({str(each.get(key)): each.get(value, "") for each in pairs}, prefix)
 
 
 def choose(
     rows: Iterable[Row], is_own: Callable[[Row], bool], age: Callable[[Row], Any]
 ) -> tuple[Row | None, tuple[Row, ...]]:
-    """The load balancer of a Service among all, and those that are superfluous.
+    """The load balancer of a Service among all, and redundant ones.
 
-    Of several with the Service's mark the oldest counts: the others were made by requests whose answers were lost, and
-    that were carried out after all. `age` sorts the oldest first, and never two the same.
+    If several have the Service's mark, the oldest counts. The others come from requests whose answers were lost but
+    that the cloud carried out. `age` sorts the oldest first, and is unique.
     """
     marked = sorted((row for row in rows if is_own(row)), key=age)
     return (marked[0], tuple(marked[1:])) if marked else (None, ())
 
 
 def is_known(spec: LoadBalancerSpec, addresses: Iterable[str], more: Sequence[str] = ()) -> bool:
-    """Whether a load balancer without a mark is this very Service's: the status of the Service, which only controllers
-    write, has one of its addresses. Names prove nothing, since many clusters have the same ones. `more`: further
-    addresses that are believed."""
+    """Whether a load balancer without a mark belongs to this Service: its status, which only controllers write,
+    contains one of the addresses. Names prove nothing, because many clusters use the same ones. `more`: further trusted
+    addresses."""
     known = {each.ip for each in spec.ingress} | set(more)
     return bool((known - {""}) & set(addresses))
 
 
 def cluster_tag(cluster: str) -> str:
-    """A cluster's name as it stands in a mark: without separators, and short enough."""
+    """The name of a cluster in a mark: without separators, and shortened."""
     return _tag_text(cluster, 80)
 
 
 def namespace_tag(namespace: str) -> str:
-    """A namespace as it stands in a mark: as it is, because Kubernetes allows 63 letters, digits and dashes."""
+    """A namespace in a mark, unchanged: Kubernetes allows only 63 letters, digits and dashes."""
     return _tag_text(namespace, 63)
 
 
 def label_text(text: str) -> str:
-    """A text as the value of a label: as it is, or its digest where it does not fit."""
+    """A string as the value of a label: unchanged, or its digest if it does not fit."""
     return text if LABEL_VALUE.fullmatch(text) else f"sha256-{digest(text, 24)}"
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a cloud asks to be called again, as HTTP says it. Pure."""
+"""The delay before the next call that a cloud requests over HTTP. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float | None:
-    """Seconds that the cloud asks to wait: the header, a number or a date, or `retryAfter` in the answer; else None.
+    """Seconds to wait: from the header, a number or a date, or from `retryAfter` in the answer; otherwise None.
 
     `now`: Unix time.
     """
@@ -23,7 +23,7 @@ def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float
 
 
 def unix_time(date: str) -> float | None:
-    """Of a date as HTTP writes it, None for any other text."""
+    """The time of an HTTP date, None for any other text."""
     try:
         return email.utils.parsedate_to_datetime(date).timestamp() if date else None
     except ValueError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of a firewall or security group: which to make and which to delete. Pure."""
+"""Decides which rules of a firewall or security group to create and to delete. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def rule_changes(
     present: Iterable[Present],
     key: Callable[[Wanted | Present], Hashable],
 ) -> tuple[list[Wanted], list[Present]]:
-    """Rules to make, and those of the present ones to delete. `key`: what makes two rules the same, however the cloud
+    """Rules to create, and existing rules to delete. `key`: two rules with the same key are the same, however the cloud
     spells them."""
     there = [(key(row), row) for row in present]
     known, keys = {each for each, _ in there}, {key(rule) for rule in wanted}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds of values in a provider's configuration, and settings as fields of dataclasses. Pure.
 
-Each kind makes a value of its text or raises ValueError with what was expected; never with the text, since that may be
-a secret in the wrong place. A provider adds kinds of its own as further functions.
+Each kind converts a text or raises ValueError that says what is expected. The error never quotes the text, because it
+may be a misplaced secret. A provider adds its own kinds as further functions.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ccm.base import durations
 T = TypeVar("T")
 
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-#: Nothing that is waited for takes longer, in seconds; what counts time takes no number without end.
+#: No wait is longer, in seconds; timers do not accept unlimited numbers.
 LONGEST = 86400.0
 
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -55,7 +55,7 @@ def duration(raw: str) -> float:
     except ValueError:
         raise ValueError("expected a duration with its unit, such as 5s or 1m30s") from None
     if not 0 < value <= LONGEST:
-        raise ValueError("expected more than no time at all, and a day at most")
+        raise ValueError("expected a duration of more than 0, and at most 24h")
     return value
 
 
@@ -77,11 +77,11 @@ def networks(raw: str) -> tuple[IPNetwork, ...]:
 
 
 def names(raw: str) -> tuple[str, ...]:
-    """Of a key that may be repeated: one name."""
+    """One name, for a key that may be repeated."""
     return (raw,) if raw else ()
 
 
-#: Kind -> what documents call it.
+#: Kind -> its name in the documentation.
 KINDS: dict[Callable[[str], Any], str] = {
     text: "text",
     boolean: "true or false",
@@ -94,6 +94,6 @@ KINDS: dict[Callable[[str], Any], str] = {
 
 
 def key(default: T, help: str, kind: Callable[[str], Any] = text, *, secret: bool = False, ours: bool = False) -> T:
-    """A field that is a key of the configuration, spelt with dashes there. `ours`: the Go provider does not know it."""
+    """A field that is a configuration key, spelled with dashes there. `ours`: the Go provider does not have the key."""
     metadata = {"kind": kind, "help": help, "secret": secret, "ours": ours}
     return dataclasses.field(default=default, repr=not secret, metadata=metadata)

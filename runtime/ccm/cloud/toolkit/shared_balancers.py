@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers that Services look at side by side, and may share: one listing for all who ask, one writer of each."""
+"""Load balancers that Services read concurrently and may share: one listing for all readers, one writer for each."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Row = TypeVar("Row")
 
 
 class SharedBalancers(Generic[Row]):
-    """All load balancers by ID, in one listing for all who ask at the same time.
+    """All load balancers by ID, in one listing for all concurrent readers.
 
-    `read_all` lists them. `read_one` reads the one of an ID, None where there is none.
+    `read_all` lists them. `read_one` reads one by its ID and returns None if it does not exist.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class SharedBalancers(Generic[Row]):
         self._locks = ObjectLocks()
 
     async def look(self, balancer_id: str = "") -> Mapping[str, Row]:
-        """From a read that began after the call. Where nobody else asks, the one of `balancer_id` alone, if it is."""
+        """Load balancers from a read that starts after the call; without other readers, maybe only `balancer_id`."""
         self._asked.append(balancer_id)
         if self._coming is None:
             self._coming = asyncio.create_task(self._gather(), name="load balancers")
@@ -36,10 +36,10 @@ class SharedBalancers(Generic[Row]):
         return await asyncio.shield(self._coming)
 
     def writing(self, balancer_id: str) -> asyncio.Lock:
-        """Held by the one Service of this process that writes what Services share of a load balancer, or deletes it.
+        """The lock for writing shared parts of a load balancer, or deleting it. One Service of this process holds it.
 
-        Most clouds replace a list of tags as a whole, and check no revision. So whoever writes tags, or deletes, does
-        it while holding this, right after a read of the load balancer.
+        Most clouds replace a list of tags as a whole and check no revision. Therefore hold this lock to write tags or
+        to delete, and read the load balancer first.
         """
         return self._locks.of(balancer_id)
 

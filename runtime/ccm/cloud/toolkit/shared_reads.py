@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One read of the cloud for all who ask for the same at the same time, and one writer of an object at a time."""
+"""One read of the cloud for all concurrent callers of the same read, and one writer per object at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
-#: For so long those who ask are gathered, in seconds.
+#: How long to collect callers before a read, in seconds.
 GATHER = 0.05
 
 
 class Shared(Generic[T]):
-    """`get` gives the outcome of a read that began after it was asked for, so that it shows what was written before."""
+    """`get` returns the result of a read that starts after the call, so that it shows all earlier writes."""
 
     def __init__(self, read: Callable[[], Awaitable[T]]) -> None:
         self._read = read
@@ -29,12 +29,12 @@ class Shared(Generic[T]):
 
     async def _gather(self) -> T:
         await asyncio.sleep(GATHER)
-        self._coming = None  # who asks from now on gets the next one
+        self._coming = None  # later callers get the next read
         return await self._read()
 
 
 class ObjectLocks:
-    """A lock for each object of the cloud, by its ID. A lock that nobody holds or waits for is forgotten."""
+    """A lock for each object of the cloud, by ID. Locks without holders and waiters are discarded."""
 
     def __init__(self) -> None:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -44,5 +44,5 @@ class ObjectLocks:
 
 
 def seen(task: asyncio.Task[T]) -> None:
-    """All askers may have gone: then nobody looks at a failure."""
+    """Retrieve a failure, because all callers may be gone."""
     _ = task.cancelled() or task.exception()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look, do the next step, ask again: how a cloud is changed that takes one change at a time, without waiting.
+"""Read, do the next step, retry: changes a cloud that accepts one change at a time, without waiting.
 
-From what is there and what should be, a pure function makes all steps that are left. The first is done, and RetryAfter
-says when to come back; then what is there is looked at again. Whatever happens in between, the next look shows it.
+A pure function computes all remaining steps from the current and the desired state. `do_next` does the first one and
+raises RetryAfter; the next attempt reads the current state again. It therefore sees whatever happened in between.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ccm.cloud import RetryAfter
 
 @dataclass(frozen=True)
 class Step:
-    """One request that changes a thing of the cloud.
+    """One request that changes a resource of the cloud.
 
-    `repairs`: the part in an error state that it only writes again; "" where something differs.
+    `repairs`: the part in an error state that the step only rewrites; "" if something differs.
     """
 
     method: str
@@ -36,9 +36,9 @@ _VERBS = {"POST": "missing in", "PUT": "other values in", "DELETE": "superfluous
 async def do_next(
     steps: Sequence[Step], do: Callable[[Step], Awaitable[None]], what: str, again: Callable[[], float], left: int = 0
 ) -> NoReturn:
-    """Do the first of these steps, and raise RetryAfter with the seconds that `again` gives then.
+    """Do the first step, and raise RetryAfter with the seconds that `again` returns.
 
-    `what`: the thing, for the message. `left`: how many steps there are, if `steps` has not all of them.
+    `what`: the resource, for the message. `left`: the number of steps, if `steps` is incomplete.
     """
     await do(steps[0])
-    raise RetryAfter(f"{what} is being changed: {left or len(steps)} steps to go", again())
+    raise RetryAfter(f"{what} is being changed: {left or len(steps)} steps left", again())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All cases, in the order in which they are run: what reads first."""
+"""All cases, in the order in which they run: read-only cases first."""
 
 from ..kit import Case
 from . import configuration, failures, instances, load_balancers, routes, side_by_side, volumes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a module names its cases: `<group>.<what must hold>`."""
+"""Registers cases under the name `<group>.<requirement>`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = Callable[[Trial], Awaitable[None]]
 
 @dataclass
 class Collection:
-    """The cases of one group. `needs` is the capability that all of them are about, unless one says otherwise."""
+    """The cases of one group. `needs`: the capability that they require, unless a case overrides it."""
 
     group: str
     needs: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider's life: its name, its configuration, starting and ending."""
+"""The life cycle of a provider: its name, configuration, start and close."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ case = COLLECTION.case
 
 UNUSABLE = ("[[[ no configuration at all", "\x00\x01\x02", "no_such_key_of_any_provider: 1\n")
 
-#: What `Limits.groups` may name.
+#: The valid keys of `Limits.groups`.
 GROUPS = ("instances", "load_balancers", "routes", "volumes")
 
 
 @case()
 async def the_name_is_the_registered_one(trial: Trial) -> None:
-    """`Cloud.name` is the name under which the provider is chosen; metrics, messages and Events use it."""
+    """`Cloud.name` equals the name that selects the provider; metrics, messages and Events use it."""
     if trial.cloud.name != trial.subject.name:
-        raise Failed(f"chosen as {trial.subject.name!r}, but its name is {trial.cloud.name!r}")
+        raise Failed(f"selected as {trial.subject.name!r}, but Cloud.name is {trial.cloud.name!r}")
 
 
 @case()
 async def limits_are_usable(trial: Trial) -> None:
-    """`Limits` are greater than zero: with others no call would ever be made."""
+    """`Limits` are greater than zero; otherwise the framework could never make a call."""
     limits = trial.cloud.limits
     for name in ("calls_per_second", "burst", "concurrency", "deadline"):
         if not getattr(limits, name) > 0:
@@ -47,19 +47,20 @@ async def limits_are_usable(trial: Trial) -> None:
 
 @case()
 async def the_environment_is_the_one_that_is_given(trial: Trial) -> None:
-    """Settings come from `ProviderConfig.environment`: the provider is made without any variable of the process."""
+    """Settings come from `ProviderConfig.environment`: the provider works without any environment variable of the
+    process."""
     with _without_variables():
         try:
             made = trial.subject.create(trial.subject.config)
         except Exception as error:
-            what = "without the process's variables, which the configuration has, the provider cannot be made"
+            what = "cannot create the provider without the process's variables, although the configuration has them"
             raise Failed(f"{what}: {described(error)}") from error
     await made.close()
 
 
 @case()
 async def watched_files_can_be_read(trial: Trial) -> None:
-    """Each file that it wants to have watched is a path that can be read: a change of another one goes unnoticed."""
+    """Each path of `watched_files` is readable; changes of an unreadable one would go unnoticed."""
     for path in trial.cloud.watched_files:
         try:
             await asyncio.to_thread(Path(path).read_bytes)
@@ -69,7 +70,7 @@ async def watched_files_can_be_read(trial: Trial) -> None:
 
 @case()
 async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
-    """Whatever stands in the file, the constructor raises ConfigError with at least one problem, or makes a cloud."""
+    """For any file content, the constructor either raises ConfigError with at least one problem, or creates a cloud."""
     refused = False
     for text in UNUSABLE:
         try:
@@ -83,12 +84,12 @@ async def an_unusable_text_is_a_config_error(trial: Trial) -> None:
         else:
             await made.close()
     if not refused and trial.subject.config.text:
-        raise Failed("takes any text as its configuration: a misspelt key would go unnoticed")
+        raise Failed("accepts any text as its configuration: a misspelled key would go unnoticed")
 
 
 @case()
 async def it_closes_without_a_start(trial: Trial) -> None:
-    """`close` is called whatever happened before: never started, or failed to start."""
+    """`close` works in every state: never started, or failed to start."""
     made = trial.subject.create(trial.subject.config)
     try:
         await made.close()
@@ -98,7 +99,7 @@ async def it_closes_without_a_start(trial: Trial) -> None:
 
 @case()
 async def two_clouds_live_side_by_side(trial: Trial) -> None:
-    """Credentials are renewed by making a second cloud while the first one is in use, and closing the first."""
+    """A renewal of credentials creates a second cloud while the first one is in use, and then closes the first."""
     async with trial.another() as second:
         await trial.ask(second.start)
         await trial.cloud.close()
@@ -108,10 +109,10 @@ async def two_clouds_live_side_by_side(trial: Trial) -> None:
 
 @case()
 async def no_secret_is_told(trial: Trial) -> None:
-    """No secret of the configuration is in a representation or in any error: they reach logs and Events."""
+    """No secret of the configuration appears in a representation or an error, because they reach logs and Events."""
     texts = trial.subject.secret_texts
     if not texts:
-        raise NotRun("the configuration has nothing that looks like a secret (Subject.secrets names others)")
+        raise NotRun("the configuration has nothing that looks like a secret (set Subject.secrets for others)")
     told = [("the cloud's representation", repr(trial.cloud)), ("its state", repr(vars(trial.cloud)))]
     try:
         trial.subject.create(ProviderConfig(f"{trial.subject.config.text}\n]no configuration[\n", "broken.conf"))
@@ -120,12 +121,12 @@ async def no_secret_is_told(trial: Trial) -> None:
     told += await _errors_of_calls(trial)
     for where, text in told:
         if any(secret in text for secret in texts):
-            raise Failed(f"{where} holds a secret of the configuration")
+            raise Failed(f"{where} contains a secret of the configuration")
 
 
 @contextlib.contextmanager
 def _without_variables() -> Iterator[None]:
-    """Nothing else may run inside: the variables are the whole process's."""
+    """Run nothing else inside: the variables belong to the whole process."""
     kept = dict(os.environ)
     os.environ.clear()
     try:
@@ -135,7 +136,7 @@ def _without_variables() -> Iterator[None]:
 
 
 async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
-    """Where the world can make trouble: what is told when credentials are refused, and when the cloud is broken."""
+    """If the world can cause trouble: the errors for rejected credentials, and for a failing cloud."""
     told: list[tuple[str, str]] = []
     for kind in (Trouble.UNAUTHORIZED, Trouble.SERVER_ERROR, Trouble.PROXY_PAGE, Trouble.CUT_ANSWER):
         try:
@@ -155,7 +156,7 @@ async def _errors_of_calls(trial: Trial) -> list[tuple[str, str]]:
 
 
 def everything_in(error: BaseException) -> str:
-    """Its text, and that of everything that a traceback would show with it."""
+    """The text of an error, and of everything that a traceback would show with it."""
     told = described(error) + repr(error)
     if isinstance(error, ConfigError):
         told += repr(error.problems)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instances: who they are, that all are listed, and that only the cloud's own answer makes one gone."""
+"""Instances: their identity, complete listings, and that only an answer of the cloud proves one gone."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .collection import Collection
 COLLECTION = Collection("instances", needs="instances")
 case = COLLECTION.case
 
-#: How many of the listed instances are looked at one by one.
+#: How many of the listed instances are read individually.
 SAMPLE = 5
-#: How many instances are made, where the world can, so that some are at the end of a page.
+#: How many instances are created, if the world can, so that some are at the end of a page.
 SEVERAL = 7
-#: Characters of `Instance.warnings` that an Event of the framework has room for.
+#: The number of characters of `Instance.warnings` that fit into an Event of the framework.
 LONGEST_WARNING = 500
 
 PROVIDER_ID = re.compile(r"[a-z][a-z0-9+.-]*://\S*[^\s/]")
@@ -41,7 +41,7 @@ FOREIGN = (
 
 @case()
 async def it_owns_what_it_lists(trial: Trial) -> None:
-    """Every listed providerID has the form `<scheme>://...`, is one of the provider's own, and is listed once."""
+    """Every listed providerID has the form `<scheme>://...`, is owned by the provider, and is listed once."""
     seen: set[str] = set()
     for instance in await trial.some_instances():
         if not PROVIDER_ID.fullmatch(instance.provider_id):
@@ -55,16 +55,16 @@ async def it_owns_what_it_lists(trial: Trial) -> None:
 
 @case()
 async def a_listed_id_is_its_own_canonical_spelling(trial: Trial) -> None:
-    """Where older spellings of providerIDs are understood (`canonical`), the listed one stands for itself."""
+    """If the provider accepts older spellings of providerIDs (`canonical`), the listed spelling is canonical."""
     spell = getattr(trial.instances, "canonical", str)
     for instance in await trial.some_instances():
         if (told := spell(instance.provider_id)) != instance.provider_id:
-            raise Failed(f"lists {instance.provider_id!r}, and spells it {told!r} when it reads it from a Node")
+            raise Failed(f"lists {instance.provider_id!r}, but canonical() returns {told!r} for it")
 
 
 @case()
 async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
-    """providerIDs of other clouds are not its own, no text is too odd to be asked about, and the answer is a bool."""
+    """The provider does not own providerIDs of other clouds; `owns` accepts any text and returns a bool."""
     scheme = (await trial.some_instances())[0].provider_id.partition("://")[0]
     foreign = [text for text in FOREIGN if not text.startswith(f"{scheme}://")]
     odd = ["", "://", f"{scheme}://", scheme, f"x{scheme}://machine", f"{scheme}x://machine", "a" * 5000, "\n", "ä://ö"]
@@ -74,12 +74,12 @@ async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
         except Exception as error:
             raise Failed(f"owns({text[:60]!r}) raised {described(error)}") from error
         if answer is not False:
-            raise Failed(f"owns({text[:60]!r}) is {answer!r}, though that is no instance of this cloud")
+            raise Failed(f"owns({text[:60]!r}) is {answer!r}, although that is not an instance of this cloud")
 
 
 @case()
 async def instances_are_well_formed(trial: Trial) -> None:
-    """Types are as the contract has them, addresses are addresses, and type, zone and region fit into a label."""
+    """Types match the contract, IP addresses are valid, and type, zone and region are valid label values."""
     for instance in await trial.some_instances():
         if problem := instance_problem(instance) or _unfit(instance):
             raise Failed(problem)
@@ -87,27 +87,27 @@ async def instances_are_well_formed(trial: Trial) -> None:
 
 @case()
 async def warnings_are_sentences(trial: Trial) -> None:
-    """What the provider warns of is text for a person, on one line of 500 characters at most, and said once."""
+    """A warning of the provider is text for a person, on one line of at most 500 characters, and not repeated."""
     for instance in await trial.some_instances():
         for text in instance.warnings:
             if not text.strip() or not text.isprintable() or len(text) > LONGEST_WARNING:
-                raise Failed(f"{instance.name}: warns {text[:LONGEST_WARNING]!r}, which fits into no Event")
+                raise Failed(f"{instance.name}: the warning {text[:LONGEST_WARNING]!r} does not fit into an Event")
         if len(set(instance.warnings)) < len(instance.warnings):
-            raise Failed(f"{instance.name}: says one thing twice: {instance.warnings}")
+            raise Failed(f"{instance.name}: repeats a warning: {instance.warnings}")
 
 
 @case()
 async def a_listing_repeats_itself(trial: Trial) -> None:
-    """While nothing changes, two listings tell the same, down to the order of addresses: else Nodes would flap."""
+    """While nothing changes, two listings are equal, including the order of addresses; otherwise Nodes would flap."""
     before, after = await _by_id(trial), await _by_id(trial)
     for provider_id in before.keys() & after.keys():
         if before[provider_id] != after[provider_id]:
-            raise Failed(f"told twice and differently: {before[provider_id]} and {after[provider_id]}")
+            raise Failed(f"two listings differ: {before[provider_id]} and {after[provider_id]}")
 
 
 @case()
 async def all_pages_are_the_whole(trial: Trial) -> None:
-    """Pages lead to an end, no instance is left out where one ends, and none comes twice."""
+    """The pages end; no instance is missing between two of them, and none occurs twice."""
     try:
         made = [await trial.new_instance() for _ in range(SEVERAL)]
     except NotRun:
@@ -117,32 +117,32 @@ async def all_pages_are_the_whole(trial: Trial) -> None:
     if missing := {instance.provider_id for instance in made} - set(ids):
         raise Failed(f"not in any of {len(pages)} pages: {', '.join(sorted(missing))}")
     if len(ids) != len(set(ids)):
-        raise Failed(f"{len(ids) - len(set(ids))} instances came twice")
+        raise Failed(f"{len(ids) - len(set(ids))} instances occur twice")
     if (total := pages[-1].total) not in (None, len(ids)):
-        raise Failed(f"{len(ids)} instances came, and the cloud's total is {total}")
+        raise Failed(f"the listing has {len(ids)} instances, and the cloud's total is {total}")
 
 
 @case()
 async def getting_agrees_with_listing(trial: Trial) -> None:
-    """`get` by providerID tells what the listing tells."""
+    """`get` by providerID returns the same as the listing."""
     for listed in (await trial.some_instances())[:SAMPLE]:
         got = await trial.ask(trial.instances.get, InstanceRef(listed.name, listed.provider_id))
         if got != listed:
-            raise Failed(f"listed as {listed}, but get answers {got}")
+            raise Failed(f"listed as {listed}, but get returns {got}")
 
 
 @case()
 async def getting_by_name_agrees_with_listing(trial: Trial) -> None:
-    """`get` by a name that one instance has gives that instance."""
+    """`get` by a unique name returns the instance with that name."""
     for listed in _unique_names(await trial.some_instances())[:SAMPLE]:
         got = await trial.ask(trial.instances.get, InstanceRef(listed.name))
         if got != listed:
-            raise Failed(f"listed as {listed}, but get by its name answers {got}")
+            raise Failed(f"listed as {listed}, but get by its name returns {got}")
 
 
 @case()
 async def an_alias_finds_its_instance(trial: Trial) -> None:
-    """`get` by an alias that one instance has gives that instance, where the cloud has aliases; none is the name."""
+    """If the cloud has aliases, `get` by a unique alias returns its instance; no alias equals the name."""
     found = await trial.some_instances()
     names = [name for instance in found for name in instance.names]
     for listed in found:
@@ -152,22 +152,22 @@ async def an_alias_finds_its_instance(trial: Trial) -> None:
     for alias, listed in aliases[:SAMPLE]:
         got = await trial.ask(trial.instances.get, InstanceRef(alias))
         if got != listed:
-            raise Failed(f"listed as {listed}, but get by its alias {alias!r} answers {got}")
+            raise Failed(f"listed as {listed}, but get by its alias {alias!r} returns {got}")
 
 
 @case()
 async def the_id_counts_and_not_the_name(trial: Trial) -> None:
-    """A Node with a providerID is that instance, whatever its name: names are used again."""
+    """A Node with a providerID is that instance, whatever its name is, because names are reused."""
     found = await trial.some_instances(2)
     for name in (found[1].name, trial.new_name()):
         got = await trial.ask(trial.instances.get, InstanceRef(name, found[0].provider_id))
         if got.provider_id != found[0].provider_id:
-            raise Failed(f"asked for {found[0].provider_id} as Node {name!r}, got {got.provider_id}")
+            raise Failed(f"requested {found[0].provider_id} as Node {name!r}, got {got.provider_id}")
 
 
 @case()
 async def names_match_exactly(trial: Trial) -> None:
-    """A name that is a part, a pattern, or another spelling of an instance's name is not that instance's."""
+    """A part, a pattern, or another spelling of an instance's name does not match the instance."""
     found = await trial.some_instances()
     listed = {instance.name for instance in found}
     name = max(listed, key=len)
@@ -192,14 +192,14 @@ async def names_match_exactly(trial: Trial) -> None:
 
 @case()
 async def an_unknown_name_is_not_found(trial: Trial) -> None:
-    """An instance that does not exist is the typed NotFound: nothing else ever lets a Node be deleted."""
+    """An instance that does not exist is NotFound: no other error ever allows the deletion of a Node."""
     name = trial.new_name()
     await trial.expect((NotFound,), f"get by the unknown name {name!r}", trial.instances.get, InstanceRef(name))
 
 
 @case()
 async def an_unknown_id_is_not_found(trial: Trial) -> None:
-    """A providerID of its own form that no instance has is NotFound, even while the Node's name is an instance's."""
+    """A valid providerID that no instance has is NotFound, even if an instance has the name of the Node."""
     found = await trial.some_instances()
     listed = {instance.provider_id for instance in found}
     instance = found[0]
@@ -208,22 +208,22 @@ async def an_unknown_id_is_not_found(trial: Trial) -> None:
             ref = InstanceRef(instance.name, unknown)
             await trial.expect((NotFound,), f"get by the unknown ID {unknown!r}", trial.instances.get, ref)
             return
-    raise NotRun("no other ID of the provider's form could be made up")
+    raise NotRun("could not construct another ID of the provider's form")
 
 
 @case()
 async def a_new_instance_is_seen_at_once(trial: Trial) -> None:
-    """An instance is there as soon as the cloud has it: the framework asks for fresh answers, so keep no cache."""
+    """A new instance is visible as soon as the cloud has it: the framework needs fresh answers, so keep no cache."""
     await trial.ask(trial.instances.list_page, None)
     new = await trial.new_instance()
     got = await trial.ask(trial.instances.get, InstanceRef(new.name, new.provider_id))
     if got.provider_id != new.provider_id:
-        raise Failed(f"created as {new.provider_id}, got as {got.provider_id}")
+        raise Failed(f"created as {new.provider_id}, got {got.provider_id}")
 
 
 @case()
 async def a_deleted_instance_is_gone(trial: Trial) -> None:
-    """It is not listed any more, and NotFound by its ID and by its name."""
+    """A deleted instance is no longer listed, and NotFound by its ID and by its name."""
     gone = await trial.new_instance()
     await trial.ask(trial.instances.get, InstanceRef(gone.name, gone.provider_id))
     await trial.world.delete_instance(gone.provider_id)
@@ -235,48 +235,48 @@ async def a_deleted_instance_is_gone(trial: Trial) -> None:
 
 @case()
 async def an_instance_created_again_is_another_one(trial: Trial) -> None:
-    """The same name, but another providerID; the former one is NotFound, although the name exists."""
+    """The new instance has the same name, but another providerID; the old ID is NotFound, although the name exists."""
     former = await trial.new_instance()
     await trial.world.delete_instance(former.provider_id)
     again = await trial.new_instance(former.name)
     if again.provider_id == former.provider_id:
-        raise Failed(f"{former.name} was deleted and created again, with the same providerID {again.provider_id}")
+        raise Failed(f"{former.name} was deleted and created again, but has the same providerID {again.provider_id}")
     ref = InstanceRef(former.name, former.provider_id)
     await trial.expect((NotFound,), "get of the former instance by its ID", trial.instances.get, ref)
 
 
 @case()
 async def a_lost_tag_changes_no_instance(trial: Trial) -> None:
-    """An instance that lost all its tags and labels is listed and got as before: leaving it out looks like deletion."""
+    """An instance that lost its tags and labels is still listed and found: a missing one counts as deleted."""
     instance = await trial.new_instance()
     await trial.world.untag_instance(instance.provider_id)
     if instance.provider_id not in {each.provider_id for each in await trial.listing()}:
-        raise Failed("an instance that lost its tags is not listed any more")
+        raise Failed("an instance that lost its tags is no longer listed")
     for ref in (InstanceRef(instance.name, instance.provider_id), InstanceRef(instance.name)):
         try:
             got = await trial.ask(trial.instances.get, ref)
         except NotFound as error:
             raise Failed(f"an instance that lost its tags is not found by {ref}: {error}") from error
         if got.provider_id != instance.provider_id:
-            raise Failed(f"asked by {ref} for {instance.provider_id}, got {got.provider_id}")
+            raise Failed(f"requested {instance.provider_id} by {ref}, got {got.provider_id}")
 
 
 @case()
 async def a_stopped_instance_is_shut_down_and_not_gone(trial: Trial) -> None:
-    """It is still listed and got, with the state SHUTDOWN: its Node is tainted and kept."""
+    """A stopped instance is still listed and found, with the state SHUTDOWN: its Node gets a taint and is kept."""
     stopped = await trial.new_instance()
     await trial.world.stop_instance(stopped.provider_id)
     got = await trial.ask(trial.instances.get, InstanceRef(stopped.name, stopped.provider_id))
     listed = {each.provider_id: each for each in await trial.listing()}.get(stopped.provider_id)
     if listed is None:
-        raise Failed("a stopped instance is not listed any more")
+        raise Failed("a stopped instance is no longer listed")
     if InstanceState.SHUTDOWN not in (got.state, listed.state) or got.state != listed.state:
-        raise Failed(f"a stopped instance is {got.state} when got and {listed.state} in the listing")
+        raise Failed(f"a stopped instance is {got.state} when read and {listed.state} in the listing")
 
 
 @case()
 async def an_ambiguous_name_is_a_conflict(trial: Trial) -> None:
-    """Two instances of one name: none of them is chosen, and none is NotFound."""
+    """If two instances have the same name, `get` by that name is a Conflict: it neither picks one nor finds none."""
     name = trial.new_name()
     for _ in range(2):
         await trial.new_instance(name)
@@ -293,11 +293,11 @@ def _unfit(instance: Instance) -> str:
             try:
                 ipaddress.ip_address(address.address)
             except ValueError:
-                return f"{instance.name}: {address.type} {address.address!r} is no IP address"
+                return f"{instance.name}: {address.type} {address.address!r} is not an IP address"
     for name in ("type", "zone", "region"):
         value = getattr(instance, name)
         if not LABEL_VALUE.fullmatch(value):
-            return f"{instance.name}: {name} {value!r} cannot be the value of a Node's label"
+            return f"{instance.name}: {name} {value!r} is not a valid value for a Node's label"
     if not instance.name:
         return f"{instance.provider_id} has no name"
     return ""
@@ -309,7 +309,7 @@ def _unique_names(instances: list[Instance]) -> list[Instance]:
 
 
 def _similar_ids(provider_id: str) -> list[str]:
-    """The same but for one character, the last ones first; of the same kind, so that the form is kept."""
+    """IDs that differ in one character of the same kind, so that the form is kept; last characters first."""
     found = []
     for index in range(len(provider_id) - 1, provider_id.index("://") + 2, -1):
         character = provider_id[index]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Load balancers of several Services that change at the same time, in an order that is another one each time."""
+"""Load balancers of several Services that change concurrently, in an order that differs on each run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .collection import Collection
 COLLECTION = Collection("load_balancers", needs="load_balancers")
 case = COLLECTION.case
 
-#: How often the ports and the backends of each Service change, and the longest pause before a change, in seconds.
+#: How often the ports and backends of each Service change, and the longest pause before a change, in seconds.
 CHANGES, PAUSE = 2, 0.5
 
 
 @case(writes=True)
 async def services_that_change_side_by_side_lose_nothing(trial: Trial) -> None:
-    """Two Services change at the same time and in random order, on one load balancer if Services can share one. Both
-    keep all that is theirs, and so does the one that is left when the other is deleted meanwhile."""
+    """Two Services change concurrently and in random order, on one load balancer if Services can share one. Both keep
+    all their settings. If one is deleted meanwhile, the other keeps its own."""
     seed = secrets.randbits(32)
     try:
         await _side_by_side(trial, random.Random(seed))
@@ -47,13 +47,13 @@ async def _side_by_side(trial: Trial, rng: random.Random) -> None:
     await trial.together(trial.delete(one), keep)
     await _check(trial, two, backends, "after the other one was deleted")
     if [each.service_uid for each in await trial.owned()] != [two.uid]:
-        raise Failed("a Service that was deleted still has a load balancer in the listing")
+        raise Failed("a deleted Service still has a load balancer in the listing")
 
 
 async def _changed(
     trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], rng: random.Random
 ) -> tuple[LoadBalancerSpec, Sequence[Backend]]:
-    """The Service, and its backends, as they were written last."""
+    """The Service and its backends, as last written."""
     await trial.ensure(spec, backends)
     chosen: Sequence[Backend] = backends
     changes = ["ports", "backends"] * CHANGES
@@ -72,12 +72,12 @@ async def _changed(
 
 
 async def _check(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend], when: str) -> None:
-    """That the cloud has what was written last for the Service, and that the load balancer listens at its port."""
+    """Check that the cloud has the last write of the Service, and that the load balancer listens on its port."""
     found = [each for each in await trial.owned() if each.service_uid == spec.uid]
     if len(found) != 1:
         raise Failed(f"{when} Service {spec.name} has {len(found)} load balancers in the listing")
     if found[0].fingerprint != trial.load_balancers.fingerprint(spec, backends):
-        raise Failed(f"{when} the fingerprint of Service {spec.name} is not that of what was written last")
+        raise Failed(f"{when} the fingerprint of Service {spec.name} is not that of the last write")
     await _check_port(trial, spec, found[0], when)
 
 
@@ -87,5 +87,5 @@ async def _check_port(trial: Trial, spec: LoadBalancerSpec, found: LoadBalancer,
         if spec.ports[0].port not in ports:
             listens = ", ".join(map(str, sorted(ports))) or "no port"
             raise Failed(
-                f"{when} the load balancer of Service {spec.name} listens at {listens}, not {spec.ports[0].port}"
+                f"{when} the load balancer of Service {spec.name} listens on {listens}, not {spec.ports[0].port}"
             )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where volumes are."""
+"""The topology of volumes."""
 
 from __future__ import annotations
 
@@ -26,49 +26,49 @@ async def volumes_of_others_are_left_alone(trial: Trial) -> None:
 
 @case()
 async def a_volume_has_its_zone(trial: Trial) -> None:
-    """The labels of a volume name its zone or region; once it is deleted, it is NotFound."""
+    """The labels of a volume contain its zone or region; after its deletion, it is NotFound."""
     ref = await _created(trial)
     labels = await trial.ask(trial.volumes.labels, ref)
     if not {f"{TOPOLOGY}zone", f"{TOPOLOGY}region"} & labels.keys():
-        raise Failed(f"labels of {ref}: {dict(labels)} name neither zone nor region")
+        raise Failed(f"labels of {ref}: {dict(labels)} contain neither zone nor region")
     if not all(isinstance(key, str) and isinstance(value, str) for key, value in labels.items()):
-        raise Failed(f"labels of {ref}: {dict(labels)} are not all text")
+        raise Failed(f"labels of {ref}: {dict(labels)} are not all strings")
     await trial.world.delete_volume(ref)
     await trial.expect((NotFound,), f"labels of the deleted {ref}", trial.volumes.labels, ref)
 
 
 @case()
 async def a_server_error_is_transient(trial: Trial) -> None:
-    """The cloud's own 5xx is Transient: a volume is not gone then, and not without labels."""
+    """A 5xx from the cloud is Transient: it means neither that the volume is gone nor that it has no labels."""
     await _asked_in(trial, Trouble.SERVER_ERROR, Transient)
 
 
 @case()
 async def a_proxys_404_is_not_not_found(trial: Trial) -> None:
-    """A 404 that is not the cloud's own answer about just this volume proves nothing: Transient."""
+    """A 404 that does not come from the cloud itself, or is not about this volume, proves nothing: Transient."""
     await _asked_in(trial, Trouble.PROXY_PAGE, Transient)
 
 
 @case()
 async def an_answer_cut_short_is_transient(trial: Trial) -> None:
-    """A volume that cannot be read to its end is Transient, and has no labels from what was read of it."""
+    """A truncated answer about a volume is Transient; the part that was read provides no labels."""
     await _asked_in(trial, Trouble.CUT_ANSWER, Transient)
 
 
 @case()
 async def a_rate_limit_says_when_to_come_back(trial: Trial) -> None:
-    """429 and its like are RateLimited, with the seconds that the cloud names."""
+    """429 and similar answers are RateLimited, with the seconds from the cloud."""
     say_when(await _asked_in(trial, Trouble.RATE_LIMITED, RateLimited))
 
 
 @case()
 async def no_answer_is_transient(trial: Trial) -> None:
-    """A cloud that never answers is Transient, if the provider ends the call before its deadline does."""
+    """If a cloud never answers, the call is Transient, unless its deadline ends it first."""
     await _asked_in(trial, Trouble.HANG, Transient)
 
 
 async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> list[CloudError]:
-    """The error of asking for the labels of a volume that exists, and that has the same ones afterwards."""
+    """The error of reading the labels of an existing volume; afterwards its labels are unchanged."""
     trouble, ref = troubled(trial, "volumes", kind), await _created(trial)
     before = dict(await trial.ask(trial.volumes.labels, ref))
     errors = await errors_in(trial, trouble, kind, expected, [(trial.volumes.labels, ref)])
@@ -78,7 +78,7 @@ async def _asked_in(trial: Trial, kind: Trouble, expected: type[CloudError]) -> 
 
 
 async def _created(trial: Trial) -> VolumeRef:
-    """A volume, removed at the end."""
+    """A new volume, removed at the end."""
     ref = await trial.world.create_volume()
 
     async def remove() -> None:

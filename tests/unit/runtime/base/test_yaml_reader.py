@@ -45,13 +45,13 @@ def test_problems_name_line_and_key():
         "f.yaml, line 3: a.b[1].c: is wrong",
         "f.yaml: is wrong",
         "f.yaml, line 4: d: expected keys and values, not 'x'",
-        "f.yaml: D: unknown key; is d meant?",
+        "f.yaml: D: unknown key; did you mean d?",
     ]
 
 
 def test_a_key_that_is_given_twice_is_a_problem_and_the_first_line_is_its_place():
     document = Document.parse("a: 1\nb: 2\na: 3\n", "f.yaml")
-    assert document.problems == ["f.yaml, line 1: a: is given again in line 3"]
+    assert document.problems == ["f.yaml, line 1: a: duplicate key, set again in line 3"]
     assert document.data == {"a": 3, "b": 2}
 
 

@@ -64,7 +64,7 @@ async def test_threads_are_used_again_and_never_more_than_allowed(gate: threadin
 
 async def test_a_call_that_hangs_ends_for_its_asker_and_its_thread_is_replaced(gate: threading.Event) -> None:
     calls = BlockingCalls("hangs", threads=1, deadline=0.05, hung_limit=2)
-    with pytest.raises(Transient, match=r"hangs: no answer within 0\.05 s; the call is left behind \(1 hang\)"):
+    with pytest.raises(Transient, match=r"hangs: no answer within 0\.05 s; the call was left behind \(1 hang\)"):
         await calls.run(gate.wait)
     assert metric("ccm_blocking_calls_hung", "hangs") == 1
     assert await calls.run(lambda: "from the thread that took its place") == "from the thread that took its place"
@@ -112,7 +112,7 @@ async def test_waiting_for_a_thread_counts_against_the_deadline(gate: threading.
     assert [type(outcome) for outcome in outcomes] == [Transient, Transient]
     calls = BlockingCalls("waits", threads=1, deadline=0.1)
     calls._slots = asyncio.Semaphore(0)
-    with pytest.raises(Transient, match="none of 1 threads came free"):
+    with pytest.raises(Transient, match="none of 1 threads became free"):
         await calls.run(time.sleep, 0)
 
 

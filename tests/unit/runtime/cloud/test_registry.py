@@ -72,21 +72,21 @@ def test_names_are_sorted_and_single(installed):
 def test_unknown_lists_what_is_installed(installed):
     installed(good="Good", buggy="Buggy")
     assert problems(registry.load, "goood") == [
-        "unknown cloud provider 'goood': installed are buggy, good. Install a package with an entry point 'goood' "
-        "in the group 'ccm.providers', or correct --cloud-provider"
+        "unknown cloud provider 'goood': installed providers are buggy, good. "
+        "Install a package with an entry point 'goood' in the group 'ccm.providers', or correct --cloud-provider"
     ]
 
 
 def test_unknown_when_nothing_is_installed(installed):
     installed()
-    assert "installed are none." in problems(registry.load, "good")[0]
+    assert "installed providers are none." in problems(registry.load, "good")[0]
 
 
 def test_one_that_does_not_import_is_listed_and_says_why(installed):
     installed(good="Good", vendor="breaks")
-    assert "installed are good, vendor." in problems(registry.load, "x")[0]
+    assert "installed providers are good, vendor." in problems(registry.load, "x")[0]
     assert problems(registry.load, "vendor") == [
-        "cloud provider 'vendor' (breaks) does not import: ImportError: No module named 'vendorsdk'"
+        "cannot import cloud provider 'vendor' (breaks): ImportError: No module named 'vendorsdk'"
     ]
     assert registry.load("good") is Good  # a broken neighbour is no obstacle
 

@@ -68,20 +68,20 @@ def test_a_tainted_node_with_its_reason():
     assert "ccm-a_1, which renewed the Lease kube-system/ccm 1 s ago" in found
     assert "provider sim; the cloud last answered it 3 s ago" in found
     assert "it does not run cloud-node-lifecycle-controller (--controllers)" in found
-    assert "kubelet" not in found.split("What was told")[1] and "predecessor" not in found
+    assert "kubelet" not in found.split("Events about it")[1] and "predecessor" not in found
 
 
 def test_a_tainted_node_about_which_nothing_was_told():
-    assert "Nothing was told about the reason" in text(node(WAITS, ready=None))
+    assert "No Event gives the reason" in text(node(WAITS, ready=None))
 
 
 @pytest.mark.parametrize(
     ("led_by", "conclusion"),
     [
-        (None, "No controller ever led: there is no Lease kube-system/ccm"),
+        (None, "No controller has ever led: the Lease kube-system/ccm is missing"),
         (lease(holder=""), "No controller leads: the Lease kube-system/ccm was released, 1 s ago"),
-        (lease(renewed=7300), "ccm-a_1 renewed the Lease kube-system/ccm 2 h ago, which is good for 15 s"),
-        (lease(), "the cloud last answered it never, or it does not say"),
+        (lease(renewed=7300), "ccm-a_1 renewed the Lease kube-system/ccm 2 h ago, which is valid for 15 s"),
+        (lease(), "the cloud last answered it never, or it does not report it"),
     ],
 )
 def test_who_should_look_after_it(led_by, conclusion):
@@ -104,12 +104,12 @@ def test_a_node_that_waits_for_its_turn():
         event("DeletionWaits", message, component=LIFECYCLE),
         event("DeletionHeld", "the listing is not believed", 700, component=LIFECYCLE),
     ]
-    found = text(node(ready="Unknown"), lease(), *events).partition("It would be deleted")[2].splitlines()[1]
+    found = text(node(ready="Unknown"), lease(), *events).partition("It is deleted if")[2].splitlines()[1]
     assert found == f"  DeletionWaits (12 s ago): {message}"
 
 
 def test_a_node_that_is_not_held():
-    assert "It is not held: the instance exists" in text(node(ready="Unknown"), lease())
+    assert "Nothing holds it: the instance exists" in text(node(ready="Unknown"), lease())
 
 
 def test_a_ready_node_whose_instance_vanished():
@@ -126,7 +126,7 @@ def test_a_node_of_a_stopped_instance_and_one_on_its_way_out():
 
 def test_a_ready_node_has_nothing_to_explain():
     found = text(node(), lease())
-    assert "What was told" not in found and "waits" not in found
+    assert "Events about it" not in found and "waits" not in found
 
 
 def test_where_the_kubeconfig_is_looked_for(tmp_path, monkeypatch):
@@ -172,4 +172,4 @@ def test_what_kubelets_write_directs_no_terminal():
 @pytest.mark.parametrize("when", ["2026-01-01", "x", "2026-01-01T00:00:00", "9999-12-31T23:59:59-23:59"])
 def test_a_time_that_cannot_be_read_is_unknown(when):
     found = msgspec.convert({"metadata": {"name": "w1", "uid": "u1", "creationTimestamp": when}}, Node)
-    assert "created at a time unknown" in text(found) or when.startswith("9999")
+    assert "created at an unknown time" in text(found) or when.startswith("9999")

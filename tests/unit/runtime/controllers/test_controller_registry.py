@@ -63,7 +63,7 @@ def test_an_installed_controller_runs_when_it_is_named_only(install: Any):
 def test_it_is_offered_to_who_writes_a_wrong_name(install: Any):
     install(pool_controller="pools:SPEC")
     with pytest.raises(
-        ValueError, match=r"unknown controller 'pol-controller': known are cloud-node.*, pool-controller$"
+        ValueError, match=r"unknown controller 'pol-controller': known controllers are cloud-node.*, pool-controller$"
     ):
         select_controllers(["pol-controller"])
 

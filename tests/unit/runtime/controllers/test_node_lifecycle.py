@@ -325,7 +325,7 @@ async def test_single_answers_that_say_gone_delete_nothing_without_a_listing_tha
         message = c.api.told("DeletionHeld", "n0")[0]
         expected = {
             "short": "29 of 30",
-            "empty": "no instance at all",
+            "empty": "no instances at all",
             "junk": "NoneType",
             "other-project": "the instances of 0 Ready Nodes, but not those of 29 others",
         }

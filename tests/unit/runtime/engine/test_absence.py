@@ -65,7 +65,7 @@ async def test_a_list_without_half_of_the_objects_deletes_none(left, caplog):
     server = Server(objects(*range(1, 11)), objects(*left), objects(*range(1, 11)))
     async with Followed(server) as followed:
         assert followed.gone == [] and len(followed.informer) == 10 and server.asked == []
-        assert f"a list lacks {10 - len(left)} of 10 objects: that is not believed" in caplog.text
+        assert f"{10 - len(left)} of 10 objects are missing from a list: the list is not trusted" in caplog.text
         await followed.clock.advance(LIST_AGAIN_FIRST + 1)  # it is listed again soon, and this list is right
         assert server.listed == 3 and followed.gone == [] and not followed.informer._missing
 

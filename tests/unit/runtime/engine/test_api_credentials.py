@@ -177,7 +177,7 @@ async def test_exec_plugin_may_give_a_client_certificate(write, plugin):
         ("sys.stderr.write('log in first\\n'); sys.exit(3)", "exited with 3: log in first"),
         ("print('hello')", "did not print an ExecCredential"),
         ('print(\'{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}\')', "with a token or a client"),
-        ("import time; time.sleep(60)", "did not end within 0.5 s"),
+        ("import time; time.sleep(60)", "did not finish within 0.5 s"),
     ],
 )
 async def test_exec_plugin_that_fails(write, plugin, behaviour, complaint, monkeypatch):

@@ -52,7 +52,7 @@ def test_a_status_object_becomes_its_type(code, kind):
 def test_what_is_no_status_object_says_nothing_about_the_object(code, content_type, body):
     error = from_response(code, content_type, body, None, "GET /x")
     assert type(error) is api_errors.UnavailableError
-    assert error.status == code and "something in between" in error.message
+    assert error.status == code and "an intermediary answered" in error.message
 
 
 def test_429_counts_also_as_plain_text_since_the_api_server_sends_it_so():

@@ -371,5 +371,5 @@ async def test_a_large_list_is_decoded_in_pieces(server, kube, monkeypatch, stre
     assert (len(found), version, unreadable) == (49, "5", [b'{"metadata": {"name": 7}}'])
     assert stretch > 1 or len(turns) >= 49
     other.cancel()
-    with pytest.raises(UnavailableError, match="not what was expected"):
+    with pytest.raises(UnavailableError, match="unexpected answer"):
         await kube.list("/api/v1/nodes", Node)

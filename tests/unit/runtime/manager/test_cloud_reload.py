@@ -33,7 +33,7 @@ class Scripted(Cloud):
     async def start(self):
         Scripted.started += 1
         if self.kind == "refused":
-            raise Unauthorized("the token is not known")
+            raise Unauthorized("the token is unknown")
         if self.kind == "down":
             raise Transient("connection refused")
 
@@ -121,7 +121,7 @@ async def test_a_file_that_is_only_touched_changes_nothing(file):
     ("text", "result", "message"),
     [
         ("bad", "invalid", "line 1: is bad; line 2: is no better"),
-        ("refused", "refused", "the token is not known"),
+        ("refused", "refused", "the token is unknown"),
         ("untagged", "invalid", "--allow-untagged-cloud"),
     ],
 )
@@ -191,7 +191,7 @@ async def test_a_wrong_address_is_corrected_while_the_start_waits(file):
 async def test_a_refusal_at_start_ends_it(file):
     file.write_text("refused")
     keeper = Keeper(options(file))
-    with pytest.raises(StartError, match=r"refuses the credentials of .*cloud\.conf: the token is not known"):
+    with pytest.raises(StartError, match=r"rejects the credentials of .*cloud\.conf: the token is unknown"):
         await keeper.start()
 
 

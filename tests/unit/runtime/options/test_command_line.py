@@ -303,8 +303,8 @@ def test_all_problems_at_once():
         "--concurrent-node-syncs must be 1 or more, not 0",
         "--secure-port must be between 0 and 65535, not 70000",
         "--node-deletion-cap: 'most' is neither a share such as 10% nor a number of Nodes",
-        "leader election needs lease-duration > renew-deadline > 1.2 x retry-period > 0, not 15s, 10s, 20s",
-        "--tls-cert-file and --tls-private-key-file go together",
+        "leader election requires lease-duration > renew-deadline > 1.2 x retry-period > 0, not 15s, 10s, 20s",
+        "--tls-cert-file and --tls-private-key-file must be set together",
         "--logging-format must be text or json, not 'xml'",
         "--cluster-cidr: 'pods' does not appear to be an IPv4 or IPv6 network",
     ):
@@ -312,7 +312,7 @@ def test_all_problems_at_once():
     assert any(
         problem.startswith(f"--cloud-provider is required: installed providers are {INSTALLED}") for problem in found
     )
-    assert any(problem.startswith("--controllers: unknown controller 'nodes': known are") for problem in found)
+    assert any(problem.startswith("--controllers: unknown controller 'nodes': known controllers") for problem in found)
 
 
 @pytest.mark.parametrize(
@@ -330,39 +330,39 @@ def test_all_problems_at_once():
         ("--kube-api-wait=-1s", "must be 0 or more, not -1s"),
         ("--secure-port=-1", "must be between 0 and 65535, not -1"),
         ("--secure-port=65536", "must be between 0 and 65535, not 65536"),
-        ("--tls-private-key-file=/a.key", "--tls-cert-file and --tls-private-key-file go together"),
+        ("--tls-private-key-file=/a.key", "--tls-cert-file and --tls-private-key-file must be set together"),
         ("--kube-api-qps=nan", "'nan' is not a number"),
         ("--kube-api-burst=1.5", "'1.5' is not a whole number"),
         ("--node-deletion-cap=101%", "'101%' is neither a share such as 10% nor a number of Nodes"),
-        ("--leader-elect-renew-deadline=15s", "leader election needs lease-duration > renew-deadline"),
+        ("--leader-elect-renew-deadline=15s", "leader election requires lease-duration > renew-deadline"),
         ("--leader-elect-renew-deadline=2.4s", "not 15s, 2.4s, 2s"),
         ("--leader-elect-retry-period=0", "> 0, not 15s, 10s, 0s"),
         ("--cluster-cidr=10.0.0.0/16,10.1.0.0/16", "at most one IPv4 and one IPv6 CIDR"),
         pytest.param("--concurrent-node-status-updates=-1", "must be 0 or more, not -1", id="C6-status-updates"),
-        ("--leader-elect-resource-lock=endpoints", "'endpoints' is no lock that this program takes: only leases"),
-        ("--feature-gates=Nope=true", "unknown gate 'Nope': known are CloudControllerManagerWatchBasedRoutes"),
+        ("--leader-elect-resource-lock=endpoints", "'endpoints' is not a supported lock: only leases is"),
+        ("--feature-gates=Nope=true", "unknown gate 'Nope': known gates are CloudControllerManagerWatchBasedRoutes"),
         (f"--feature-gates={GATE[:-4]}yes", "=yes: is neither true nor false"),
-        ("--webhooks=*", "needs --feature-gates=CloudControllerManagerWebhook=true"),
+        ("--webhooks=*", "requires --feature-gates=CloudControllerManagerWebhook=true"),
         ("--webhook-secure-port=65536", "must be between 0 and 65535, not 65536"),
-        ("--webhook-tls-cert-file=/a", "--webhook-tls-cert-file and --webhook-tls-private-key-file go together"),
+        ("--webhook-tls-cert-file=/a", "--webhook-tls-cert-file and --webhook-tls-private-key-file must be set"),
         ("--tls-min-version=VersionTLS10", "must be one of VersionTLS12, VersionTLS13, not 'VersionTLS10'"),
-        ("--tls-cipher-suites=TLS_NULL", "unknown TLS_NULL: known are TLS_AES_128_GCM_SHA256, "),
+        ("--tls-cipher-suites=TLS_NULL", "unknown TLS_NULL: known cipher suites are TLS_AES_128_GCM_SHA256, "),
         ("--tls-sni-cert-key=/a.crt", "'/a.crt' is not CERTIFICATE,KEY or CERTIFICATE,KEY:NAME,NAME"),
         ("--authorization-webhook-cache-unauthorized-ttl=-1s", "must be 0 or more, not -1s"),
-        ("--config=/no/such/file", "/no/such/file cannot be read: No such file or directory"),
+        ("--config=/no/such/file", "--config /no/such/file cannot be read: No such file or directory"),
         ("--version=2", "expected nothing or raw, not '2'"),
     ],
 )
 def test_one_problem(argument, problem):
     [found] = problems(SIM, argument)
     assert problem in found
-    if "go together" not in found and "leader election" not in found:
+    if "must be set together" not in found and "leader election" not in found:
         assert found.startswith(argument.partition("=")[0])
 
 
 def test_two_managers_must_not_wait_for_one_another_nor_one_for_itself():
     [found] = problems(SIM, "--enable-leader-migration", "--leader-elect=false")
-    assert found.startswith("--enable-leader-migration needs --leader-elect")
+    assert found.startswith("--enable-leader-migration requires --leader-elect")
     name = "--leader-elect-resource-name=cloud-provider-extraction-migration"
     [found] = problems(SIM, "--enable-leader-migration", name)
     assert "the process would wait for itself" in found
@@ -372,7 +372,7 @@ def test_two_managers_must_not_wait_for_one_another_nor_one_for_itself():
 def test_webhooks_need_a_port_of_their_own():
     arguments = [SIM, f"--feature-gates={GATE}", "--secure-port=10260"]
     assert problems(*arguments, "--webhooks=*") == [
-        "--webhook-secure-port must differ from --secure-port, which is 10260, too"
+        "--webhook-secure-port and --secure-port must differ, but both are 10260"
     ]
     parse(arguments)
 
@@ -398,7 +398,7 @@ def test_no_abbreviations():
 
 def test_cloud_provider_external_is_the_kubelets():
     [found] = problems("--cloud-provider=external")
-    assert found == f"--cloud-provider=external is for the kubelet; here name a provider: {INSTALLED}"
+    assert found == f"--cloud-provider=external is only for the kubelet; set an installed provider: {INSTALLED}"
 
 
 class Point:
@@ -461,13 +461,13 @@ def test_what_is_spelt_selects_the_same(selected, spelt):
 
 @pytest.mark.parametrize("text", ["", "*,", "-*", "nodes", "Service", "--route"])
 def test_unknown_controllers(text):
-    with pytest.raises(ValueError, match=r"unknown controller '.*': known are"):
+    with pytest.raises(ValueError, match=r"unknown controller '.*': known controllers are"):
         select_controllers(text.split(","))
 
 
 def test_every_unknown_controller_is_named():
     with pytest.raises(
-        ValueError, match=r"unknown controller 'a', '-b': known are cloud-node-controller \(cloud-node\),"
+        ValueError, match=r"unknown controller 'a', '-b': known controllers are cloud-node-controller \(cloud-node\),"
     ):
         select_controllers(["a", "service", "-b"])
 
@@ -558,7 +558,8 @@ def test_help_and_version(capsys):
 
 def test_an_unknown_provider_is_told_with_the_rest():
     found = problems("--cloud-provider=nimbus", "--concurrent-node-syncs=0")
-    assert len(found) == 2 and found[0].startswith(f"unknown cloud provider 'nimbus': installed are {INSTALLED}")
+    assert len(found) == 2
+    assert found[0].startswith(f"unknown cloud provider 'nimbus': installed providers are {INSTALLED}")
 
 
 def test_the_parser_is_made_anew_each_time():

@@ -192,21 +192,21 @@ OutOfTree:
 """
     assert problems(text) == [
         "c.yaml, line 2: kind: expected CloudControllerManagerConfiguration",
-        "c.yaml, line 3: generic: unknown key; is Generic meant?",
+        "c.yaml, line 3: generic: unknown key; did you mean Generic?",
         "c.yaml, line 5: Generic.Port: True is not a whole number",
-        "c.yaml, line 6: Generic.Adress: unknown key; is Address meant?",
+        "c.yaml, line 6: Generic.Adress: unknown key; did you mean Address?",
         "c.yaml, line 8: Generic.LeaderElection.leaseDuration: 15 is not text",
-        "c.yaml, line 9: Generic.LeaderElection.LeaderElect: unknown key; is leaderElect meant?",
-        "c.yaml, line 10: Generic.Controllers: unknown controller 'nope': known are "
+        "c.yaml, line 9: Generic.LeaderElection.LeaderElect: unknown key; did you mean leaderElect?",
+        "c.yaml, line 10: Generic.Controllers: unknown controller 'nope': known controllers are "
         + ", ".join(f"{name} ({alias})" for name, alias in CONTROLLERS.items()),
         "c.yaml, line 11: Generic.LeaderMigration.leaderName: is missing",
         "c.yaml, line 13: Generic.LeaderMigration.controllerLeaders[0].component: is missing",
         "c.yaml, line 14: NodeController: expected keys and values, not 5",
-        "c.yaml, line 16: OutOfTree.node-deletion-capp: unknown key; is node-deletion-cap meant?",
-        "c.yaml, line 17: OutOfTree.feature-gates: unknown gate 'Nope': known are "
+        "c.yaml, line 16: OutOfTree.node-deletion-capp: unknown key; did you mean node-deletion-cap?",
+        "c.yaml, line 17: OutOfTree.feature-gates: unknown gate 'Nope': known gates are "
         "CloudControllerManagerWatchBasedRoutesReconciliation, CloudControllerManagerWebhook, "
         "ControllerManagerReleaseLeaderElectionLockOnExit",
-        "c.yaml, line 18: OutOfTree.cloud-provider: unknown key; known are " + ", ".join(
+        "c.yaml, line 18: OutOfTree.cloud-provider: unknown key; known keys: " + ", ".join(
             [*(flag.name for flag in FLAGS if not flag.place), "controllers"]
         ),
     ]  # fmt: skip
@@ -217,7 +217,7 @@ def test_what_is_ignored_is_checked_as_its_flag_is():
     data["NodeController"] = {"ConcurrentNodeStatusUpdates": -1}
     assert problems(data) == [
         "c.yaml, line 1: Generic.LeaderElection.resourceLock: "
-        "'endpoints' is no lock that this program takes: only leases",
+        "'endpoints' is not a supported lock: only leases is",
         "c.yaml, line 1: NodeController.ConcurrentNodeStatusUpdates: must be 0 or more, not -1",
     ]
 
@@ -245,7 +245,7 @@ def test_problems_of_file_and_flags_come_together(write):
         ),
         ("a: 1\n---\nb: 2\n", "c.yaml, line 2: this is not YAML: but found another document"),
         ("\x00", "this is not YAML"),
-        ("a: 1\nb: 2\na: 3", "c.yaml, line 1: a: is given again in line 3"),
+        ("a: 1\nb: 2\na: 3", "c.yaml, line 1: a: duplicate key, set again in line 3"),
         ("2020-13-45: 1", "c.yaml, line 1: 2020-13-45: unknown key"),
         ("a: 2020-13-45", "this is not YAML: month must be in 1..12"),
     ],

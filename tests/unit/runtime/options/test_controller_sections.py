@@ -67,7 +67,7 @@ def test_an_empty_section_is_the_defaults():
             "    pool-controller:\n      patience: soon\n      poolnames: []\n",
             [
                 "c.yaml, line 6: OutOfTree.controllers.pool-controller.patience: Expected `float`, got `str`",
-                "c.yaml, line 7: OutOfTree.controllers.pool-controller.poolnames: unknown key; is poolNames meant?",
+                "c.yaml, line 7: OutOfTree.controllers.pool-controller.poolnames: unknown key; did you mean poolNames?",
             ],
         ),
         ("    strict-controller: {}\n", ["c.yaml, line 5: OutOfTree.controllers.strict-controller.pool: is missing"]),
@@ -81,7 +81,7 @@ def test_an_empty_section_is_the_defaults():
         ),
         (
             "    pol-controller: {}\n",
-            ["c.yaml, line 5: OutOfTree.controllers.pol-controller: unknown key; is pool-controller meant?"],
+            ["c.yaml, line 5: OutOfTree.controllers.pol-controller: unknown key; did you mean pool-controller?"],
         ),
         (
             "    pool-controller: [1]\n",

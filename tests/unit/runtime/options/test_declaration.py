@@ -76,7 +76,7 @@ def test_a_file_sets_it_and_its_value_there_is_checked_too(tmp_path: Path):
     assert parse_as(More, [SIM, f"--config={file}"]).tea_break == 7.0
     assert parse_as(More, [SIM, f"--config={file}", "--tea-break=1s"]).tea_break == 1.0
     [problem] = load(file.read_text(), "c.yaml")[1]
-    assert problem.startswith("c.yaml, line 2: Generic.TeaBreak: unknown key; known are ")
+    assert problem.startswith("c.yaml, line 2: Generic.TeaBreak: unknown key; known keys: ")
     file.write_text(yaml.safe_dump({**config, "Generic": {"TeaBreak": "-7s"}}))
     with pytest.raises(OptionsError, match="--tea-break must be 0 or more, not -7s"):
         parse_as(More, [SIM, f"--config={file}"])

@@ -125,18 +125,18 @@ controllerLeaders:
         pytest.param(
             config("v1beta1", resourceLock="endpoints"), "resourceLock: expected leases, not 'endpoints'", id="C16-lock"
         ),
-        pytest.param(config(resourceLock="leases"), "resourceLock: unknown key; known are", id="C17-v1-has-no-lock"),
+        pytest.param(config(resourceLock="leases"), "resourceLock: unknown key; known keys:", id="C17-v1-has-no-lock"),
         pytest.param(config("v2"), f"apiVersion: expected one of {V1}, ", id="C17-version"),
         pytest.param(config(kind="Other"), "kind: expected LeaderMigrationConfiguration, not 'Other'", id="C17-kind"),
-        pytest.param(config(leadername="x"), "leadername: unknown key; is leaderName meant?", id="C17-strict"),
+        pytest.param(config(leadername="x"), "leadername: unknown key; did you mean leaderName?", id="C17-strict"),
         pytest.param(
             config(controllerLeaders=[leader("a", "b") | {"colour": 1}]),
-            "controllerLeaders[0].colour: unknown key; known are name, component",
+            "controllerLeaders[0].colour: unknown key; known keys: name, component",
             id="C17-strict-inside",
         ),
         pytest.param(
             config(controllerLeaders=[leader("route", "a"), leader("route-controller", "b")]),
-            "controllerLeaders[1].name: 'route-controller' has the component 'a' already",
+            "controllerLeaders[1].name: 'route-controller' already has the component 'a'",
             id="one-controller-of-two-components",
         ),
         pytest.param("- a", "expected keys and values, not ['a']", id="no-mapping"),
@@ -151,7 +151,7 @@ def test_what_is_refused(text, problem):
 
 def test_the_line_is_told_and_a_key_given_twice():
     text = f"kind: LeaderMigrationConfiguration\napiVersion: {V1}\nleaderName: a\nleaderName: b\nx: 1\n"
-    assert bad(text) == ["m.yaml, line 3: leaderName: is given again in line 4"]
+    assert bad(text) == ["m.yaml, line 3: leaderName: duplicate key, set again in line 4"]
 
 
 def test_C16_all_problems_at_once_and_with_those_of_the_flags(tmp_path):

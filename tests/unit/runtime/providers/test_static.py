@@ -119,7 +119,7 @@ def test_owns_the_ids_of_its_cluster() -> None:
     [
         pytest.param("", ["line 1: expected keys and values (cluster, machines), not nothing"], id="empty"),
         pytest.param("a: [", ["line 1: not YAML: expected the node content, but found '<stream end>'"], id="no-yaml"),
-        pytest.param("a: \x00", ["line 1: not YAML: characters that may not be in it"], id="no-text"),
+        pytest.param("a: \x00", ["line 1: not YAML: it contains invalid characters"], id="no-text"),
         pytest.param(
             "region: x\n",
             [
@@ -137,7 +137,7 @@ def test_owns_the_ids_of_its_cluster() -> None:
         pytest.param(
             "cluster: c\ncluster: d\nmachines_file: /x\ninventory_group: g\n",
             [
-                "line 2: cluster: stands here twice",
+                "line 2: cluster: duplicate key",
                 "line 4: inventory_group: has an effect only with inventory_file",
             ],
             id="twice-and-useless",
@@ -205,7 +205,7 @@ def test_every_problem_at_once_with_its_line(text: str, problems: list[str]) -> 
 
 
 def test_anchors_that_hold_themselves_or_stand_for_billions() -> None:
-    assert any("an anchor holds itself" in problem for problem in problems_of("cluster: c\nmachines: &a [*a]\n"))
+    assert any("an anchor contains itself" in problem for problem in problems_of("cluster: c\nmachines: &a [*a]\n"))
     levels = "".join(f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20))
     assert problems_of(f"a0: &a0 [x]\n{levels}cluster: c\nmachines: *a19\n")
 

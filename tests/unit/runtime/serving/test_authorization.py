@@ -95,7 +95,7 @@ async def test_a_token_that_may_not(authorizer):
 
 
 async def test_an_unknown_token(authorizer, client):
-    assert await authorizer.check("/metrics", "Bearer s3cret") == (401, "the API server does not know this token")
+    assert await authorizer.check("/metrics", "Bearer s3cret") == (401, "the API server does not accept this token")
     assert [path for path, _ in client.asked] == [TOKENS]
 
 
@@ -112,7 +112,7 @@ async def test_C19_who_brings_no_token_is_anonymous(authorizer, client, header):
 async def test_an_api_server_that_does_not_answer_allows_nobody_and_is_asked_again(authorizer, client):
     client.down = True
     status, reason = await authorizer.check("/metrics", "Bearer good")
-    assert (status, reason) == (500, "the API server could not be asked: connection refused")
+    assert (status, reason) == (500, "cannot query the API server: connection refused")
     assert "good" not in reason
     client.down = False
     assert (await authorizer.check("/metrics", "Bearer good"))[0] == 200
@@ -225,7 +225,7 @@ async def test_client_cas_of_the_file_and_of_the_cluster(tmp_path):
     file.write_text("NEW")
     assert cas.bundle() == b"NEW\nTHEIRS"
     file.unlink()
-    with pytest.raises(CertificateError, match=r"--client-ca-file .*ca\.crt cannot be read: No such file"):
+    with pytest.raises(CertificateError, match=r"cannot read --client-ca-file .*ca\.crt: No such file"):
         cas.bundle()
 
 

@@ -89,8 +89,8 @@ async def test_W24_a_blocked_event_loop_is_told_with_the_calls_under_way(caplog,
     await asyncio.sleep(0.05)
     task.cancel()
     [record] = caplog.records[before:]
-    assert "the event loop stood still for 0." in record.getMessage()
-    assert record.getMessage().endswith("Cloud calls under way: instances.list")
+    assert "the event loop was blocked for 0." in record.getMessage()
+    assert record.getMessage().endswith("Cloud calls in progress: instances.list")
 
 
 async def allow(request):
@@ -138,7 +138,7 @@ async def test_webhooks_that_the_provider_does_not_offer():
     with pytest.raises(StartError, match="--webhooks: unknown 'two': the provider offers one"):
         async with webhooks(GATE, "--webhooks=two"):
             pass
-    with pytest.raises(StartError, match=r"--webhook-secure-port .* cannot be served: .*Free the port"):
+    with pytest.raises(StartError, match=r"cannot serve --webhook-secure-port .*: .*Free the port"):
         async with (
             webhooks(GATE, "--webhooks=*") as port,
             webhooks(GATE, "--webhooks=*", f"--webhook-secure-port={port}"),
@@ -163,8 +163,8 @@ async def test_webhooks_for_clients_with_a_certificate(tmp_path, caplog):
             assert response.status == 400  # not a POST
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
     async with webhooks(GATE, "--webhooks=*", everywhere):
-        assert "everybody who reaches 0.0.0.0 may ask the webhooks: --webhook-client-ca-file" in caplog.text
-    with pytest.raises(StartError, match="--webhook-client-ca-file /nowhere cannot be read: No such file"):
+        assert "anyone who can reach 0.0.0.0 may call the webhooks: --webhook-client-ca-file" in caplog.text
+    with pytest.raises(StartError, match="cannot read --webhook-client-ca-file /nowhere: No such file"):
         async with webhooks(GATE, "--webhooks=*", "--webhook-client-ca-file=/nowhere"):
             pass
 

@@ -300,7 +300,7 @@ async def test_rotated_certificates_count_from_the_next_connection_on(authorizer
         (tmp_path / "cloud-controller-manager.crt").write_text("half of a fi")
         for _ in range(3):
             assert await serial_of(port) == second
-        told = [record for record in caplog.records if "stay what they were" in record.getMessage()]
+        told = [record for record in caplog.records if "cannot reload the serving certificates" in record.getMessage()]
         assert len(told) == 1
         third = write(authority, tmp_path, "cloud-controller-manager", "localhost")
         assert await serial_of(port) == third

@@ -285,7 +285,7 @@ async def test_a_bad_body_is_answered_with_all_its_problems() -> None:
             assert part in refused["error"]["message"]
         assert len(simulator.project().instances.rows) == 2
         twice = BALANCER | {"ports": [{"port": 80, "node_port": 1}, {"port": 80, "node_port": 2}]}
-        assert "TCP 80 is given twice" in (await call("POST", "/load-balancers", twice))[1]["error"]["message"]
+        assert "duplicate TCP 80" in (await call("POST", "/load-balancers", twice))[1]["error"]["message"]
         path = "/v1/projects/demo/instances"
         async with call.session.post(call.url + path, data=b"{", headers=call.headers) as answer:
             assert answer.status == 400

@@ -57,11 +57,11 @@ faults: {rules: [{action: explode}]}
     ("text", "said"),
     [
         ("", "projects: is missing"),
-        ("projects: []", "projects: at least one is needed"),
+        ("projects: []", "projects: at least one is required"),
         ("- a", "expected a mapping"),
         ("projects: {]", "line 1, column 12: not YAML"),
-        ("projects: [{name: a, token: t}, {name: a, token: u}]", "each needs a name of its own"),
-        ("projects: [{name: a, token: t, instances: [{name: w}, {name: w}]}]", "w given twice"),
+        ("projects: [{name: a, token: t}, {name: a, token: u}]", "each needs a unique name"),
+        ("projects: [{name: a, token: t, instances: [{name: w}, {name: w}]}]", "duplicate names: w"),
     ],
 )
 def test_a_wrong_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str) -> None:

@@ -49,15 +49,15 @@ def test_an_empty_value_is_a_text_and_stands_for_the_default_of_what_cannot_be_e
     ("text", "problem"),
     [
         ("[Main]\nurll = x\n", "line 2: [Main] urll: unknown key; did you mean url?"),
-        ("[Man]\n", "line 1: [man]: unknown section; known are Main, Class"),
-        ("[Class]\n", 'line 1: [Class]: is written [Class "name"]'),
-        ('[Main "x"]\n', "line 1: [Main]: is written [Main]"),
+        ("[Man]\n", "line 1: [man]: unknown section; known sections are Main, Class"),
+        ("[Class]\n", 'line 1: [Class]: must be written [Class "name"]'),
+        ('[Main "x"]\n', "line 1: [Main]: must be written [Main]"),
         ("[Main]\ntimeout = 5\n", "line 2: [Main] timeout: expected a duration with its unit, such as 5s or 1m30s"),
         ("[Main]\npages = 0\n", "line 2: [Main] pages: expected a whole number greater than 0"),
         ("[Main]\nrate = inf\n", "line 2: [Main] rate: expected a number greater than 0"),
         ("[Main]\nkind = c\n", "line 2: [Main] kind: expected one of a, b"),
-        ("[Main]\ntoken\n", "line 2: [Main] token: has no value"),
-        ("[Main]\nkind = a\nkind = b\n", "line 3: [Main] kind: stands here twice, with different values"),
+        ("[Main]\ntoken\n", "line 2: [Main] token: the value is missing"),
+        ("[Main]\nkind = a\nkind = b\n", "line 3: [Main] kind: duplicate key with different values"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text, problem):

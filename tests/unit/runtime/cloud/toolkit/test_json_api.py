@@ -232,8 +232,8 @@ async def test_all_pages_come_in_order() -> None:
     ("pages", "why"),
     [
         ({"": {"rows": [1], "next": None, "total": 2}}, "1 of 2"),
-        ({"": {"rows": [1], "next": "b"}, "b": {"rows": [], "next": "b"}}, "where it began"),
-        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "second"),
+        ({"": {"rows": [1], "next": "b"}, "b": {"rows": [], "next": "b"}}, "refers to itself"),
+        ({"": {"rows": [], "next": "b"}, "b": {"rows": [], "next": "c"}, "c": {"rows": [], "next": "b"}}, "page twice"),
         ({"": {"row": []}}, "no list of rows"),
         ({"": {"rows": {"1": 1}}}, "no list of rows"),
         ({"": []}, "no list of rows"),

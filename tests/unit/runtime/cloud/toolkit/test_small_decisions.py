@@ -85,7 +85,7 @@ async def test_one_step_is_done_and_the_rest_is_asked_for_again():
         done.append(step)
 
     steps = [Step("POST", "/listeners", {}), Step("DELETE", "/pools/1")]
-    with pytest.raises(RetryAfter, match="load balancer lb1 is being changed: 2 steps to go") as caught:
+    with pytest.raises(RetryAfter, match="load balancer lb1 is being changed: 2 steps left") as caught:
         await do_next(steps, do, "load balancer lb1", lambda: 1.5)
     assert done == steps[:1] and caught.value.retry_after == 1.5
     with pytest.raises(RetryAfter, match="7 steps"):

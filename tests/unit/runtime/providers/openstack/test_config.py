@@ -167,8 +167,8 @@ def test_every_key_means_something() -> None:
 @pytest.mark.parametrize(
     ("section", "line", "expected"),
     [
-        ("Metadata", "request-timeout = 0", "expected more than no time at all, and a day at most"),
-        ("Metadata", "request-timeout = 25h", "expected more than no time at all, and a day at most"),
+        ("Metadata", "request-timeout = 0", "expected a duration of more than 0, and at most 24h"),
+        ("Metadata", "request-timeout = 25h", "expected a duration of more than 0, and at most 24h"),
         ("Metadata", "request-timeout = 99999999999h", "expected a duration with its unit, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-delay = 3500ms", "Octavia needs whole seconds, such as 5s or 1m30s"),
         ("LoadBalancer", "monitor-timeout = 1ns", "Octavia needs whole seconds, such as 5s or 1m30s"),
@@ -233,9 +233,9 @@ key = value
         "cloud.conf: line 15: [LoadBalancer] monitor-max-retries: expected a whole number from 1 to 10",
         "cloud.conf: line 17: [LoadBalancer] floating-subnet, floating-subnet-tags: set only one of them",
         "cloud.conf: line 18: [LoadBalancer] lb-version: expected one of v2",
-        'cloud.conf: line 19: [LoadBalancerClass]: is written [LoadBalancerClass "name"]',
-        "cloud.conf: line 20: [Route]: is written [Route]",
-        "cloud.conf: line 21: [nonsense]: unknown section; known are Global, Networking, Route, Metadata, "
+        'cloud.conf: line 19: [LoadBalancerClass]: must be written [LoadBalancerClass "name"]',
+        "cloud.conf: line 20: [Route]: must be written [Route]",
+        "cloud.conf: line 21: [nonsense]: unknown section; known sections are Global, Networking, Route, Metadata, "
         "LoadBalancer, LoadBalancerClass, BlockStorage, Runtime",
     ]
 
@@ -367,5 +367,5 @@ def test_the_region_in_provider_ids_by_file_or_environment() -> None:
 def test_a_key_twice_is_a_problem_only_if_it_says_two_things() -> None:
     assert parse(f"{GLOBAL}region = a\nregion = a\n").auth.region == "a"
     assert problems(f"{GLOBAL}region = a\nregion = b\n") == [
-        "cloud.conf: line 8: [Global] region: stands here twice, with different values"
+        "cloud.conf: line 8: [Global] region: duplicate key with different values"
     ]
