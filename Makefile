@@ -39,12 +39,12 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands: 20 minutes on two idle cores
 	@$(PARTS) --first images --timed integration,molecule --patient lint,unit,install-test,docs-site \
-		--elsewhere "make test-ci: 100 kills of the leader, three control planes, OpenStack's own services" \
+		--elsewhere "make test-ci: 100 kills of the leader, long stories, three control planes, OpenStack's own services" \
 		--elsewhere "make test-all: every ansible-core, the other scenarios, half an hour of churn, mutation"
 
 .PHONY: test-ci
-test-ci: prerequisites setup ## what CI runs after make test: 100 kills of the leader, scenario ha, OpenStack: 30 minutes
-	@$(PARTS) --first images --timed chaos,molecule-ha,openstack-once
+test-ci: prerequisites setup ## what CI runs after make test: 100 kills, long stories, scenario ha, OpenStack: 40 minutes
+	@$(PARTS) --first images --timed chaos,integration-long,molecule-ha,openstack-once
 
 .PHONY: test-all
 test-all: test test-ci cores ee molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
@@ -80,7 +80,7 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 	@ruff check -q --isolated --preview --select E30 plugins tests/unit/plugins
 	@mkdir -p build/types/ansible_collections/outoftree/ccm
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
-	@MYPYPATH=build/types mypy --config-file= --cache-dir /dev/null --no-error-summary --ignore-missing-imports \
+	@MYPYPATH=build/types mypy --config-file= --cache-dir build/types/cache --no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
 	@ansible-lint --offline -q
 
@@ -114,11 +114,15 @@ CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.
 SIDE_BY_SIDE ?= 5
 SOAK_SECONDS ?= 1800
+INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
 .PHONY: integration
 integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
-	@CHAOS_KILLS=10 SOAK_SECONDS=120 pytest -q $(call junit,integration) -n $(SIDE_BY_SIDE) --dist loadfile \
-		--no-loadscope-reorder tests/integration tests/soak
+	@CHAOS_KILLS=10 SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration tests/soak
+
+.PHONY: integration-long
+integration-long: setup binaries ## the long stories among the integration tests, which make integration leaves out
+	@$(INTEGRATION) $(call junit,integration-long) -m long tests/integration
 
 .PHONY: chaos
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise

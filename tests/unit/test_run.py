@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import run
+from tests.integration import conftest
 
 #: In place of make: what each target does is in a file of its name.
 MAKE = """
@@ -117,3 +119,15 @@ def test_timed_and_patient_parts_run_side_by_side_unless_the_machine_is_too_smal
     assert parts.run("--timed", "integration", "--patient", "unit")[0] == 0
     said = parts.run("--timed", "alone", "--patient", "lonely", "--one-at-a-time", "--keep-going")[1]
     assert said[-1] == "1 passed, 1 failed"
+
+
+def test_what_is_long_exists():
+    """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
+    folder = run.ROOT / "tests" / "integration"
+    files = [*folder.rglob("test_*.py"), *(run.ROOT / "tests" / "soak").glob("test_*.py")]
+    stems = {path.stem for path in files}
+    tests = {
+        name for path in files for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert set(conftest.LONGEST) <= stems
+    assert set(conftest.MARKED_LONG) <= stems | tests
