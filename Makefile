@@ -112,7 +112,7 @@ ee: setup ## build the execution environment of docs/how-to, use it, and remove 
 # How often `make chaos` kills the leader under load (`make integration`: 10 times), and how long `make soak` takes.
 CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.
-SIDE_BY_SIDE ?= 5
+SIDE_BY_SIDE ?= 4
 SOAK_SECONDS ?= 1800
 INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reorder
 
