@@ -31,7 +31,10 @@ LONGEST = (
 MARKED_LONG = (
     "test_bad_files",
     "test_journal_copies",
+    "test_a_worker_that_fails_takes_its_batch_along_and_that_is_said_once",
+    "test_a_worker_that_may_fail_does_not_keep_the_others_from_being_done",
     "test_fifty_workers_are_followed_by_a_person",
+    "test_one_worker_more_that_fails_than_may_ends_the_run",
 )
 
 
