@@ -5,7 +5,7 @@
 
 A part is a target of the Makefile. Parts of --first run before all others. Parts of --timed run one after the other:
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
-run one after the other beside them, at the lowest priority: they compute, and take the time that is left.
+run one after the other beside them, at a low priority: they compute, and take the time that is left.
 
 Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) to that folder. All that a
 part prints is in build/results/PART.log; the end of it is shown when the part fails.
@@ -34,6 +34,8 @@ SIGN_OF_LIFE = 30.0  # seconds
 #: Seconds that an interrupted part has to end the processes, containers and files that it made.
 PATIENCE = 90.0
 SHOWN = 80  # lines of a failed part's output
+#: Of patient parts. Not the lowest: beside parts that need both cores their tests would run into time-outs.
+NICE = "10"
 _PERCENT = re.compile(rb"\[ *(\d+)%\]")
 
 
@@ -84,7 +86,7 @@ class Part:
         self.folder.mkdir(parents=True)
         # Variables of make's command line are in the environment; its flags are not for this make.
         environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS")}
-        command = [*(("nice", "-n", "19") if self.patient else ()), *make, self.name, f"RESULTS={self.folder}"]
+        command = [*(("nice", "-n", NICE) if self.patient else ()), *make, self.name, f"RESULTS={self.folder}"]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -94,7 +96,7 @@ class Part:
         if self.patient:
             # Linux may share the processor between sessions first, and look at `nice` only within each of them.
             with contextlib.suppress(OSError):
-                Path(f"/proc/{self._process.pid}/autogroup").write_text("19")
+                Path(f"/proc/{self._process.pid}/autogroup").write_text(NICE)
 
     def running(self) -> bool:
         """Whether it still runs; when it has ended, its results are there."""
