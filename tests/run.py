@@ -264,4 +264,6 @@ def main(arguments: Sequence[str] | None = None, make: Sequence[str] = ("make",)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # A shell lets programs in the background ignore it, and parts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(main())
