@@ -52,26 +52,36 @@ CERTIFICATES = (
     ),
 )
 KEYS = tuple(f"var/lib/rancher/{name}/server/tls/client-admin.key" for name in ("k3s", "rke2"))
+# Written without http.server, whose import takes longer than all else that it does: every call of a module starts up to
+# four of these.
 COMPONENT = """
-import http.server, pathlib, ssl, sys, threading, time
+import _thread, os, socket, sys, time
 def ill():
-    needed = pathlib.Path(f"needed-by-{NAME}.txt")
-    return needed.exists() and not any(needed.read_text() in word for word in sys.argv)
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(500 if ill() else 200); self.end_headers(); self.wfile.write(b"ok")
-    def log_message(self, *arguments): pass
-http.server.ThreadingHTTPServer.allow_reuse_address = True
+    needed = f"needed-by-{NAME}.txt"
+    return os.path.exists(needed) and not any(open(needed).read() in word for word in sys.argv)
+def answer(connection, context):
+    if context:
+        connection = context.wrap_socket(connection, server_side=True)
+    with connection:
+        request = b""
+        while b"\\r\\n\\r\\n" not in request and (more := connection.recv(65536)):
+            request += more
+        status = "500 Internal Server Error" if ill() else "200 OK"
+        connection.sendall(f"HTTP/1.0 {status}\\r\\nContent-Length: 2\\r\\n\\r\\nok".encode())
+def serve(listening, context):
+    while True:
+        _thread.start_new_thread(answer, (listening.accept()[0], context))
 for port, encrypted in PORTS:
     try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        listening = socket.create_server(("127.0.0.1", port))
     except OSError:  # another component of the host has the port
         continue
+    context = None
     if encrypted:
+        import ssl
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain("tls.crt", "tls.key")
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    _thread.start_new_thread(serve, (listening, context))
 time.sleep(3600)
 """
 

@@ -41,5 +41,5 @@ def _make(venv: Path) -> None:
 def variables() -> dict[str, str]:
     """The environment for programs of it. They keep their bytecode, whatever ours says: compiling takes longer than
     starting."""
-    ours = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONSAFEPATH"}
+    ours = {"PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONSAFEPATH"}
     return {name: value for name, value in os.environ.items() if name not in ours} | {"PYTHONWARNINGS": "ignore"}

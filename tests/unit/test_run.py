@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`make test` runs its parts side by side, ends with the first failure, and sums up what it saw."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import run
+from tests.integration import conftest
+
+#: In place of make: what each target does is in a file of its name.
+MAKE = """
+import pathlib, runpy, sys
+target, results = sys.argv[1], pathlib.Path(sys.argv[2].removeprefix("RESULTS="))
+runpy.run_path(str(pathlib.Path(sys.argv[0]).with_name(target)), {"results": results})
+"""
+CASE = '<testcase classname="tests.test_it" name="{name}" time="{seconds}">{inside}</testcase>'
+
+
+class Parts:
+    """Targets of a make that is none, and what a run of them printed."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._capsys = folder, capsys
+        (folder / "make").write_text(MAKE)
+
+    def add(self, name: str, script: str = "", cases: str = "") -> None:
+        written = f"(results / 'a.xml').write_text({f'<testsuites>{cases}</testsuites>'!r})\n" if cases else ""
+        (self.folder / name).write_text(written + script)
+
+    def run(self, *arguments: str) -> tuple[int, list[str]]:
+        status = run.main(arguments, make=(sys.executable, str(self.folder / "make")))
+        return status, self._capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parts:
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(run, "PATIENCE", 10.0)
+    return Parts(tmp_path, capsys)
+
+
+def case(name: str, seconds: float = 0.1, inside: str = "") -> str:
+    return CASE.format(name=name, seconds=seconds, inside=inside)
+
+
+def test_all_tests_are_counted_and_a_part_without_tests_is_one(parts: Parts):
+    parts.add("images")
+    parts.add("unit", cases=case("one") + case("two"))
+    parts.add("integration", cases=case("three"))
+    status, said = parts.run("--first", "images", "--timed", "integration", "--patient", "unit")
+    assert (status, said[-1]) == (0, "4 passed, 0 failed")
+    rows = {line.split()[0]: line.split()[2:] for line in said if line.startswith(("images ", "unit ", "integration "))}
+    assert rows == {"images": ["1", "0", "0"], "unit": ["2", "0", "0"], "integration": ["1", "0", "0"]}
+
+
+def test_the_first_failure_ends_what_runs_beside_it_and_starts_nothing_more(parts: Parts):
+    wait = "import pathlib, time\ntry: time.sleep(60)\nfinally: pathlib.Path(__file__ + '.cleaned').touch()"
+    parts.add("integration", wait)
+    parts.add("molecule", "raise SystemExit('never')")
+    fail = "import time; time.sleep(1); print('what is wrong'); raise SystemExit(2)"
+    parts.add("unit", fail, case("good") + case("bad", inside='<failure message="x"/>'))
+    started = time.monotonic()
+    status, said = parts.run("--timed", "integration,molecule", "--patient", "unit")
+    assert time.monotonic() - started < 30
+    assert (status, said[-1]) == (1, "1 passed, 1 failed")
+    assert "what is wrong" in said and "  tests.test_it::bad" in said
+    assert (parts.folder / "integration.cleaned").exists()
+    assert "integration  interrupted" in said and "molecule     not run" in said
+
+
+def test_nothing_else_starts_after_a_failure_of_the_first_parts(parts: Parts):
+    parts.add("images", "raise SystemExit(1)")
+    parts.add("unit")
+    assert parts.run("--first", "images", "--patient", "unit")[1][-1] == "0 passed, 1 failed"
+
+
+def test_all_parts_run_when_asked_to_keep_going(parts: Parts):
+    parts.add("images", "raise SystemExit(1)")
+    parts.add("lint", "raise SystemExit(1)")
+    parts.add("unit", cases=case("one"))
+    status, said = parts.run("--keep-going", "--first", "images", "--patient", "lint,unit")
+    assert (status, said[-1]) == (1, "1 passed, 2 failed")
+
+
+def test_a_failure_outside_of_all_tests_is_one(parts: Parts):
+    parts.add("unit", "raise SystemExit(3)", case("one"))
+    status, said = parts.run("--patient", "unit")
+    assert (status, said[-1]) == (1, "1 passed, 1 failed")
+
+
+def test_results_that_cannot_be_read_are_a_failure(parts: Parts):
+    parts.add("unit", "(results / 'a.xml').write_text('<testsuites>')")
+    assert parts.run("--patient", "unit")[1][-1] == "0 passed, 1 failed"
+
+
+def test_reasons_of_skips_and_the_slowest_tests_are_told(parts: Parts):
+    skipped = case("away", inside='<skipped message="no such program here"/>')
+    parts.add("unit", cases=skipped + "".join(case(f"number-{n}", n) for n in range(12)))
+    said = parts.run("--patient", "unit", "--elsewhere", "make test-all: more")[1]
+    assert "  tests.test_it::away: no such program here" in said
+    slow = [line for line in said if " s  tests.test_it::number-" in line]
+    assert [line.rpartition("-")[2] for line in slow] == [str(n) for n in range(11, 1, -1)]
+    assert "Not in this run: make test-all: more" in said
+    assert said[-1] == "12 passed, 0 failed"
+
+
+def test_timed_and_patient_parts_run_side_by_side_unless_the_machine_is_too_small(parts: Parts):
+    for name, seconds in (("unit", 30), ("integration", 30), ("alone", 1), ("lonely", 1)):
+        look = f"import pathlib, time\nhere, end = pathlib.Path(__file__).parent, time.monotonic() + {seconds}\n"
+        look += f"kind = '*.{seconds}'\n(here / '{name}.{seconds}').touch()\n"
+        look += "while len(list(here.glob(kind))) < 2 and time.monotonic() < end: time.sleep(0.1)\n"
+        parts.add(name, look + "raise SystemExit(len(list(here.glob(kind))) < 2)")
+    assert parts.run("--timed", "integration", "--patient", "unit")[0] == 0
+    said = parts.run("--timed", "alone", "--patient", "lonely", "--one-at-a-time", "--keep-going")[1]
+    assert said[-1] == "1 passed, 1 failed"
+
+
+def test_what_is_long_exists():
+    """A name that fits nothing would bring a test back into `make test`, or to the end of it."""
+    folder = run.ROOT / "tests" / "integration"
+    files = [*folder.rglob("test_*.py"), *(run.ROOT / "tests" / "soak").glob("test_*.py")]
+    stems = {path.stem for path in files}
+    tests = {
+        name for path in files for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
+    }
+    assert set(conftest.LONGEST) <= stems
+    assert set(conftest.MARKED_LONG) <= stems | tests
