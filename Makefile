@@ -56,7 +56,7 @@ image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
 .PHONY: lint
-lint: setup ## ruff, mypy, import layers, ansible-lint
+lint: setup ## ruff, mypy, import layers, words, commit subjects, changelog fragments, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
@@ -65,7 +65,30 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
 	@MYPYPATH=build/types mypy --config-file= --cache-dir /dev/null --no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
+	@python tests/prose/check.py
+	@python tests/prose/subjects.py
+	@antsibull-changelog lint
 	@ansible-lint --offline -q
+
+# What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
+TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
+.PHONY: quick
+quick: setup ## the fast loop, under a minute: ruff, mypy, words, and TESTS=tests/unit/...
+	@cd runtime && ruff check -q . && mypy --no-error-summary
+	@python tests/prose/check.py
+	@$(if $(strip $(TESTS)),pytest -q -n 2 $(TESTS),echo "no unit test differs from origin/main: name some, TESTS=tests/unit/runtime/options")
+
+.PHONY: hooks
+hooks: setup ## Git hooks that lint what a commit changes
+	@pre-commit install
+
+.PHONY: actionlint
+actionlint: setup ## the workflows of .github, by actionlint; Go builds it the first time
+	@PYTHONPATH=tests/bed python -m tests.packaging.actionlint
+
+.PHONY: prose
+prose: setup ## words that this project does not use, in every file; make lint reads those on the list of tests/prose/terms.yml
+	@python tests/prose/check.py --all
 
 .PHONY: unit
 unit: setup ## pure logic in seconds, and 10,000 sequences of faults in under three minutes
