@@ -95,9 +95,10 @@ unit: setup ## pure logic in seconds, and 10,000 sequences of faults in under th
 	@pytest -q -n 2 tests/unit tests/bed/tests tests/bench tests/parity tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-549 --jobs 2 --least 10000
 
+CORE ?= 2.19
 .PHONY: sanity
-sanity: setup ## ansible-test sanity and units with one ansible-core, as a Galaxy user's CI has them
-	@python -m tests.packaging.cores --do sanity,units 2.19
+sanity: setup ## ansible-test sanity and units with one ansible-core, CORE=2.19, as a Galaxy user's CI has them
+	@python -m tests.packaging.cores --do sanity,units '$(CORE)'
 
 .PHONY: cores
 cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
@@ -190,6 +191,23 @@ openstack-once: test-openstack # as test-openstack, and the services end; after 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
 	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
+
+# The release that is prepared, and the base of its image: the bed's own, unless one is named.
+release-check release-prepare: VERSION ?= 1.0.0
+BASE_IMAGE ?=
+
+.PHONY: release-check
+release-check: setup ## build and check all that a release has, publish nothing: VERSION=1.0.0, BASE_IMAGE=docker.io/...
+	@PYTHONPATH=tests/bed:. python -m tests.packaging.release --version '$(VERSION)' --base-image '$(BASE_IMAGE)'
+
+.PHONY: release-prepare
+release-prepare: setup ## set VERSION=1.0.0 everywhere, and render CHANGELOG.md from the fragments, which go
+	@python -m tests.packaging.versions --set '$(VERSION)'
+	@antsibull-changelog release --version '$(VERSION)'
+
+.PHONY: release-tag
+release-tag: setup ## the signed tag of a release that is prepared and committed; does not push it
+	@python -m tests.packaging.tag
 
 .PHONY: collection
 collection: setup ## build/outoftree-ccm-*.tar.gz, for ansible-galaxy collection install

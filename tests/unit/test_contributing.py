@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-PAGES = ["CODE_OF_CONDUCT.md", "CONTRIBUTING.md"]
+PAGES = ["CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "MAINTAINERS.md"]
 #: A file or folder of the checkout, as these pages write it.
 PLACE = re.compile(r"`((?:\.github|changelogs|docs|meta|molecule|plugins|roles|runtime|tests)/[\w/.-]+|[A-Z]+\.md)")
 
