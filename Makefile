@@ -209,6 +209,12 @@ release-prepare: setup ## set VERSION=1.0.0 everywhere, and render CHANGELOG.md 
 release-tag: setup ## the signed tag of a release that is prepared and committed; does not push it
 	@python -m tests.packaging.tag
 
+# A minor to compare with, such as AGAINST=1.35; by itself the newest older one whose binaries are here.
+AGAINST ?=
+.PHONY: new-kubernetes
+new-kubernetes: setup ## what a Kubernetes minor changes for us: VERSION=1.37, flags, gates, API, and our table of facts
+	@$(BIN)/python tests/bed/new_kubernetes.py '$(VERSION)' --against '$(AGAINST)'
+
 .PHONY: collection
 collection: setup ## build/outoftree-ccm-*.tar.gz, for ansible-galaxy collection install
 	@ansible-galaxy collection build --force --output-path build .
