@@ -170,7 +170,18 @@ def image(release: Release) -> None:
     base = f"BASE_IMAGE={release.base_image or images.PYTHON_IMAGE}"
     labels = {"version": release.version, "source": PROJECT, "revision": commit()}
     options = [word for name, text in labels.items() for word in ("--label", f"org.opencontainers.image.{name}={text}")]
-    run(*images.BUILD, "--quiet", "--build-arg", base, *options, "--tag", tag, SOURCE / "runtime")
+    run(
+        *images.BUILD,
+        "--quiet",
+        "--layers=false",
+        "--force-rm",
+        "--build-arg",
+        base,
+        *options,
+        "--tag",
+        tag,
+        SOURCE / "runtime",
+    )
     try:
         said = run("podman", "--runtime", "runc", "run", "--rm", "--network", "none", tag, "--version")
         if release.version not in said:

@@ -115,7 +115,7 @@ class Registry:
 class Galaxy:
     """A Galaxy server with the collections of these tarballs: the part of its API v3 that an installation asks."""
 
-    _INDEX = "/api/v3/plugin/ansible/content/published/collections/index"
+    _COLLECTIONS = "/api/v3/collections"
 
     def __init__(self, *tarballs: Path) -> None:
         self.tarballs = {path.name: path for path in tarballs}
@@ -134,31 +134,23 @@ class Galaxy:
         if place.startswith("/download/") and place.removeprefix("/download/") in self.tarballs:
             return 200, {}, self.tarballs[place.removeprefix("/download/")].read_bytes()
         for (namespace, name, version), (about, tarball) in self.collections.items():
-            versions = f"{self._INDEX}/{namespace}/{name}/versions"
+            versions = f"{self._COLLECTIONS}/{namespace}/{name}/versions"
+            href = f"{versions}/{version}/"
+            listed = {"version": version, "href": href}
             if place == versions:
-                return self._json(
-                    {
-                        "meta": {"count": 1},
-                        "links": {"next": None},
-                        "data": [{"version": version, "href": f"{versions}/{version}/"}],
-                    }
-                )
-            if place == f"{versions}/{version}":
-                return self._json(
-                    {
-                        "version": version,
-                        "namespace": {"name": namespace},
-                        "collection": {"name": name},
-                        "download_url": f"http://{host}/download/{tarball.name}",
-                        "artifact": {"sha256": hashlib.sha256(tarball.read_bytes()).hexdigest()},
-                        "metadata": {"dependencies": about["dependencies"]},
-                        "signatures": [],
-                    }
-                )
-            if place == versions.rpartition("/")[0]:
-                return self._json(
-                    {"namespace": namespace, "name": name, "highest_version": {"version": version}, "deprecated": False}
-                )
+                return self._json({"meta": {"count": 1}, "links": {"next": None}, "data": [listed]})
+            if place == href.rstrip("/"):
+                about_it = {
+                    "namespace": {"name": namespace},
+                    "collection": {"name": name},
+                    "download_url": f"http://{host}/download/{tarball.name}",
+                    "artifact": {"sha256": hashlib.sha256(tarball.read_bytes()).hexdigest()},
+                    "metadata": {"dependencies": about["dependencies"]},
+                    "signatures": [],
+                }
+                return self._json(listed | about_it)
+            if place == f"{self._COLLECTIONS}/{namespace}/{name}":
+                return self._json({"namespace": namespace, "name": name, "highest_version": listed})
         return _NOT_FOUND
 
     @staticmethod
