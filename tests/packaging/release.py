@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bed import images
+from bed import images, machines
 from bed.errors import BedError
 from bed.progress import Progress
 
@@ -183,7 +183,9 @@ def image(release: Release) -> None:
         SOURCE / "runtime",
     )
     try:
-        said = run("podman", "--runtime", "runc", "run", "--rm", "--network", "none", tag, "--version")
+        said = run(
+            "podman", "--runtime", "runc", "run", "--rm", "--network", "none", *machines.limits(), tag, "--version"
+        )
         if release.version not in said:
             raise Failed(f"the image calls itself {said.strip()}, not {release.version}")
         tar = release.archive.with_suffix("")
