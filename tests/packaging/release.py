@@ -218,7 +218,7 @@ def installed_by_a_user(release: Release) -> None:
     """Collection and wheel from their servers into environments that have nothing of ours."""
     with tempfile.TemporaryDirectory() as scratch:
         home = Path(scratch)
-        install_collection(release.collection, home, with_keyring(release, home))
+        install_collection(release.collection, home, with_keyring(release.collection, home))
         release.made("install", "ansible-galaxy, a Galaxy on loopback", "dependency resolved, signature valid")
         said = install_wheel(release.wheel, release.version, home)
         release.made("install", "pip, an index on loopback", said)
@@ -228,15 +228,13 @@ def install_collection(tarball: Path, home: Path, signed: tuple[Path, Path] | No
     """As the user of this home folder. SIGNED: a keyring, and a signature of the tarball's manifest."""
     environment = environments.of_a_user()
     dependency = artifact.repacked("kubernetes.core", home)
-    with servers.serve(servers.Galaxy(tarball, dependency)) as host:
-        arguments = ["collection", "install", "outoftree.ccm", "--server", f"http://{host}/"]
+    signatures = {tarball.name: [signed[1].read_text()]} if signed else {}
+    # One valid signature for each collection that has any; kubernetes.core comes without.
+    proof = ("--keyring", signed[0], "--required-valid-signature-count", "1") if signed else ()
+    with servers.serve(servers.Galaxy(tarball, dependency, signatures=signatures)) as host:
+        arguments = ("collection", "install", "outoftree.ccm", "--server", f"http://{host}/", *proof)
         of_user = environments.variables(environment) | {"HOME": str(home)}
         run(environment / "bin" / "ansible-galaxy", *arguments, cwd=home, **of_user)
-        if signed:
-            keyring, signature = signed
-            again = (f"http://{host}/download/{tarball.name}", "--force", "--no-deps", "--keyring", keyring)
-            proof = ("--signature", signature.as_uri(), "--required-valid-signature-count", "+1")
-            run(environment / "bin" / "ansible-galaxy", *arguments[:2], *again, *proof, cwd=home, **of_user)
     return home / ".ansible" / "collections" / "ansible_collections"
 
 
@@ -277,9 +275,9 @@ def key() -> Iterator[Callable[..., str]]:
             run("gpgconf", "--homedir", home, "--kill", "all", cwd=FOLDER)
 
 
-def with_keyring(release: Release, home: Path) -> tuple[Path, Path]:
+def with_keyring(tarball: Path, home: Path) -> tuple[Path, Path]:
     """A keyring, and a signature of the collection's manifest, as `ansible-galaxy` takes them."""
-    run("tar", "-xzf", release.collection, "MANIFEST.json", cwd=home)
+    run("tar", "-xzf", tarball, "MANIFEST.json", cwd=home)
     with key() as gpg:
         gpg("--armor", "--detach-sign", "--output", home / "MANIFEST.json.asc", home / "MANIFEST.json")
         gpg("--export", "--output", home / "keyring.gpg")

@@ -117,7 +117,9 @@ class Galaxy:
 
     _COLLECTIONS = "/api/v3/collections"
 
-    def __init__(self, *tarballs: Path) -> None:
+    def __init__(self, *tarballs: Path, signatures: dict[str, list[str]] | None = None) -> None:
+        """SIGNATURES of the manifests of some tarballs, by the tarball's name."""
+        self.signatures = signatures or {}
         self.tarballs = {path.name: path for path in tarballs}
         self.collections = {}
         for path in tarballs:
@@ -146,7 +148,7 @@ class Galaxy:
                     "download_url": f"http://{host}/download/{tarball.name}",
                     "artifact": {"sha256": hashlib.sha256(tarball.read_bytes()).hexdigest()},
                     "metadata": {"dependencies": about["dependencies"]},
-                    "signatures": [],
+                    "signatures": [{"signature": text} for text in self.signatures.get(tarball.name, ())],
                 }
                 return self._json(listed | about_it)
             if place == f"{self._COLLECTIONS}/{namespace}/{name}":

@@ -27,6 +27,16 @@ def test_a_user_installs_the_collection_from_galaxy(user: User, tmp_path: Path):
     assert {entry["name"] for entry in listed} >= set(artifact.tracked("plugins", "roles", "playbooks"))
 
 
+def test_a_collection_with_the_signature_of_another_key_is_refused(user: User, tmp_path: Path):
+    (tarball,) = user.home.glob("outoftree-ccm-*.tar.gz")
+    (tmp_path / "other").mkdir()
+    release.FOLDER.mkdir(parents=True, exist_ok=True)
+    keyring, _ = release.with_keyring(tarball, tmp_path)
+    _, other = release.with_keyring(tarball, tmp_path / "other")
+    with pytest.raises(release.Failed, match="signature"):
+        release.install_collection(tarball, tmp_path, (keyring, other))
+
+
 def test_a_user_installs_the_wheel_from_an_index(tmp_path: Path):
     version = versions.current()
     done = [environments.UV, "build", "--quiet", "--wheel", "--out-dir", tmp_path, REPOSITORY / "runtime"]
