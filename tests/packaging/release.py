@@ -122,6 +122,10 @@ def collection(release: Release) -> None:
     of_galaxy = environments.variables(environment)
     run(environment / "bin" / "ansible-galaxy", "collection", "build", "--output-path", DIST, SOURCE, **of_galaxy)
     with tempfile.TemporaryDirectory() as home:
+        # ansible-lint, which the importer runs, looks for the modules of the dependency.
+        dependency = artifact.repacked("kubernetes.core", Path(home))
+        install = (environment / "bin" / "ansible-galaxy", "collection", "install", "--offline", dependency)
+        run(*install, cwd=Path(home), **of_galaxy | {"HOME": home})
         rules = {f"GALAXY_IMPORTER_{rule}": "true" for rule in ("REQUIRE_V1_OR_GREATER", "CHECK_REQUIRED_TAGS")}
         importer = (environment / "bin" / "python", "-m", "galaxy_importer.main", release.collection)
         said = run(*importer, cwd=Path(home), **of_galaxy | rules | {"HOME": home})
