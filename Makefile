@@ -73,7 +73,7 @@ image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
 .PHONY: lint
-lint: setup ## ruff, mypy, import layers, ansible-lint
+lint: setup ## ruff, mypy, import layers, words, commit subjects, changelog fragments, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
@@ -82,16 +82,40 @@ lint: setup ## ruff, mypy, import layers, ansible-lint
 	@ln -sfn $(CURDIR)/plugins build/types/ansible_collections/outoftree/ccm/plugins
 	@MYPYPATH=build/types mypy --config-file= --cache-dir build/types/cache --no-error-summary --ignore-missing-imports \
 		--disable-error-code union-attr -p ansible_collections.outoftree.ccm.plugins.module_utils
+	@python tests/prose/check.py
+	@python tests/prose/subjects.py
+	@antsibull-changelog lint
 	@ansible-lint --offline -q
+
+# What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
+TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
+.PHONY: quick
+quick: setup ## the fast loop, under a minute: ruff, mypy, words, and TESTS=tests/unit/...
+	@cd runtime && ruff check -q . && mypy --no-error-summary
+	@python tests/prose/check.py
+	@$(if $(strip $(TESTS)),pytest -q -n 2 $(TESTS),echo "no unit test differs from origin/main: name some, TESTS=tests/unit/runtime/options")
+
+.PHONY: hooks
+hooks: setup ## Git hooks that lint what a commit changes
+	@pre-commit install
+
+.PHONY: actionlint
+actionlint: setup ## the workflows of .github, by actionlint; Go builds it the first time
+	@PYTHONPATH=tests/bed python -m tests.packaging.actionlint
+
+.PHONY: prose
+prose: setup ## words that this project does not use, in every file; make lint reads those on the list of tests/prose/terms.yml
+	@python tests/prose/check.py --all
 
 .PHONY: unit
 unit: setup ## pure logic in seconds, and 10,000 sequences of faults in under three minutes
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/parity tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-549 --jobs 2 --least 10000
 
+CORE ?= 2.19
 .PHONY: sanity
-sanity: setup ## ansible-test sanity and units with one ansible-core, as a Galaxy user's CI has them
-	@python -m tests.packaging.cores --do sanity,units 2.19
+sanity: setup ## ansible-test sanity and units with one ansible-core, CORE=2.19, as a Galaxy user's CI has them
+	@python -m tests.packaging.cores --do sanity,units '$(CORE)'
 
 .PHONY: cores
 cores: setup binaries ## the collection with every supported ansible-core that a Python can be found for
@@ -197,6 +221,29 @@ openstack-once: test-openstack # as test-openstack, and the services end; after 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
 	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
+
+# The release that is prepared, and the base of its image: the bed's own, unless one is named.
+release-check release-prepare: VERSION ?= 1.0.0
+BASE_IMAGE ?=
+
+.PHONY: release-check
+release-check: setup ## build and check all that a release has, publish nothing: VERSION=1.0.0, BASE_IMAGE=docker.io/...
+	@PYTHONPATH=tests/bed:. python -m tests.packaging.release --version '$(VERSION)' --base-image '$(BASE_IMAGE)'
+
+.PHONY: release-prepare
+release-prepare: setup ## set VERSION=1.0.0 everywhere, and render CHANGELOG.md from the fragments, which go
+	@python -m tests.packaging.versions --set '$(VERSION)'
+	@antsibull-changelog release --version '$(VERSION)'
+
+.PHONY: release-tag
+release-tag: setup ## the signed tag of a release that is prepared and committed; does not push it
+	@python -m tests.packaging.tag
+
+# A minor to compare with, such as AGAINST=1.35; by itself the newest older one whose binaries are here.
+AGAINST ?=
+.PHONY: new-kubernetes
+new-kubernetes: setup ## what a Kubernetes minor changes for us: VERSION=1.37, flags, gates, API, and our table of facts
+	@$(BIN)/python tests/bed/new_kubernetes.py '$(VERSION)' --against '$(AGAINST)'
 
 .PHONY: collection
 collection: setup ## build/outoftree-ccm-*.tar.gz, for ansible-galaxy collection install

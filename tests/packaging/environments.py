@@ -96,6 +96,13 @@ def of_galaxy() -> Path:
     return folder
 
 
+def of_release() -> Path:
+    """What makes and checks the files of a release beside Ansible's own programs."""
+    folder = FOLDER / "release"
+    _make(folder, "2.19", "cyclonedx-bom>=7", "twine>=6")
+    return folder
+
+
 def _make(folder: Path, core: str, *packages: str) -> None:
     program = folder / "bin" / "python"
     if not program.exists():

@@ -33,7 +33,8 @@ def test_it_has_every_part_that_works_for_users(files: set[str]):
 
 
 def test_it_has_nothing_else(files: set[str]):
-    assert {Path(name).parts[0] for name in files} == TOP
+    # `make release-prepare` renders it.
+    assert {Path(name).parts[0] for name in files} - {"CHANGELOG.md"} == TOP
     assert {name for name in files if name.startswith("changelogs/")} == {
         "changelogs/changelog.yaml",
         "changelogs/config.yaml",

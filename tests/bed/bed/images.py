@@ -35,7 +35,7 @@ _UNUSED = ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/man
 
 # Debian 12's crun refuses a hybrid cgroup v1 host, and a build needs no network of its own. An intercepting
 # proxy's certificate is trusted by way of the host's bundle.
-_BUILD = (
+BUILD = (
     "podman", "--runtime", "runc", "build", "--isolation", "chroot", "--network", "host",
     "--volume", "/etc/ssl/certs:/etc/ssl/certs:ro",
 )  # fmt: skip
@@ -201,7 +201,7 @@ def _build(containerfile: Path, context: Path, tag: str, key: str, **arguments: 
     """Build ``tag``; what it replaces goes, unless a container still uses it."""
     before = run("podman", "image", "inspect", "--format", "{{ .Id }}", tag, check=False).strip()
     named = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
-    run(*_BUILD, *named, "--label", f"{_LABEL}={key}", "--file", str(containerfile), "--tag", tag, str(context),
+    run(*BUILD, *named, "--label", f"{_LABEL}={key}", "--file", str(containerfile), "--tag", tag, str(context),
         timeout=1800)  # fmt: skip
     if before and before != _id_of(tag):
         run("podman", "image", "rm", before, check=False)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The linter of the project's words, and the one of commit subjects (`make lint` runs both)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.prose import check, subjects
+
+ROOT = Path(__file__).parents[2]
+FENCE = "```"
+
+
+def found(path: str, text: str) -> list[str]:
+    return list(check.problems(path, text))
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("a.md", "one\nread it anew\n", ['a.md:2: "anew": write "again"']),
+        ("a.md", f"{FENCE}console\nanew\n{FENCE}\n`anew` and [x](anew.md)\n", []),
+        ("a.md", f"{FENCE}\nanew\n{FENCE}\nTell\n", ['a.md:4: "Tell": write "report"']),
+        ("a.py", "x = 1  # it lacks one\n", ['a.py:1: "lacks": write "missing"']),  # prose: keep
+        ("a.py", '"""One.\n\nIt was mended.\n"""\n', ['a.py:3: "mended": write "fix"']),  # prose: keep
+        ("a.py", 'raise E(f"{x} lacks {y}")\n', ['a.py:1: "lacks": write "missing"']),  # prose: keep
+        ("a.py", 'raise E(f"no {told} here")\nx = {"tell": wish}\n', []),
+        ("a.py", "x = 1  # it says anew  prose: keep\n", []),
+        ("a.yml", "a:\n  msg: >-\n    one\n    anew two\n  anew: anew anew\n", ['a.yml:4: "anew": write "again"']),
+        ("a.yml", "# read anew\na: 1\n", ['a.yml:1: "anew": write "again"']),
+        ("a.yml", "a:\n  notes:\n    - one two\n    - O(anew) is\n    - is anew\n", ['a.yml:5: "anew": write "again"']),
+        ("a.yml", '- name: "{{ anew }} is"\n', []),
+        ("changelogs/1.yml", "bugfixes:\n  - was anew\n", ['changelogs/1.yml:2: "anew": write "again"']),
+        ("a.yml", "x: [\n# anew\n", ['a.yml:2: "anew": write "again"']),
+        ("a.json", "anew", []),
+    ],
+)  # fmt: skip
+def test_it_reads_what_people_read(path: str, text: str, expected: list[str]):
+    assert found(path, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "write"),
+    [
+        ("It makes a Node.", "create"),
+        ("It runs `make a`, and makes the list.", None),
+        ("The process ends.", "start, run or stop"),
+        ("The end of the process.", None),
+        ("It waits, since it has no Lease.", "because"),
+        ("Gone since 1.31, since then unknown.", None),
+        ("A foretelling, untold, the wishbone.", None),
+    ],
+)
+def test_a_term_is_found_where_it_is_meant(text: str, write: str | None):
+    assert [problem.rpartition("write ")[2].strip('"') for problem in found("a.md", text)] == ([write] if write else [])
+
+
+def test_contributing_shows_the_list():
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Words")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([^|]+?) \| `([^|`]+)` \|$", section, re.MULTILINE)
+    assert rows == [(term["write"], term["not"]) for term in yaml.safe_load(check.TERMS.read_text())["terms"]]
+
+
+def test_what_contributing_calls_wrong_is_found():
+    for term in yaml.safe_load(check.TERMS.read_text())["terms"]:
+        problems = found("a.md", f"So {term['not']}.")
+        assert any(problem.endswith(f'write "{term["write"]}"') for problem in problems), term
+
+
+def test_finished_files_exist():
+    for glob in yaml.safe_load(check.TERMS.read_text())["finished"]:
+        assert check.files(glob), f"{glob} is on the list of tests/prose/terms.yml and names no file"
+
+
+def test_a_subject_has_at_most_72_characters():
+    assert subjects.problems(["abc " + "x" * 72]) == []
+    assert subjects.problems(["abc " + "x" * 73]) == [
+        f"abc: the subject has 73 characters, at most 72 are allowed: {'x' * 73}"
+    ]
+
+
+def test_subjects_are_read_since_the_last_tag_or_the_common_branch(tmp_path: Path):
+    def git(*arguments: str) -> None:
+        who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false", "-c", "tag.gpgsign=false"]
+        subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    def seen() -> list[str]:
+        return [line.partition(" ")[2] for line in subjects.since(tmp_path)]
+
+    git("init", "-q")
+    git("commit", "--allow-empty", "-m", "One")
+    assert seen() == []
+    git("update-ref", "refs/remotes/origin/main", "HEAD")
+    git("commit", "--allow-empty", "-m", "Two")
+    assert seen() == ["Two"]
+    git("tag", "1.0.0")
+    git("commit", "--allow-empty", "-m", "Three")
+    assert seen() == ["Three"]
