@@ -55,7 +55,7 @@ def test_a_host_that_returns_something_else_is_refused_by_name_and_alone(lie: An
     honest = make_plan(copy.deepcopy(hosts), cluster, [])
     lie(hosts["w-1"])
     plan = make_plan(hosts, cluster, [])
-    assert [problem for problem in plan["problems"] if problem.startswith("w-1: could not be looked at: what it returned")], plan["problems"]
+    assert [problem for problem in plan["problems"] if problem.startswith("w-1: could not be inspected: what it returned")], plan["problems"]
     assert "w-1" not in plan["hosts"] and plan["adopt"] == ["w-2"]
     assert plan["hosts"]["w-2"] == honest["hosts"]["w-2"]
     assert [edit for edit in plan["edits"] if "w-2" in edit["host"]] == [edit for edit in honest["edits"] if "w-2" in edit["host"]]
@@ -134,7 +134,7 @@ def test_a_worker_cannot_have_another_hosts_node_tainted(hosts: Any, cluster_fac
     hosts["w-1"]["node_name"] = "victim"
     plan = make_plan(hosts, victim(cluster_facts), [])
     (problem,) = [text for text in plan["problems"] if "victim" in text]
-    assert problem.startswith("w-1: it says that it is the Node victim") and "ccm_install_node_name" in problem and not plan["go"]
+    assert problem.startswith("w-1: the host claims to be the Node victim") and "ccm_install_node_name" in problem and not plan["go"]
 
 
 def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts: Any, cluster_facts: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts:
     cluster = victim(cluster_facts)
     cluster["nodes"][2]["provider_id"] = "k3s://victim"
     plan = make_plan({"w-1": facts}, cluster, [], reregister=True)
-    assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: it says that it is the Node victim" in "\n".join(plan["problems"])
+    assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: the host claims to be the Node victim" in "\n".join(plan["problems"])
     assert make_plan({"victim": facts}, cluster, [], reregister=True)["go"]
 
 

@@ -79,9 +79,9 @@ def serving(*approvers: dict[str, Any], pending: tuple[str, ...] = ()) -> dict[s
     ("found", "notes", "warnings"),
     [
         (serving(dict(APPROVER, running=2)), ["approved by ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r)"], []),
-        (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the right to, but no Pod of it runs"]),
-        (serving(dict(ADMIN, namespace="")), ["User alice (ClusterRole r) may approve them, and whether"], []),
-        (serving(), [], ["nobody approves them by itself: nobody has the right 'approve'"]),
+        (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the permission, but none of its Pods runs"]),
+        (serving(dict(ADMIN, namespace="")), ["User alice (ClusterRole r) may approve them, but preflight"], []),
+        (serving(), [], ["nothing approves them automatically: only cluster admins have the permission 'approve'"]),
         (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approved by"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
     ],
 )
@@ -111,7 +111,7 @@ def test_verify_wants_every_address_of_the_node_in_the_certificate(facts: Any, c
     cluster["serving"] = serving(pending=("csr-1", "csr-2"))
     found = served(facts, cluster)
     assert not found["ok"]
-    assert "w-1: its serving certificate lacks the Node's address 192.0.2.1" in found["detail"]
+    assert "w-1: its serving certificate does not have the Node's address 192.0.2.1" in found["detail"]
     assert "kubectl certificate approve csr-2'" in found["detail"]
     facts["w-1"]["kubelet"]["serving"].update(problem="it has no serving certificate yet", names=[])
     assert "w-1: it has no serving certificate yet" in served(facts, cluster)["detail"]
