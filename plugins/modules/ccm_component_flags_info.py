@@ -139,7 +139,7 @@ unrecognised:
     - component: kube-controller-manager
       pid: 811
       flags: [--cloud-provider=aws]
-      place: is in the control group /system.slice/kcm.service, of no unit that runs it
+      place: is in the control group /system.slice/kcm.service, which belongs to no unit of it
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always
@@ -211,7 +211,7 @@ notices:
   returned: always
   type: list
   elements: str
-  sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0: it is ignored"]
+  sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0. It is ignored"]
 problems:
   description: Reasons why this host cannot be changed safely.
   returned: always

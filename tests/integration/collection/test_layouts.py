@@ -277,7 +277,7 @@ async def test_hosts_that_cannot_be_changed_are_refused_before_the_first_change(
         assert any(all(word in problem for word in words) for problem in mine), (host, words, problems)
 
     told("kubeadm-cp", "cannot write to /etc/kubernetes", "read-only")
-    told("full", "less than 16 MiB are free for backups in /var/lib/outoftree-ccm")
+    told("full", "/var/lib/outoftree-ccm has less than 16 MiB of free space for backups")
     told("two", "k3s-agent.service and kubelet.service each run a kubelet")
     told("none", "the kubelet's layout is unknown")
     told("k3s-broken", "/etc/rancher/k3s/config.yaml", "line 2")

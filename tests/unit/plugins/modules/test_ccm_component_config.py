@@ -102,7 +102,7 @@ def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Ho
 def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.broken.update((AFTER, BEFORE))
     result = host.present(monkeypatch)
-    assert not result["restored"] and "does not serve yet" in result["msg"]
+    assert not result["restored"] and "is not healthy yet" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
 
 

@@ -62,8 +62,8 @@ def test_a_component_is_asked_on_this_host_alone(connected, address, tmp_path):
     authority = tmp_path / "ca.crt"
     authority.write_text("")
     settings = {"healthz_address": address, "healthz_port": "10248"}
-    assert "no address of this host" in probes.kubelet_health(settings)
-    assert "no address of this host" in probes.component_health("kube-scheduler", ["kube-scheduler", "--bind-address=" + address])
+    assert "not an address of this host" in probes.kubelet_health(settings)
+    assert "not an address of this host" in probes.component_health("kube-scheduler", ["kube-scheduler", "--bind-address=" + address])
     argv = ["kubelet", "--rotate-server-certificates", "--address=" + address, "--client-ca-file=" + str(authority)]
     assert probes.kubelet_serving(argv, [])["problem"]
     assert connected == []

@@ -31,7 +31,7 @@ def test_nodes_of_the_embedded_controller_are_reported_with_their_way_out(tree_f
     made = plan(tree_facts, cluster_facts, EMBEDDED, False)
     server, agent = (next(text for text in made["warnings"] if f"Node {name} is not adopted" in text) for name in EMBEDDED)
     assert "drain and delete the Node" in agent and "set ccm_install_reregister to true" in agent
-    assert "must not be deleted: its member would be taken out of etcd" in server
+    assert "must not be deleted, because that removes its member from etcd" in server
     assert "drain and delete" not in server and "ccm_install_reregister" not in server
     assert made["reregister"] == [] and made["go"]
 

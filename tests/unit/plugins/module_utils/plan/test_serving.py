@@ -78,11 +78,11 @@ def serving(*approvers: dict[str, Any], pending: tuple[str, ...] = ()) -> dict[s
 @pytest.mark.parametrize(
     ("found", "notes", "warnings"),
     [
-        (serving(dict(APPROVER, running=2)), ["approved by ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r)"], []),
+        (serving(dict(APPROVER, running=2)), ["ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r) approves them"], []),
         (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the permission, but none of its Pods runs"]),
         (serving(dict(ADMIN, namespace="")), ["User alice (ClusterRole r) may approve them, but preflight"], []),
         (serving(), [], ["nothing approves them automatically: only cluster admins have the permission 'approve'"]),
-        (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approved by"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
+        (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approves them"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
     ],
 )
 def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, found: Any, notes: list[str], warnings: list[str]) -> None:
@@ -165,7 +165,7 @@ def test_the_kubelet_itself_is_asked(tmp_path: Path) -> None:
     good = ask(ours)
     assert (good["bootstrap"], good["problem"], sorted(good["names"])) == (True, "", ["10.0.0.1", "w-1"])
     assert good["not_after"] == "2046-01-01T00:00:00Z"
-    assert "not of the cluster's authority" in ask(other)["problem"]
+    assert "not signed by the cluster's CA" in ask(other)["problem"]
     assert "no serving certificate yet" in ask(None)["problem"]
 
 
