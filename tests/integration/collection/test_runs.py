@@ -34,6 +34,7 @@ def plays(book: str, *names: str) -> list[dict[str, Any]]:
 
 LOOK = plays("preflight", "Detect", "Plan")
 CHANGE = plays("site", "Change the kubelets of the workers")
+REFUSE = "Refuse settings with which the controller could not run"
 
 
 def summary(cluster: Cluster) -> dict[str, dict[str, Any]]:
@@ -105,7 +106,7 @@ async def test_a_second_run_is_refused_before_its_first_change(cluster: Cluster)
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     before = cluster.machines["kubeadm-cp"].files()
     cluster.apiserver.kubectl("create", "-n", "kube-system", "-f", "-", input=json.dumps(others(machine="another")))
-    begin = plays("site", "Refuse settings with which the controller could not run", "Change the control planes, one at a time")
+    begin = plays("site", REFUSE, "Change the control planes, one at a time")
     try:
         told = await run(cluster, LOOK + begin)
     finally:
@@ -181,7 +182,7 @@ async def test_what_an_earlier_run_said_is_gone_when_one_is_refused(cluster: Clu
     """A program that reads the file after a failed run must not find a success in it."""
     cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
     (cluster.folder / "summary.json").write_text('{"ok": true}')
-    begin = plays("site", "Remove the results of an earlier run", "Refuse settings with which the controller could not run")
+    begin = plays("site", "Remove the results of an earlier run", REFUSE)
     told = await run(cluster, begin, ccm_runtime_cloud_provider="")
     assert told.status != 0 and "ccm_runtime_cloud_provider is not set" in told.failures[-1]
     assert not (cluster.folder / "summary.json").exists()
