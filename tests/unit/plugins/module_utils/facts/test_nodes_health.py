@@ -140,7 +140,7 @@ GOOD = {"cloud_provider": "sim", "last_cloud_success": "2026-11-21T09:00:20Z", "
         (daemonset(observed=False), [POD], lease(), "newest version yet"),
         (daemonset(), [POD], lease(""), "nobody holds the Lease"),
         (daemonset(), [POD], health.lease_state(None, NOW), "nobody holds the Lease"),
-        (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed for 20.0 s"),
+        (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed it for 20.0 s"),
         (daemonset(), [POD], lease("vendor_1"), "none of the Pods"),
         (daemonset(), [POD], lease(**{**GOOD, "controllers": "service-lb-controller"}), "does not run cloud-node-controller"),
         (daemonset(), [POD], lease(cloud_provider="sim"), "no call to the cloud has succeeded"),

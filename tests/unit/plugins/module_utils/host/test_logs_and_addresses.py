@@ -82,8 +82,8 @@ def test_an_address_of_an_interface_is_this_host(monkeypatch):
 
 @pytest.mark.parametrize("port", ["", "00", "65536", "http", "-1", "10248/x"])
 def test_a_port_that_is_none(connected, port):
-    assert "is no port" in probes.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
-    assert port == "" or "is no port" in probes.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])
+    assert "is not a port" in probes.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
+    assert port == "" or "is not a port" in probes.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])
     assert connected == []
 
 
