@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Copies the archive to the node only when the node lacks the image: one module call in the steady state."""
+"""Copies the archive to the node only if the image is missing there. Without a change, it makes one module call."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def image_id(path, name):
             member = archive.extractfile("manifest.json")
             entries = json.load(member) if member else []
     except FileNotFoundError as exc:
-        raise AnsibleError("there is no image archive {0} on the Ansible controller: build it, or leave "
-                           "ccm_runtime_image_archive unset to pull {1} from its registry".format(path, name)) from exc
+        raise AnsibleError("there is no image archive {0} on the Ansible controller. Build it, or unset "
+                           "ccm_runtime_image_archive to pull {1} from its registry".format(path, name)) from exc
     except (OSError, KeyError, ValueError, tarfile.TarError) as exc:
-        raise AnsibleError("{0} is not an image archive as 'docker save' or 'podman save' make it: {1}".format(path, exc)) from exc
+        raise AnsibleError("{0} is not an image archive of 'docker save' or 'podman save': {1}".format(path, exc)) from exc
     named = [entry for entry in entries if name in (entry.get("RepoTags") or [])]
     if not named:
         tags = sorted(tag for entry in entries for tag in entry.get("RepoTags") or [])
-        raise AnsibleError("{0} has no image called {1}, it has {2}: set ccm_runtime_image to one of those".format(
-            path, name, ", ".join(tags) or "none with a name"))
+        raise AnsibleError("{0} has no image named {1}. Set ccm_runtime_image to one of its images: {2}".format(
+            path, name, ", ".join(tags) or "none has a name"))
     digest = named[0]["Config"].rsplit("/", 1)[-1]
     return "sha256:{0}".format(digest[:-5] if digest.endswith(".json") else digest)
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Says which run this is, and which other one has ended: only the Ansible controller knows its processes."""
+"""Identifies this run, and checks whether another one has ended. Only the Ansible controller can see its processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROC = "/proc"
 
 
 def machine():
-    """Return what two processes have in common that may look for each other: one boot, one namespace of PIDs; '' where nobody knows."""
+    """Return an ID that processes share if they can see each other (same boot, same PID namespace); '' if it is unknown."""
     try:
         with open(os.path.join(PROC, "sys/kernel/random/boot_id"), encoding="ascii") as handle:
             return "{0} {1}".format(handle.read().strip(), os.readlink(os.path.join(PROC, "self/ns/pid")))
@@ -25,7 +25,7 @@ def machine():
 
 
 def started(pid):
-    """Return when a process was started, in ticks since the boot; '' when there is none."""
+    """Return when a process was started, in ticks since the boot; '' if it does not exist."""
     try:
         with open(os.path.join(PROC, str(int(pid)), "stat"), encoding="utf-8", errors="replace") as handle:
             return handle.read().rpartition(")")[2].split()[19]
@@ -39,7 +39,7 @@ def this_run():
     process = {"machine": machine(), "pid": pid, "start": started(pid)}
     try:
         user = getpass.getuser()
-    except (ImportError, KeyError, OSError):  # a container's user without a name
+    except (ImportError, KeyError, OSError):  # in a container, the user may have no name
         user = str(os.getuid())
     return "{0}@{1} (process {2}, started at {3})".format(user, socket.gethostname(), pid, process["start"] or "?"), process
 
@@ -59,10 +59,10 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         holder, process = this_run()
         arguments = dict(self._task.args, holder=holder, process=process)
-        told = self._execute(arguments, task_vars)
-        if told.get("failed") and told.get("holder") and has_ended(told.get("process") or {}):
-            told = self._execute(dict(arguments, ended=told["holder"]), task_vars)
-        result.update(told)
+        answer = self._execute(arguments, task_vars)
+        if answer.get("failed") and answer.get("holder") and has_ended(answer.get("process") or {}):
+            answer = self._execute(dict(arguments, ended=answer["holder"]), task_vars)
+        result.update(answer)
         return result
 
     def _execute(self, arguments, task_vars):

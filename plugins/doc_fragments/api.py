@@ -14,10 +14,10 @@ options:
   kubeconfig:
     description:
       - Path of a kubeconfig on the host where the module runs, or a kubeconfig's content as a dictionary.
-      - Without it the environment variable E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG) and then C(~/.kube/config) are used.
+      - Defaults to the environment variable E(K8S_AUTH_KUBECONFIG) or E(KUBECONFIG), then to C(~/.kube/config).
     type: raw
   context:
-    description: The context of the kubeconfig to use, its current one by default.
+    description: The context of the kubeconfig to use. Defaults to its current context.
     type: str
 requirements:
   - kubernetes >= 29.0.0 (the Python library, on the host where the module runs)

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options of every filter that judges what was found on hosts and in the cluster."""
+"""Options of every filter that evaluates the results from the hosts and the cluster."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class ModuleDocFragment:
 options:
   _input:
     description:
-      - Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host. One of a host that could not be looked at is a problem
-        of its own, and does not keep the others from being judged.
+      - Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host. A host that could not be inspected is a problem, but does
+        not prevent the evaluation of the others.
     type: dict
     required: true
   cluster:

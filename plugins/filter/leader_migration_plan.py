@@ -12,9 +12,9 @@ version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Plans how kube-controller-manager of a cluster up to Kubernetes 1.30 is made to run its in-tree cloud loops only while it holds the
-    migration Lease (KEP-2436), so that an external cloud-controller-manager can take them over. Nothing is read or written here.
-  - From Kubernetes 1.31 on there is nothing to hand over, and the plan says so.
+  - Plans the change of kube-controller-manager in clusters up to Kubernetes 1.30. It then runs its in-tree cloud loops only while it holds
+    the migration Lease (KEP-2436), so that an external cloud-controller-manager can take them over. The filter reads and writes nothing.
+  - From Kubernetes 1.31 on, there is nothing to hand over. The plan then has a problem that says so.
 positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
@@ -37,7 +37,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - As P(outoftree.ccm.migration_plan#filter) returns it, with kube-controller-manager alone.
+    - The same as P(outoftree.ccm.migration_plan#filter) returns, but only for kube-controller-manager.
   type: dict
 """
 

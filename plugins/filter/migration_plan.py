@@ -7,49 +7,49 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: migration_plan
-short_description: Plan every edit that takes a cluster to an external cloud-controller-manager
+short_description: Plan every edit of a migration to an external cloud-controller-manager
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Turns what M(outoftree.ccm.ccm_component_flags_info) found on every host and what M(outoftree.ccm.ccm_cluster_info) found in
-    the cluster into a plan - all edits with their reasons and risks, the new content of every file, the Nodes to adopt, and all
-    that stands in the way. Nothing is read or written here.
-  - Only spans of text are replaced - comments, order, anchors, quoting and line ends of everything else stay.
+  - Makes a plan from the results of M(outoftree.ccm.ccm_component_flags_info) on every host and of M(outoftree.ccm.ccm_cluster_info).
+    The plan has all edits with their reasons and risks, the new content of every file, the Nodes to adopt, and all problems. The
+    filter reads and writes nothing.
+  - The edits replace only spans of text. Comments, order, anchors, quoting and line ends of everything else stay.
 positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
 options:
   adopt:
-    description: Whether Nodes without a providerID are to be adopted.
+    description: Whether to adopt Nodes without a providerID.
     type: bool
     default: true
   reregister:
-    description: Whether agents of k3s and RKE2 with the embedded controller's providerID are to be drained and registered anew.
+    description: Whether to drain agents of k3s and RKE2 with the embedded controller's providerID and to register them again.
     type: bool
     default: false
   excluded_hosts:
-    description: The inventory hosts that this run leaves out (C(--limit)), so that nothing is known of them.
+    description: The inventory hosts that this run excludes (C(--limit)).
     type: list
     elements: str
     default: []
   takeover:
-    description: Whether another cloud-controller-manager that runs is to be paused; it is a problem otherwise.
+    description: Whether to pause another cloud-controller-manager that runs. If V(false), it is a problem.
     type: bool
     default: false
   cluster_name:
-    description: The name under which load balancers and routes will be looked for; another one of the paused controller is a problem.
+    description: Name that marks this cluster's load balancers and routes in the cloud. It is a problem if the paused controller uses another one.
     type: str
     default: ""
   names:
     description:
-      - What the inventory calls each host and where it reaches it, as lists by host. A worker's Node is tainted, or drained and
-        deleted, only when one of them is the Node's name or one of its addresses; the host's own word is not enough.
-      - A host that is not in it is known by its name in the inventory.
+      - The inventory's names and addresses of each host, as lists by host. A worker's Node is tainted, or drained and deleted, only if one
+        of them is the Node's name or one of its addresses. The host's own answer is not enough.
+      - For a host that is missing here, only its name in the inventory counts.
     type: dict
     default: {}
   port:
-    description: The new controller's port on its nodes. Another controller that has it cannot run beside it.
+    description: Port of the new controller on its nodes. Another controller with the same port cannot run at the same time.
     type: int
     default: 10258
 """
@@ -63,13 +63,15 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.go) and RV(_value.problems) say whether the migration may begin, RV(_value.edits) is a list of dictionaries with
-      C(host), C(component), C(file), C(flag), C(now), C(then), C(why) and C(risk), RV(_value.table) the same as lines of text,
-      RV(_value.hosts) the steps for each host (options of M(outoftree.ccm.ccm_component_config)), RV(_value.kubeadm_config)
-      options of M(outoftree.ccm.ccm_kubeadm_config) or nothing, RV(_value.report) all of it without the contents of files,
-      RV(_value.new_nodes) what Nodes that join later need as lines of text, RV(_value.adopt) the Nodes to take through
-      initialisation, RV(_value.node_only) whether the runtime has to begin with its node controller alone, and RV(_value.takeover) the
-      other cloud-controller-managers to pause (C(kind), C(namespace), C(name)) and whether each hands over by the Lease (C(handover)).
+    - RV(_value.go) and RV(_value.problems) say whether the migration can start.
+    - RV(_value.edits) is a list of dictionaries with C(host), C(component), C(file), C(flag), C(now), C(then), C(why) and C(risk).
+      RV(_value.table) has the same as lines of text, and RV(_value.report) has everything without the contents of files.
+    - RV(_value.hosts) has the steps for each host (options of M(outoftree.ccm.ccm_component_config)). RV(_value.kubeadm_config) has
+      options of M(outoftree.ccm.ccm_kubeadm_config), or nothing.
+    - RV(_value.adopt) has the Nodes to initialise, and RV(_value.new_nodes) what Nodes that join later need, as lines of text.
+    - RV(_value.node_only) says whether the runtime must start with only its node controller.
+    - RV(_value.takeover) has the other cloud-controller-managers to pause (C(kind), C(namespace), C(name)), and whether each hands over
+      by the Lease (C(handover)).
   type: dict
 """
 

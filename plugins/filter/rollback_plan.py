@@ -7,38 +7,38 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rollback_plan
-short_description: Plan what a rollback restores, file by file
+short_description: Plan what a rollback restores in each file
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Turns what M(outoftree.ccm.ccm_component_flags_info) found on every host, its journal above all, and what
-    M(outoftree.ccm.ccm_cluster_info) found in the cluster into a plan of the shape that P(outoftree.ccm.migration_plan#filter) has.
-    Nothing is read or written here.
-  - A file that nobody else has written since the migration goes back byte for byte. In a file that somebody else has written since, only
-    what the migration changed goes back - its flags, and the mounts that went with them. All else stays, versions included.
-  - A flag that somebody else has set since stays theirs, and one with which the release of today does not start is not put back. Both are
-    warnings. What cannot be told apart, an original that is missing, and a kubelet that needs the controller although no journal knows
-    why, are problems.
+  - Makes a plan from the results of M(outoftree.ccm.ccm_component_flags_info) on every host, mainly its journal, and of
+    M(outoftree.ccm.ccm_cluster_info). The plan has the shape of that of P(outoftree.ccm.migration_plan#filter). The filter reads and
+    writes nothing.
+  - If nobody else changed a file after the migration, the rollback restores its original bytes. Otherwise it undoes only the migration's
+    own changes, which are flags and the mounts that belong to them. Everything else stays, including versions.
+  - A flag that was set after the migration keeps its value. A flag with which the current release does not start is not restored. Both
+    are warnings. Changes that cannot be told apart, a missing original, and a kubelet that needs the controller without a record in the
+    journal are problems.
 positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
 options:
   excluded_hosts:
-    description: The inventory hosts that this run leaves out (C(--limit)). They keep the controller.
+    description: The inventory hosts that this run excludes (C(--limit)). The controller stays because of them.
     type: list
     elements: str
     default: []
   force:
     description:
-      - Whether what is a problem of a file is given up. The original is put over a file whose flags cannot be told apart, and a copy is kept.
-        A file whose original is missing, and a kubelet without a journal, stay as they are.
+      - Whether to continue despite problems with files. The rollback then replaces a file whose flags cannot be told apart with its
+        original, and keeps a copy. A file without an original, and a kubelet without a journal, stay as they are.
     type: bool
     default: false
   copies:
     description:
-      - The result of M(outoftree.ccm.ccm_journal_copy) with C(state=read). The facts of a host whose journal is lost have been read with
-        its copy.
+      - The result of M(outoftree.ccm.ccm_journal_copy) with C(state=read). The facts of a host that lost its journal must already come
+        from its copy.
     type: dict
     default: {}
 """
@@ -52,12 +52,13 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - As P(outoftree.ccm.migration_plan#filter) returns it. RV(_value.files) has C(host), C(file), C(component) and C(mode) of every file
-      that a journal knows - V(bytes), V(flags), or V(done) for one with nothing to undo. RV(_value.unrestored) has C(host), C(file) and
-      C(reason) of what was given up by force, RV(_value.controller) says whether there is a controller of this collection to remove,
-      RV(_value.paused) has the other controllers that run again then, RV(_value.tainted) the Nodes that nobody will initialise,
-      RV(_value.copies) the Secret by host whose journal comes from the cluster, RV(_value.held) the Services with a load balancer's
-      finalizer, and RV(_value.forget) the hosts whose journals know kubeadm's configuration.
+    - The same as P(outoftree.ccm.migration_plan#filter) returns, with these additions.
+    - RV(_value.files) has C(host), C(file), C(component) and C(mode) of every file in a journal. C(mode) is V(bytes), V(flags), or
+      V(done) if there is nothing to undo. RV(_value.unrestored) has C(host), C(file) and C(reason) of what O(force) skips.
+    - RV(_value.controller) says whether there is a controller of this collection to remove. RV(_value.paused) has the other controllers
+      that then resume, and RV(_value.tainted) the Nodes that no controller will initialise.
+    - RV(_value.copies) has the Secret of each host whose journal comes from the cluster. RV(_value.held) has the Services with the load
+      balancer finalizer, and RV(_value.forget) the hosts whose journals have kubeadm's configuration.
   type: dict
 """
 

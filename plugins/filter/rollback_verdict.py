@@ -7,12 +7,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: rollback_verdict
-short_description: Judge whether every host is restored, so that the controller may go
+short_description: Check whether every host is restored, so that the controller can be removed
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Judges by what M(outoftree.ccm.ccm_component_flags_info) finds on the hosts after a rollback. Nothing is read or written here.
+  - Checks the results of M(outoftree.ccm.ccm_component_flags_info) after a rollback. The filter reads and writes nothing.
 positional: _input
 options:
   _input:
@@ -20,22 +20,22 @@ options:
     type: dict
     required: true
   detected:
-    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host, of after the rollback.
+    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host, after the rollback.
     type: dict
     required: true
   inventory:
-    description: All hosts of the inventory. One that was not looked at keeps the controller.
+    description: All hosts of the inventory. The controller stays if a host was not inspected.
     type: list
     elements: str
     required: true
   foretold:
-    description: Whether nothing was written (check mode), so that the journals are as they were.
+    description: Whether the run is in check mode, so that the journals did not change.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: Judge the rollback
+- name: Check the rollback
   ansible.builtin.set_fact:
     verdict: "{{ plan | outoftree.ccm.rollback_verdict(detected, groups['all']) }}"
 """
@@ -43,9 +43,9 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.restored) says whether every host is restored as far as it was planned, and so whether the controller may go.
-      RV(_value.waiting) has a sentence for each host that is not. RV(_value.complete) is true when, beside that, nothing was given up by
-      force (RV(_value.unrestored)). RV(_value.lines) say what was restored how, and what a rollback cannot undo.
+    - RV(_value.restored) says whether every host is restored as planned, so that the controller can be removed. RV(_value.waiting) has a
+      message for each host that is not. RV(_value.complete) is true if, in addition, nothing was skipped (RV(_value.unrestored)).
+      RV(_value.lines) describe what was restored and how, and what a rollback cannot undo.
   type: dict
 """
 

@@ -7,30 +7,30 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: run_summary
-short_description: Sum up what a run did, host by host
+short_description: Summarise what a run did on each host
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Turns what the role C(ccm_install) kept of its steps on every host into one entry for each - its state, the edits that were made
-    of those that were planned, and the seconds they took. Nothing is read or written here.
+  - Makes one entry for each host from the results that the role C(ccm_install) stored. The entry has the host's state, its planned and
+    completed edits, and the seconds that they took. The filter reads and writes nothing.
 positional: _input
 options:
   _input:
-    description: The facts of all hosts, C(hostvars).
+    description: The variables of all hosts, C(hostvars).
     type: dict
     required: true
   hosts:
-    description: The hosts to sum up.
+    description: The hosts to summarise.
     type: list
     elements: str
     required: true
   plan:
-    description: The result of P(outoftree.ccm.migration_plan#filter), empty when the run did not get that far.
+    description: The result of P(outoftree.ccm.migration_plan#filter), empty if the run has no plan.
     type: dict
     required: true
   seconds:
-    description: Seconds since the run began.
+    description: Seconds since the run started.
     type: float
     default: 0.0
   max_failed:
@@ -38,7 +38,7 @@ options:
     type: raw
     default: 0
   node_only:
-    description: Whether the cloud-controller-manager was left with its node controller alone.
+    description: Whether the cloud-controller-manager runs only its node controller.
     type: bool
     default: false
   services:
@@ -48,7 +48,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Sum up
+- name: Summarise the run
   ansible.builtin.debug:
     msg: "{{ (hostvars | outoftree.ccm.run_summary(groups['all'], plan)).lines }}"
 """
@@ -56,9 +56,10 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host, RV(_value.lines) is the
-      same as lines of text with what to do next, RV(_value.ok) says whether no host failed, RV(_value.failed) has the names of those
-      that did, RV(_value.allowed) how many may, RV(_value.stop) whether more did, and RV(_value.seconds) how long the run took.
+    - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host. RV(_value.lines) has the same as
+      lines of text, with what to do next.
+    - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.allowed) how many may fail, and
+      RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run.
   type: dict
 """
 

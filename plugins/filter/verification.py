@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: verification
-short_description: Judge whether a cluster has fully gone to an external cloud-controller-manager
+short_description: Check whether the migration of a cluster is complete
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Makes every check over what M(outoftree.ccm.ccm_component_flags_info), M(outoftree.ccm.ccm_cluster_info) and
-    M(outoftree.ccm.ccm_health_info) found. Nothing is read or written here.
+  - Runs every check on the results of M(outoftree.ccm.ccm_component_flags_info), M(outoftree.ccm.ccm_cluster_info) and
+    M(outoftree.ccm.ccm_health_info). The filter reads and writes nothing.
 positional: _input
 extends_documentation_fragment:
   - outoftree.ccm.detected
@@ -23,13 +23,13 @@ options:
     type: dict
     required: true
   names:
-    description: What the inventory calls each host, as for P(outoftree.ccm.migration_plan#filter).
+    description: The inventory's names and addresses of each host, as for P(outoftree.ccm.migration_plan#filter).
     type: dict
     default: {}
 """
 
 EXAMPLES = r"""
-- name: Judge
+- name: Verify the migration
   ansible.builtin.set_fact:
     verdict: "{{ detected | outoftree.ccm.verification(cluster, health, groups['kube_control_plane']) }}"
 """
@@ -37,9 +37,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - RV(_value.ok), RV(_value.checks) with C(name), C(ok) and C(detail), RV(_value.failures) those that failed and RV(_value.lines) all of
-      them as text, and RV(_value.nodes)
-      the Nodes as lines of text.
+    - RV(_value.ok) says whether all checks passed. RV(_value.checks) has C(name), C(ok) and C(detail) of each check, RV(_value.failures) has
+      those that failed, and RV(_value.lines) has all of them as text. RV(_value.nodes) has the Nodes as lines of text.
   type: dict
 """
 

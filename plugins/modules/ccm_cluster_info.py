@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_cluster_info
-short_description: Read everything of a cluster that a migration to an external cloud-controller-manager depends on
+short_description: Read the cluster facts that a migration to an external cloud-controller-manager needs
 description:
-  - Reads in one call the API server's version, the Nodes and how each stands to the cloud, kubeadm's ClusterConfiguration,
-    the cloud-controller-manager's DaemonSet and Lease, other cloud-controller-managers, and the Services of type LoadBalancer.
-  - When the runtime of this collection runs, it is asked in its own Pod (C(ccm nodes)) which instance each Node is. So Nodes
-    that contradict the cloud are known before anything is done to them.
-  - The filter P(outoftree.ccm.migration_plan#filter) makes a plan of it together with
+  - Reads in one call the API server's version, the Nodes and their cloud state, kubeadm's ClusterConfiguration, the
+    cloud-controller-manager's DaemonSet and Lease, other cloud-controller-managers, and the Services of type LoadBalancer.
+  - If the runtime of this collection runs, the module runs C(ccm nodes) in its Pod to find the instance of each Node. This
+    reveals Nodes that contradict the cloud before anything changes them.
+  - The filter P(outoftree.ccm.migration_plan#filter) makes a plan from this result and those of
     M(outoftree.ccm.ccm_component_flags_info).
 version_added: 0.1.0
 author:
@@ -29,7 +29,7 @@ attributes:
     support: N/A
 options:
   provider_id_prefix:
-    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    description: Prefix of the cloud's providerIDs, for example V(sim://). If empty, any providerID is accepted.
     type: str
     default: ''
   name:
@@ -37,7 +37,7 @@ options:
     type: str
     default: cloud-controller-manager
   lease:
-    description: Name of its Lease.
+    description: Name of the cloud-controller-manager's Lease.
     type: str
     default: cloud-controller-manager
   namespace:
@@ -45,16 +45,16 @@ options:
     type: str
     default: kube-system
   managed_by:
-    description: Value of the label C(app.kubernetes.io/managed-by) by which our own DaemonSet is known.
+    description: Value of the label C(app.kubernetes.io/managed-by) that identifies this collection's DaemonSet.
     type: str
     default: outoftree.ccm
   ignored:
-    description: Workloads, as C(namespace/name), that only look like another cloud-controller-manager.
+    description: Workloads (C(namespace/name)) that are not cloud-controller-managers, although their names suggest it.
     type: list
     elements: str
     default: []
   all_controllers:
-    description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs every controller it shall run.
+    description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs all selected controllers.
     type: str
     default: all
 seealso:
@@ -63,7 +63,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Look at the cluster
+- name: Read the cluster
   outoftree.ccm.ccm_cluster_info:
     kubeconfig: /etc/kubernetes/admin.conf
     provider_id_prefix: sim://
@@ -77,34 +77,34 @@ version:
   type: str
   sample: v1.36.3
 nodes:
-  description: The Nodes; RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
+  description: The Nodes. RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
   returned: always
   type: list
   elements: dict
   sample: []
 compared:
-  description: Whether the Nodes were compared with the cloud, and why not.
+  description: Whether the Nodes were compared with the cloud, and the reason if not.
   returned: always
   type: dict
   sample: {done: false, reason: the runtime is not installed yet}
 serving:
   description:
-    - About serving certificates of kubelets with C(serverTLSBootstrap) - who has the right to approve their requests, with
-      the number of running Pods of a ServiceAccount, and the requests that wait.
+    - Facts about the serving certificates of kubelets with C(serverTLSBootstrap). C(approvers) may approve their requests; for a
+      ServiceAccount, C(running) is the number of its running Pods. C(pending) are the requests that wait for approval.
   returned: always
   type: dict
   sample:
     approvers: [{kind: ServiceAccount, namespace: kube-system, name: kubelet-csr-approver, role: kubelet-csr-approver, running: 2}]
     pending: [{name: csr-2pf4n, node: worker-1, created: "2026-11-21T15:48:04Z"}]
 kubeadm_config:
-  description: ClusterConfiguration of the ConfigMap C(kubeadm-config), with its SHA-256. Not there in clusters without kubeadm.
+  description: The ClusterConfiguration in the ConfigMap C(kubeadm-config), with its SHA-256. Clusters without kubeadm have none.
   returned: always
   type: dict
   sample: {exists: true, content: "apiVersion: kubeadm.k8s.io/v1beta4\n", sha256: 7b1c...}
 runtime:
   description:
-    - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection made it, C(wide) whether it runs every
-      controller it shall run. C(leftovers) is what is there of it without the DaemonSet, after a run that was ended half-way.
+    - The cloud-controller-manager's DaemonSet. C(managed) says whether this collection created it, C(wide) whether it runs all selected
+      controllers. C(leftovers) are the objects that an interrupted run left behind without the DaemonSet.
   returned: always
   type: dict
   sample: {exists: true, managed: true, wide: true, name: cloud-controller-manager, image: "localhost/outoftree-ccm:0.1.0", leftovers: []}
@@ -116,8 +116,8 @@ lease:
            renewed: "2026-11-21T09:15:03.120000Z", annotations: {}}
 others:
   description:
-    - Deployments and DaemonSets that are other cloud-controller-managers, by the names of their containers, programs and images -
-      what they run, whether any Pod of them may (C(active)) or they were stopped by a takeover (C(paused)), and who holds their Lease.
+    - Deployments and DaemonSets that are other cloud-controller-managers, identified by the names of their containers, programs and images.
+      C(active) says whether their Pods may run, C(paused) whether a takeover paused them, and C(holder) who holds their Lease.
   returned: always
   type: list
   elements: dict
@@ -125,7 +125,7 @@ others:
             active: true, paused: false, managed: "", cloud_provider: sim, cluster_name: kubernetes, holder: cp-1_6f1a, port: 10258,
             lease: {namespace: kube-system, name: cloud-controller-manager}}]
 taken:
-  description: Objects with the names of a rollout that were not made by this collection.
+  description: Objects with the names that a rollout uses, but that this collection did not create.
   returned: always
   type: list
   elements: str
@@ -172,7 +172,7 @@ def read_runtime(api, params):
 
 
 def leftovers(api, params):
-    """Return what is there of a controller without its DaemonSet: a roll-out or a removal was ended half-way."""
+    """Return the objects of a controller without its DaemonSet, which an interrupted rollout or removal left behind."""
     found = []
     for kind, name in (("serviceaccounts", params["name"]), ("secrets", params["name"] + "-cloud-config")):
         try:
@@ -180,7 +180,7 @@ def leftovers(api, params):
         except _api.ApiError as exc:
             if exc.status != 403:
                 raise
-            continue  # to look is enough for preflight, and it needs no Secrets
+            continue  # preflight only needs to read, and needs no access to Secrets
         if ((item.get("metadata") or {}).get("labels") or {}).get("app.kubernetes.io/managed-by") == params["managed_by"]:
             found.append("{0}/{1}".format(kind, name))
     return found
@@ -191,22 +191,22 @@ def _is_ready(pod):
 
 
 def ask_runtime(api, params, runtime):
-    """Return (what C(ccm nodes) says of the Nodes, why it could not be asked); nothing depends on it but what is reported."""
+    """Return (the result of C(ccm nodes), why it could not be run). Only reports depend on it."""
     if not (runtime["exists"] and runtime["managed"]):
         return [], "the runtime is not installed yet"
     query = {"labelSelector": "app.kubernetes.io/name={0}".format(params["name"])}
     pods = api.items("/api/v1/namespaces/{0}/pods".format(params["namespace"]), query)
-    # One that is not Ready can answer, too: it may be the cloud that keeps it.
+    # A Pod that is not Ready can also answer: the cloud may be the reason.
     running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
     if not running:
-        return [], "no Pod of the runtime runs"
+        return [], "the runtime has no running Pod"
     pod, container = running[0]["metadata"]["name"], running[0]["spec"]["containers"][0]
     if container.get("command"):
         return [], "it is not this collection's own runtime"
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
     try:
         status, out, err = api.execute(params["namespace"], pod, container["name"], ["ccm", "nodes", "--output=json"] + cloud)
-        return (json.loads(out), "") if status == 0 else ([], "the runtime could not say: {0}".format(" ".join(err.split())[-300:]))
+        return (json.loads(out), "") if status == 0 else ([], "'ccm nodes' failed: {0}".format(" ".join(err.split())[-300:]))
     except (_api.ApiError, ValueError) as exc:
         return [], str(exc)
 
@@ -259,7 +259,7 @@ def read_others(api, params):
 
 
 def read_taken(api, params):
-    """Return the objects that a rollout would write, and that somebody else made."""
+    """Return the objects that a rollout would overwrite although this collection did not create them."""
     name, namespace = params["name"], params["namespace"]
     rbac = "/apis/rbac.authorization.k8s.io/v1/"
     objects = [("DaemonSet", name, _api.daemonset_path(name, namespace)),
@@ -269,15 +269,15 @@ def read_taken(api, params):
                 for kind, plural in (("Role", "roles"), ("RoleBinding", "rolebindings"))]
     taken = []
     for kind, called, path in objects:
-        if _is_somebody_elses(api.get(path), params):
+        if _is_not_ours(api.get(path), params):
             taken.append("{0} {1}/{2}".format(kind, namespace, called))
     for kind, plural in (("ClusterRole", "clusterroles"), ("ClusterRoleBinding", "clusterrolebindings")):
-        if _is_somebody_elses(api.get("{0}{1}/system:{2}".format(rbac, plural, name)), params):
+        if _is_not_ours(api.get("{0}{1}/system:{2}".format(rbac, plural, name)), params):
             taken.append("{0} system:{1}".format(kind, name))
     return taken
 
 
-def _is_somebody_elses(found, params):
+def _is_not_ours(found, params):
     return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]
 
 

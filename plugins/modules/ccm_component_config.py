@@ -8,18 +8,18 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_component_config
-short_description: Put the planned configuration of one Kubernetes component in place, behind a health gate
+short_description: Write the planned configuration of one Kubernetes component behind a health gate
 description:
   - Writes the files that P(outoftree.ccm.migration_plan#filter) planned for one component on this host, and waits until
-    the component runs with them and is healthy. When it does not come up in time, the old files are put back, the old
-    configuration is waited for, and the task fails with the component's own last log lines.
+    the component runs with them and is healthy. If it does not become healthy in time, the module restores the old files,
+    waits for the old configuration, and fails with the component's last log lines.
   - A static Pod counts as updated when a I(new) process of the component runs with exactly the planned flags and its
-    health endpoint on this host answers, twice in a row. Asking the endpoint alone could be answered by the old process.
-  - Every file is backed up once per run below O(state_directory), outside the folder the kubelet reads. The journal there
-    keeps what each file was before the first change, so that O(state=restored) restores it byte for byte.
-  - A file is written only when it still is what the plan was made from, and only by a path that root alone decides about.
-  - It may be killed at any time. What was half-written is removed by the next call, a restart that is still missing is made
-    up for, and while a module goes on that nobody waits for any more, the next one waits for it.
+    health endpoint on this host answers twice in a row. The endpoint alone is not enough, because the old process could answer.
+  - The module backs up every file once per run below O(state_directory), outside of the folder that the kubelet reads. The
+    journal there records each file before its first change, so that O(state=restored) restores it byte for byte.
+  - The module writes a file only if it did not change since the plan was made, and only if root alone controls its path.
+  - The module may be killed at any time. The next call removes half-written files and makes up for a missing restart. If an
+    abandoned module still runs on the host, the next call waits for it.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -34,36 +34,36 @@ options:
   component:
     description:
       - The component to configure.
-      - V(kubeadm-config) only takes down what M(outoftree.ccm.ccm_kubeadm_config) is about to change in the cluster, so
-        that it can be undone; nothing on the host but the journal is written.
-      - V(kubeadm-patches) are files that only the next C(kubeadm upgrade) reads, so nothing is waited for.
-      - V(k3s) and V(rke2) are restarted as a whole.
+      - V(kubeadm-config) only records in the journal what M(outoftree.ccm.ccm_kubeadm_config) is about to change in the cluster, so
+        that a rollback can undo it.
+      - V(kubeadm-patches) are files that only the next C(kubeadm upgrade) reads, so the module waits for nothing.
+      - V(k3s) and V(rke2) restart as a whole.
     type: str
     required: true
     choices: [kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm-config, kubeadm-patches, k3s, rke2]
   service:
     description:
-      - The systemd service to restart for the component. Without one a static Pod's manifest is written, which the kubelet takes up
-        by itself.
-      - With O(state=restored) the journal knows it.
+      - The systemd service to restart for the component. Without one, the component is a static Pod, whose changed manifest the kubelet
+        applies by itself.
+      - With O(state=restored), the journal has it.
     type: dict
     default: {}
     suboptions:
       unit:
-        description: Name of the unit. For V(kubelet) it may be left out.
+        description: Name of the unit. Optional for V(kubelet).
         type: str
       data_directory:
-        description: Where k3s or RKE2 keeps its data, certificates of its API server among them.
+        description: Directory of k3s or RKE2 with its data and the certificates of its API server.
         type: path
       port:
-        description: The port of the API server of k3s or RKE2 on this host, V(6443) when it is not given.
+        description: Port of the API server of k3s or RKE2 on this host. Defaults to V(6443).
         type: int
   state:
     description:
       - V(present) writes O(files).
-      - V(restored) restores every file of the component that the journal knows, as O(files) says (the plan of
-        P(outoftree.ccm.rollback_plan#filter)). Those that O(files) does not name get their original bytes, if nobody else has
-        written them since. A copy of what is overwritten or removed is kept like every other backup.
+      - V(restored) restores every file of the component that the journal lists, as O(files) says (the plan of
+        P(outoftree.ccm.rollback_plan#filter)). A file that O(files) does not list gets its original bytes, if nobody else changed it
+        after the migration. The module backs up what it overwrites or removes.
     type: str
     default: present
     choices: [present, restored]
@@ -74,63 +74,63 @@ options:
     default: []
     suboptions:
       path:
-        description: Path of the file. A symbolic link stays one, its target is written.
+        description: Path of the file. If it is a symbolic link, the module writes its target.
         type: path
         required: true
       content:
         description:
-          - The new content in base64, so that every byte is kept. Required with O(state=present).
-          - With O(state=restored) only for files that somebody else has written since; the others are restored from the journal.
-          - For V(k3s) and V(rke2) with the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of secrets;
-            the values are taken from the file as it is.
+          - The new content in base64, which preserves every byte. Required with O(state=present).
+          - With O(state=restored), only for files that were changed after the migration. The module restores the others from the journal.
+          - For V(k3s) and V(rke2), it contains the placeholders that M(outoftree.ccm.ccm_component_flags_info) returns instead of
+            secrets. The module takes the values from the current file.
         type: str
       keep:
-        description: With O(state=restored), leave the file as it is, and forget it in the journal. There is nothing to undo in it any more.
+        description: With O(state=restored), whether to leave the file as it is and remove it from the journal, because nothing is left to undo.
         type: bool
         default: false
       sha256:
-        description: SHA-256 of the content that the plan was made from, empty for a file that does not exist.
+        description: SHA-256 of the content from which the plan was made. Empty for a file that does not exist.
         type: str
         default: ''
       before:
-        description: The content that the plan was made from in base64. Only for O(component=kubeadm-config).
+        description: The content from which the plan was made, in base64. Only for O(component=kubeadm-config).
         type: str
   flags:
     description:
-      - The managed flags that the new process must show, in order. They are those that the new, or restored, files give it.
-      - With O(state=restored) and without O(files), they default to those that the journal has noted before its first run.
+      - The managed flags that the new process must have, in order, as its new or restored files set them.
+      - With O(state=restored) and without O(files), defaults to the flags that the journal recorded before the first run.
     type: list
     elements: str
     default: []
   flags_before:
-    description: The managed flags before the change, which a restored process must show.
+    description: The managed flags before the change, which a restored process must have.
     type: list
     elements: str
     default: []
   restart:
-    description: Restart the service even when no file changes, because it runs with other flags than its files say.
+    description: Whether to restart the service even if no file changes, because it runs with other flags than its files set.
     type: bool
     default: false
   run_id:
-    description: Name of the folder of this run's backups.
+    description: Name of the folder for this run's backups.
     type: str
     default: manual
   state_directory:
-    description: Where journal and backups are kept.
+    description: Directory of the journal and the backups.
     type: path
     default: /var/lib/outoftree-ccm
   timeout:
-    description: Seconds to wait for the component, again for the restored one, and before that for another run on this host.
+    description: Seconds to wait for another run on this host, then for the component, and then for the restored component.
     type: int
     default: 180
   force:
-    description: With O(state=restored), put the original over files that someone else has changed since and that O(files) does not name.
+    description: With O(state=restored), whether to restore the original of files that somebody else changed and that O(files) does not list.
     type: bool
     default: false
   journal_copy:
     description:
-      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It takes the place of a journal that is missing,
-        empty, unreadable or damaged, and is ignored otherwise. An unreadable journal is moved aside, and stays in O(state_directory).
+      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It replaces a journal that is missing, empty,
+        unreadable or damaged, and is ignored otherwise. The module moves an unreadable journal aside within O(state_directory).
     type: str
 seealso:
   - module: outoftree.ccm.ccm_component_flags_info
@@ -145,7 +145,7 @@ EXAMPLES = r"""
     flags_before: "{{ step.flags_before }}"
     run_id: 20261121T091500Z
 
-- name: Put every file of the kubelet back
+- name: Restore every file of the kubelet
   outoftree.ccm.ccm_component_config:
     component: kubelet
     state: restored
@@ -167,7 +167,7 @@ component:
   type: str
   sample: kubelet
 restarted_at:
-  description: When the kubelet was restarted, by this host's clock; empty when it was not.
+  description: When the kubelet was restarted, by this host's clock. Empty if it was not.
   returned: always
   type: str
   sample: "2026-11-21T09:15:03Z"
@@ -177,12 +177,12 @@ waited:
   type: float
   sample: 9.5
 seconds:
-  description: Seconds the whole change took on this host.
+  description: Seconds that the whole change took on this host.
   returned: always
   type: float
   sample: 11.2
 restored:
-  description: Whether the old configuration was put back and serves again.
+  description: Whether the old configuration was restored and is healthy.
   returned: failure
   type: bool
   sample: true
@@ -199,12 +199,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host.component impor
 
 
 def planned(module, journal):
-    """Return [(path, before, after, mode, owner)] of the files that are not yet as planned; refuse what changed since."""
+    """Return [(path, before, after, mode, owner)] of the files that are not yet as planned. Refuses files that changed after the plan."""
     work = []
     for item in module.params["files"]:
         path = item["path"]
         if item["content"] is None:
-            module.fail_json(msg="{0}: 'content' is missing; without it a file can only be restored (state: restored)".format(path))
+            module.fail_json(msg="{0}: 'content' is missing. Only 'state: restored' works without it".format(path))
         before = read(path)
         after = revealed(module.params["component"], item["content"], before)
         if before == after:
@@ -218,9 +218,9 @@ def planned(module, journal):
 
 
 def originals(module, journal, component):
-    """Return the same for what the journal knows of the component, and the names of files that need no write any more.
+    """Return the same for the files that the journal lists for the component, and the names of files that are already restored.
 
-    The plan says what becomes of each file: its original bytes, or a content where somebody else has written it since.
+    The plan says how to restore each file: to its original bytes, or to a content if the file was changed after the migration.
     """
     work, settled = [], []
     chosen = {item["path"]: item for item in module.params["files"]}
@@ -246,31 +246,31 @@ def originals(module, journal, component):
             continue
         if item is None and _journal.ours(entry, _journal.digest(before)) is None and not module.params["force"]:
             module.fail_json(msg="{0} was changed by someone else after the migration, so it was not restored. Its original is "
-                             "{1}: merge it by hand, or set 'force' to put the original back".format(
+                             "{1}. Merge it by hand, or set 'force' to restore the original".format(
                                  name, os.path.join(journal.directory, original["copy"])))
         work.append((name, before, after, mode, owner))
     return work, settled
 
 
 def noted_flags(journal, name):
-    """Return the flags that a component had before the first run that the journal knows, for want of a plan."""
+    """Return the flags that a component had before the first recorded run, for restores without a plan."""
     entries = [entry for entry in journal.files.values() if entry["component"] == name]
     return min(entries, key=lambda entry: entry["written"][0]["run"])["original"]["flags"] if entries else []
 
 
 def revealed(name, content, before):
-    """Return a planned content in base64 as bytes, with the secrets of the file as it is."""
+    """Return a planned content in base64 as bytes, with the secrets of the current file."""
     after = base64.b64decode(content)
     return secrets.reveal(after.decode("utf-8"), (before or b"").decode("utf-8", "replace")).encode("utf-8") if name in WHOLE else after
 
 
 def refuse(module, path):
-    module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}: run again to plan with its "
+    module.fail_json(msg="{0} was changed after the plan was made, so nothing was written on this host for {1}. Run again to plan with its "
                      "new content".format(path, module.params["component"]))
 
 
 def settle(component, work, flags, flags_before, restart):
-    """Write the files and wait; put them back and raise Failed with the reason when the component does not come up."""
+    """Write the files and wait. Restores them and raises Failed with the reason if the component does not become healthy."""
     since = time.time() - 1
     folders = logs.pod_directories(component.name, component.logs)
     old = {process.identity for process in component.processes()} if work or restart else set()
@@ -289,7 +289,7 @@ def settle(component, work, flags, flags_before, restart):
 
 
 def restore(component, written, flags_before, restart):
-    """Put the old files back and say whether the old configuration serves again."""
+    """Restore the old files, and return whether the old configuration is healthy again."""
     try:
         for path, before, mode, owner in written:
             component.write(path, before, mode, owner)
@@ -302,23 +302,23 @@ def restore(component, written, flags_before, restart):
 
 
 def unsettled(component, settled, flags):
-    """Whether files are back of which the component does not know yet."""
+    """Whether files are restored, but the component does not run with them yet."""
     return bool(settled) and component.name not in ("kubeadm-config", "kubeadm-patches") and not component.runs(flags, settled)
 
 
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
     if module.params["state"] == "restored" and not work:
-        after = "Its files are the old ones again: look at it on that host now."
+        after = "Its old files are restored. Investigate it on that host now."
     elif not work:
-        after = "No file was changed now; after an earlier migration, playbooks/rollback.yml puts the old configuration back."
+        after = "This run changed no file. If an earlier run did, playbooks/rollback.yml restores the old configuration."
     elif restored:
-        after = "The old configuration was put back and serves again."
+        after = "The old configuration was restored and is healthy."
     else:
-        after = "The old configuration was put back but {0} does not serve yet: look at it on that host now.".format(component.name)
+        after = "The old configuration was restored, but {0} is not healthy yet. Investigate it on that host now.".format(component.name)
     words = "\n".join(["Its last log lines:"] + ["  " + line for line in log]) if log else "It logged nothing."
     module.fail_json(
-        msg="{0} on {1} did not come up with the new configuration: {2}. {3} {4}".format(
+        msg="{0} on {1} did not become healthy with the new configuration: {2}. {3} {4}".format(
             component.name, os.uname().nodename, reason, after, words),
         restored=restored, **dict(result, changed=not restored))
 
@@ -364,18 +364,18 @@ def main():
     except _journal.JournalRefused as exc:
         module.fail_json(msg=str(exc))
     except journal_copy.BadCopy as exc:
-        module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
+        module.fail_json(msg="the option journal_copy is not a copy of a journal: {0}".format(exc))
     except OSError as exc:
         place = exc.filename or module.params["state_directory"]
         after = "nothing else was changed on this host"
-        # Of a restore only the journal is written here, when all else is done. An error of write(2) names no file.
+        # A restore writes only the journal here, after everything else. An error of write(2) names no file.
         if module.params["state"] == "restored" and (exc.filename or "journal.json" + _journal.UNFINISHED).endswith(_journal.UNFINISHED):
-            after = "the files are restored, and only the journal still names them: fix that, then run again"
+            after = "the files are restored, but the journal still lists them. Fix this, then run again"
         module.fail_json(msg="cannot write {0}: {1}; {2}".format(place, exc.strerror, after))
 
 
 def record_cluster(module, journal):
-    """Take down, or forget, the ConfigMap's content. It is the cluster's change, so this host reports none."""
+    """Record the ConfigMap's content, or remove its record. The change is the cluster's, so this host reports none."""
     params = module.params
     if not module.check_mode:
         if params["state"] == "restored":
@@ -438,7 +438,7 @@ def apply(module, journal):
 
 
 def sweep(journal, name):
-    """Remove what runs that were killed have left beside the component's files, and in the journal's folder."""
+    """Remove what killed runs left beside the component's files and in the journal's folder."""
     journal.sweep()
     for path, entry in journal.files.items():
         if entry["component"] == name and name != "kubeadm-config":

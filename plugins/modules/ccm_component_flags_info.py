@@ -10,18 +10,18 @@ DOCUMENTATION = r"""
 module: ccm_component_flags_info
 short_description: Find which file sets which cloud flag of a Kubernetes component on a host
 description:
-  - Reads, in one call, everything on a host that decides how kube-apiserver, kube-controller-manager and kubelet are
-    started - units as systemd has loaded them with their drop-ins and environment files, the static Pod manifests, the
-    configuration files of k3s and RKE2, kubeadm's patches, the argument lists of the running processes - and the journal of
-    earlier changes by M(outoftree.ccm.ccm_component_config).
-  - It trusts the running unit, not a variable. A file that the unit does not read is reported, but not as a source.
-  - Processes are identified by systemd's main process of a unit, or by the control group of a static Pod. What only calls itself like
-    a component, such as a program in some Pod, is listed in RV(notices), and nothing of it is believed, opened or run.
-  - Files are opened only by paths that root alone decides about. A link that somebody else made, a FIFO, a device and a file of more
-    than 1 MiB are problems.
-  - It asks each component what the gate of M(outoftree.ccm.ccm_component_config) asks after a change. RV(kubelet), RV(service) and
-    RV(components) have the answer as C(health), empty when the component is healthy.
-  - The filter P(outoftree.ccm.migration_plan#filter) turns the result of all hosts into a plan.
+  - Reads in one call everything on a host that decides how kube-apiserver, kube-controller-manager and kubelet start. This includes
+    the loaded systemd units with their drop-ins and environment files, the static Pod manifests, the configuration files of k3s and
+    RKE2, kubeadm's patches, the argument lists of the running processes, and the journal of earlier changes by
+    M(outoftree.ccm.ccm_component_config).
+  - The module relies on the running unit, not on a variable. It reports a file that the unit does not read, but not as a source.
+  - The module identifies processes by systemd's main process of a unit, or by the control group of a static Pod. It only lists a process
+    with a component's name, such as a program in some Pod, in RV(notices), and never trusts, opens or runs anything of it.
+  - The module opens files only if root alone controls their paths. A link of another user, a FIFO, a device, or a file of more than
+    1 MiB is a problem.
+  - The module runs the same health check as M(outoftree.ccm.ccm_component_config) after a change. C(health) in RV(kubelet),
+    RV(service) and RV(components) has the result. It is empty if the component is healthy.
+  - The filter P(outoftree.ccm.migration_plan#filter) makes a plan from the results of all hosts.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -35,57 +35,57 @@ attributes:
 options:
   node_name:
     description:
-      - The name under which this host's kubelet registers.
-      - Taken from the kubelet's C(--hostname-override), else the host name in lower case, when not given.
+      - Name of this host's Node.
+      - Defaults to the kubelet's C(--hostname-override), or to the host name in lower case.
     type: str
   state_directory:
-    description: Where M(outoftree.ccm.ccm_component_config) keeps its journal and backups.
+    description: Directory with the journal and backups of M(outoftree.ccm.ccm_component_config).
     type: path
     default: /var/lib/outoftree-ccm
   wait_timeout:
     description:
-      - Seconds to wait for another run that changes this host. A run whose controller was killed goes on until its module ends, and
-        what is found before that may be put back.
+      - Seconds to wait for another run that changes this host. If a run's controller was killed, its module still runs to its end and
+        may restore files.
     type: int
     default: 0
   patches_directory:
-    description: Where the operator keeps the patches that kubeadm applies to the manifests it makes.
+    description: Directory with the patches that kubeadm applies to the manifests that it creates.
     type: path
     default: /etc/kubernetes/patches
   journal_copy:
     description:
-      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. It is read where the journal is missing, empty,
-        unreadable or damaged, and ignored otherwise. Use C(no_log) for the task.
+      - A copy of this host's journal, as M(outoftree.ccm.ccm_journal_copy) returns it. The module reads it if the journal is missing,
+        empty, unreadable or damaged, and ignores it otherwise. Use C(no_log) for the task.
     type: str
 seealso:
   - module: outoftree.ccm.ccm_component_config
 """
 
 EXAMPLES = r"""
-- name: See what sets the cloud flags on this host
+- name: Find what sets the cloud flags on this host
   outoftree.ccm.ccm_component_flags_info:
   register: flags
 
-- name: Show the flags the kubelet runs with
+- name: Show the flags of the running kubelet
   ansible.builtin.debug:
     var: flags.kubelet.flags
 """
 
 RETURN = r"""
 node_name:
-  description: The name under which the kubelet registers, by the running process.
+  description: Name of the host's Node, according to the running kubelet.
   returned: always
   type: str
   sample: worker-1
 layout:
   description:
-    - Who laid out the kubelet, by the unit that runs it - V(kubeadm), V(kubespray), V(systemd), V(k3s), V(rke2), or V(unknown)
-      when there is no such unit.
+    - Installer of the kubelet, according to its unit - V(kubeadm), V(kubespray), V(systemd), V(k3s), V(rke2), or V(unknown) if there
+      is no such unit.
   returned: always
   type: str
   sample: kubeadm
 kubelet:
-  description: The kubelet's unit files and environment files in the order systemd reads them, its version and what runs.
+  description: The kubelet's unit files and environment files in the order in which systemd reads them, its version and its process.
   returned: always
   type: dict
   sample:
@@ -114,7 +114,7 @@ service:
     health: ""
     stale: false
 units:
-  description: Control-plane components that systemd runs, with their unit files and environment files.
+  description: Control-plane components that run as systemd units, with their unit files and environment files.
   returned: always
   type: dict
   sample:
@@ -130,8 +130,8 @@ components:
     kube-controller-manager: {pid: 1201, flags: ["--cloud-config=/etc/kubernetes/cloud.conf"], version: "", started: 1795337105.5, health: ""}
 unrecognised:
   description: >-
-    Processes of root's that bear the name of a control-plane component and that neither a unit nor a static Pod's container of that name
-    starts, with their managed flags.
+    Processes of root with the name of a control-plane component that neither a unit nor a static Pod's container of that name starts,
+    with their managed flags.
   returned: always
   type: list
   elements: dict
@@ -139,7 +139,7 @@ unrecognised:
     - component: kube-controller-manager
       pid: 811
       flags: [--cloud-provider=aws]
-      place: is in the control group /system.slice/kcm.service, of no unit that runs it
+      place: is in the control group /system.slice/kcm.service, which belongs to no unit of it
 manifests:
   description: The files that the kubelet reads as static Pod manifests.
   returned: always
@@ -167,9 +167,9 @@ files:
       changed: 1795337000.0
 journal:
   description:
-    - The files that M(outoftree.ccm.ccm_component_config) changed and has not restored, and their state now.
-    - C(baselines), the newest first, have what a file was and what it was made into, in base64. C(problem) says what of the journal
-      is missing or was altered.
+    - The files that M(outoftree.ccm.ccm_component_config) changed and did not restore, and their current state.
+    - C(baselines), the newest first, have the original and the written content of a file in base64. C(problem) says what is missing
+      from the journal or was altered.
   returned: always
   type: dict
   sample:
@@ -186,34 +186,34 @@ journal:
           written: S1VCRUxFVF9FWFRSQV9BUkdTPS0tY2xvdWQtcHJvdmlkZXI9ZXh0ZXJuYWwK
           written_sha256: [91c2...]
 journal_problem:
-  description: Why the journal as a whole cannot be read, empty when it can or when there is none. It is among RV(problems), too.
+  description: Why the journal cannot be read. Empty if it can be read, or if there is none. RV(problems) also has it.
   returned: always
   type: str
   sample: ""
 journal_found:
   description:
-    - What the journal on this host is found to be, as M(outoftree.ccm.ccm_journal_info) returns it. O(journal_copy) changes nothing about it.
+    - State of the journal on this host, as M(outoftree.ccm.ccm_journal_info) returns it. O(journal_copy) does not affect it.
   returned: always
   type: dict
   sample: {state: readable, id: 3f0c2a7b9d4e41f0a1b2c3d4e5f60718, serial: 3, machine: 5b1f...}
 admin_conf:
-  description: A kubeconfig with all rights that the installer left on this host, empty without one.
+  description: Path of a kubeconfig with cluster-admin rights on this host, empty if there is none.
   returned: always
   type: str
   sample: /etc/kubernetes/admin.conf
 api_server:
-  description: The API server's URL as RV(admin_conf) has it, empty elsewhere.
+  description: URL of the API server in RV(admin_conf), empty without one.
   returned: always
   type: str
   sample: https://10.89.77.11:6443
 notices:
-  description: What was seen on this host and left out of account, such as a process of a Pod that calls itself C(kubelet).
+  description: Things on this host that were ignored, such as a process of a Pod that calls itself C(kubelet).
   returned: always
   type: list
   elements: str
-  sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0: it is ignored"]
+  sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0. It is ignored"]
 problems:
-  description: What keeps this host from being changed safely.
+  description: Reasons why this host cannot be changed safely.
   returned: always
   type: list
   elements: str
@@ -242,8 +242,8 @@ def main():
                   components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[],
                   problems=[], journal_problem="", journal_found={})
     if os.geteuid() != 0:
-        result["problems"].append("files and processes of the components need root: run with --become, or set ansible_become for "
-                                  "the hosts in the inventory")
+        result["problems"].append("only root can read the files and processes of the components: run with --become, or set ansible_become "
+                                  "for the hosts in the inventory")
         module.exit_json(changed=False, **result)
     try:
         directory = files.resolve(module.params["state_directory"])
@@ -256,7 +256,7 @@ def main():
         result["journal_problem"] = str(exc)
         result["problems"].append(str(exc))
     except journal_copy.BadCopy as exc:
-        module.fail_json(msg="the option journal_copy is no copy of a journal: {0}".format(exc))
+        module.fail_json(msg="the option journal_copy is not a copy of a journal: {0}".format(exc))
     except files.Untrusted as exc:
         result["problems"].append("cannot use {0}: {1}".format(exc.filename, exc.strerror))
     result["problems"] += [entry["problem"] for entry in result["files"].values() if entry["problem"]]

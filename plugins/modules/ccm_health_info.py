@@ -8,14 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_health_info
-short_description: Judge whether the cloud-controller-manager is healthy, and wait until it is
+short_description: Check whether the cloud-controller-manager is healthy, and wait until it is
 description:
-  - Healthy means that every node that should run it does, with the newest version and Ready (and that there is at least one
-    such node), that one of these Pods holds the Lease and renews it, that the leader runs the controllers it should, and that
-    a call to the cloud has succeeded.
-  - The last two are read from annotations C(ccm.outoftree.dev/*) that the runtime of this project keeps on its Lease, and are
-    left out for other vendors' controllers; RV(unjudged) then says so.
-  - Ages are judged by the API server's clock.
+  - The controller is healthy if it runs on at least one node, all its Pods have the newest version and are Ready, one of them holds
+    and renews the Lease, the leader runs the expected controllers, and a call to the cloud has succeeded.
+  - The module reads the last two from the annotations C(ccm.outoftree.dev/*), which the runtime of this project writes to its Lease. It
+    does not check them for other vendors' controllers, and lists them in RV(unjudged).
+  - The module computes ages with the API server's clock.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -41,13 +40,13 @@ options:
     type: str
     default: kube-system
   notes:
-    description: Whether the controller is the runtime of this project, which keeps notes on its Lease. Those of another one that had
-      the Lease before are not taken for its own.
+    description: Whether the controller is the runtime of this project, which writes annotations to its Lease. If V(false), the module
+      ignores annotations that a former holder left there.
     type: bool
     default: true
   leads:
-    description: Whether one of its Pods has to hold the Lease. A controller that waits for another one's end is judged by its Pods
-      alone.
+    description: Whether one of its Pods must hold the Lease. If V(false), the module checks only the Pods, for a controller that waits
+      until another one stops.
     type: bool
     default: true
   controllers:
@@ -56,26 +55,26 @@ options:
     elements: str
     default: []
   controllers_if_offered:
-    description: Canonical names of the controllers that the leader must run as well, unless its provider offers nothing for them,
-      such as the service controller with a provider without load balancers.
+    description: Canonical names of controllers that the leader must also run, if its provider supports them. For example, the service
+      controller needs a provider with load balancers.
     type: list
     elements: str
     default: []
   max_cloud_age:
-    description: Seconds that may have passed since the last successful call to the cloud, V(0) for any number.
+    description: Maximum age in seconds of the last successful call to the cloud. V(0) accepts any age.
     type: int
     default: 0
   require_cloud:
     description:
-      - Whether a controller that notes no successful call to the cloud is unhealthy. Until the first Node waits for it, a controller
-        with nothing but its node controller has nothing to ask.
+      - Whether a controller without a successful call to the cloud is unhealthy. A controller that runs only its node controller makes
+        no call until the first Node waits for it.
     type: bool
     default: true
   probe:
     description:
-      - Ask each Pod's C(/readyz) as well, through the API server's proxy. Says in the controller's own words what is wrong.
-      - The API server connects to the address of the Pod's host. The controller must serve that address, which it does not by default
-        (variable C(ccm_runtime_bind_address) of the role C(ccm_runtime)).
+      - Whether to also request each Pod's C(/readyz) through the API server's proxy, which reports the controller's own messages.
+      - The API server connects to the address of the Pod's host. By default, the controller does not serve that address (variable
+        C(ccm_runtime_bind_address) of the role C(ccm_runtime)).
     type: bool
     default: false
   port:
@@ -83,7 +82,7 @@ options:
     type: int
     default: 10258
   wait:
-    description: Wait until the verdict is healthy, and fail when the time is up.
+    description: Whether to wait until the controller is healthy, and to fail after O(wait_timeout).
     type: bool
     default: false
   wait_timeout:
@@ -102,34 +101,34 @@ EXAMPLES = r"""
 
 RETURN = r"""
 healthy:
-  description: The verdict.
+  description: Whether the controller is healthy.
   returned: always
   type: bool
   sample: true
 reasons:
-  description: What speaks against it.
+  description: Reasons why the controller is not healthy.
   returned: always
   type: list
   elements: str
   sample: ["1 of 3 Pods are Ready"]
 unjudged:
-  description: What could not be judged, because the controller does not note it on its Lease.
+  description: What the module could not check, because the controller does not write it to its Lease.
   returned: always
   type: list
   elements: str
   sample: []
 last_cloud_success_age:
-  description: Seconds since the last successful call to the cloud, when the controller notes it.
+  description: Seconds since the last successful call to the cloud, if the controller writes it to its Lease.
   returned: always
   type: float
   sample: 12.0
 daemonset:
-  description: The rollout's counts.
+  description: Counts of the rollout.
   returned: always
   type: dict
   sample: {exists: true, desired: 1, ready: 1, updated: 1, observed: true, image: "localhost/outoftree-ccm:0.1.0"}
 pods:
-  description: The Pods, and why those that do not run do not.
+  description: The Pods, with the reason for each Pod that does not run.
   returned: always
   type: list
   elements: dict
@@ -140,7 +139,7 @@ lease:
   type: dict
   sample: {exists: true, holder: cp-1_6f1a, held: true, age: 1.2, annotations: {cloud-provider: sim}}
 probes:
-  description: What each Pod's C(/readyz) answered, with O(probe).
+  description: The answer of each Pod's C(/readyz), with O(probe).
   returned: always
   type: dict
   sample: {cloud-controller-manager-x7k2p: ok}
@@ -156,7 +155,7 @@ POLL = 0.5
 
 
 def probe(api, params, pods):
-    """Return each Pod's answer on /readyz; the API server reaches it on the node's address."""
+    """Return each Pod's answer on /readyz. The API server connects to the node's address."""
     answers = {}
     for pod in pods:
         if pod["leaving"]:

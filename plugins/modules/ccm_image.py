@@ -8,14 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_image
-short_description: Bring a container image from an archive file to containerd on a node
+short_description: Import a container image from an archive file into containerd on a node
 description:
-  - For nodes that reach no registry. The archive (C(docker save), C(podman save)) lies on the Ansible controller, and is copied
-    and imported only where containerd lacks the image.
-  - An image of the same name but other content counts as lacking. It is recognised by the ID in the archive.
-  - k3s and RKE2 bring a containerd of their own, which is asked with their own C(ctr).
-  - The program is looked for in the system's directories, not by C(PATH), and is run only when nobody but root can change it.
-  - Copies of the archive that runs left behind which were killed are removed.
+  - Use this module for nodes that cannot reach a registry. The archive (C(docker save), C(podman save)) is on the Ansible controller.
+    The module copies and imports it only if the image is missing in containerd.
+  - An image with the same name but another content counts as missing. The module compares the image ID with that in the archive.
+  - k3s and RKE2 have their own containerd, which the module calls with their own C(ctr).
+  - The module searches the program in the system's directories, not in C(PATH), and runs it only if root alone can change it.
+  - The module removes copies of the archive that killed runs left behind.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -28,7 +28,7 @@ attributes:
     support: none
 options:
   name:
-    description: The full reference of the image, as Pods name it.
+    description: Full reference of the image, as in a Pod.
     type: str
     required: true
   archive:
@@ -36,10 +36,10 @@ options:
     type: path
     required: true
   image_id:
-    description: ID of the image in the archive. Read from the archive when not given.
+    description: ID of the image in the archive. By default, it is read from the archive.
     type: str
   node_archive:
-    description: Path of the archive on the node. The action plugin that accompanies this module copies it there when needed.
+    description: Path of the archive on the node. The module's action plugin copies it there if needed.
     type: path
   containerd_namespace:
     description: The containerd namespace of the kubelet.
@@ -48,7 +48,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Bring the runtime's image to this node
+- name: Import the runtime's image into containerd
   outoftree.ccm.ccm_image:
     name: localhost/outoftree-ccm:0.1.0
     archive: build/images/outoftree-ccm-0.1.0.tar
@@ -76,16 +76,16 @@ import shutil
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files
 
-#: Where the containerd that k3s and RKE2 bring listens, and what asks it: k3s is its own ctr, RKE2 unpacks one.
+#: Socket of the containerd of k3s and RKE2, and its clients. k3s has ctr built in, RKE2 unpacks one.
 RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
 RANCHER_CLIENTS = (["k3s", "ctr"], ["/usr/local/bin/k3s", "ctr"], ["/opt/bin/k3s", "ctr"], ["/var/lib/rancher/rke2/bin/ctr"], ["ctr"])
 
-#: Name of the copy on the node, in a temporary folder of Ansible's.
+#: Name of the copy on the node, in one of Ansible's temporary folders.
 COPY = "outoftree-ccm-image.tar"
 
 
 def client():
-    """Return the command that asks the kubelet's containerd."""
+    """Return the client command of the kubelet's containerd."""
     if not os.path.exists(RANCHER_SOCKET):
         return ["ctr"]
     found = next((command for command in RANCHER_CLIENTS if installed(command[0])), ["ctr"])
@@ -93,7 +93,7 @@ def client():
 
 
 def installed(program):
-    """Whether root may run a program: it, and every directory on the way to it, is root's."""
+    """Whether root may run a program: root owns it and every directory of its path."""
     try:
         return bool(files.program(program) if os.path.isabs(program) else files.find_program(program))
     except OSError:
@@ -105,7 +105,7 @@ def ctr(module, *arguments):
 
 
 def homes():
-    """Return the home folders of who runs this, and of who became root to do so."""
+    """Return the home folders of the current user, and of the user who became root with sudo."""
     found = [os.environ.get("HOME") or pwd.getpwuid(os.geteuid()).pw_dir]
     try:
         found.append(pwd.getpwnam(os.environ.get("SUDO_USER", "")).pw_dir)
@@ -115,7 +115,7 @@ def homes():
 
 
 def sweep(module):
-    """Remove copies of archives that runs left behind which were killed."""
+    """Remove copies of archives that killed runs left behind."""
     for place in {module._remote_tmp.replace("~", folder, 1) for folder in homes()}:
         for path in glob.glob(os.path.join(glob.escape(place), "ansible-tmp-*", COPY)):
             if path != module.params["node_archive"]:
@@ -123,12 +123,12 @@ def sweep(module):
 
 
 def present(module):
-    """Whether containerd has an image of this name whose config is the archive's: its manifest says so."""
+    """Whether containerd has an image of this name whose manifest names the archive's config."""
     name = module.params["name"]
     listed = ctr(module, "images", "ls", "name=={0}".format(name))
     if listed.returncode != 0:
-        module.fail_json(msg="cannot ask containerd for its images: {0}. ctr has to be installed on the node, and asked as "
-                             "root (--become)".format(listed.stderr.strip()))
+        module.fail_json(msg="cannot list containerd's images: {0}. Install ctr on the node, and run as root "
+                             "(--become)".format(listed.stderr.strip()))
     digests = [line.split()[2] for line in listed.stdout.splitlines()[1:] if line.split()[:1] == [name]]
     return bool(digests) and module.params["image_id"] in config_ids(module, digests[0], 2)
 
@@ -158,7 +158,7 @@ def main():
     )
     params = module.params
     if not params["image_id"]:
-        module.fail_json(msg="image_id is missing: this module is meant to be run through its action plugin")
+        module.fail_json(msg="image_id is missing: run this module through its action plugin")
     if not module.check_mode:
         sweep(module)
     if present(module):
@@ -171,8 +171,8 @@ def main():
     if done.returncode != 0:
         module.fail_json(msg="containerd cannot import {0}: {1}".format(params["archive"], done.stderr.strip()))
     if not present(module):
-        module.fail_json(msg="{0} was imported, but it has no image called {1}: it was saved under another name. Set "
-                             "ccm_runtime_image to that name".format(params["archive"], params["name"]))
+        module.fail_json(msg="{0} was imported, but it has no image named {1}. Set ccm_runtime_image to the name of the image "
+                             "in the archive".format(params["archive"], params["name"]))
     module.exit_json(changed=True, present=True, image_id=params["image_id"])
 
 

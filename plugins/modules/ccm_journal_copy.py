@@ -10,11 +10,11 @@ DOCUMENTATION = r"""
 module: ccm_journal_copy
 short_description: Keep copies of the hosts' journals in the cluster
 description:
-  - Each Node has one Secret in C(kube-system), with the label C(ccm.outoftree.dev/journal-copy). It has what a rollback needs when the
-    journal on the host is lost.
-  - A copy that cannot be written is no failure. RV(said) names the host and the reason, and RV(missed) the Node, so that it can be tried
-    again.
-  - Secrets and journals have contents of files. Use C(no_log) for the task.
+  - Each Node has one Secret in C(kube-system), with the label C(ccm.outoftree.dev/journal-copy). It has what a rollback needs if the
+    host loses its journal.
+  - The module does not fail if it cannot write a copy. RV(said) names the host and the reason, and RV(missed) the Node, so that you can
+    retry it.
+  - Secrets and journals contain the contents of files. Use C(no_log) for the task.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -29,15 +29,15 @@ attributes:
 options:
   state:
     description:
-      - V(present) writes the copies of O(contents). A copy of another journal, or a newer one, is not replaced. A copy whose host was
-        restored since is marked, and not used any more.
-      - V(read) changes nothing. It compares O(journals) with the copies, and returns the copies of the hosts whose journal is lost.
-      - V(absent) deletes the copies of O(nodes), and names those of other Nodes.
+      - V(present) writes O(contents) as copies. It does not replace a copy of another journal, or a newer copy. It marks the copy of a host
+        that was restored, which is then no longer used.
+      - V(read) changes nothing. It compares O(journals) with the copies, and returns the copies of hosts that lost their journal.
+      - V(absent) deletes the copies of O(nodes), and reports those of other Nodes.
     type: str
     choices: [present, read, absent]
     default: present
   nodes:
-    description: The Node's name of each host.
+    description: Name of the Node of each host.
     type: dict
     required: true
   journals:
@@ -69,14 +69,14 @@ EXAMPLES = r"""
 RETURN = r"""
 hosts:
   description:
-    - With O(state=read), which journal counts for each host. C(source) is V(local), V(copy) or V(none), C(place) the copy's Secret, and
-      C(content) the copy where it is used. C(note) says why, and C(problem) what a person has to decide.
+    - With O(state=read), which journal counts for each host. C(source) is V(local), V(copy) or V(none). C(place) is the copy's Secret, and
+      C(content) is the copy if it is used. C(note) gives the reason, and C(problem) says what a person must decide.
   returned: always
   type: dict
   sample:
     worker-1: {source: local, place: Secret kube-system/outoftree-ccm-journal-worker-1-50a9e5c0f1b2, content: "", note: "", problem: ""}
 stale:
-  description: With O(state=read), the hosts whose readable journal has no copy that is as new.
+  description: With O(state=read), the hosts whose readable journal has no up-to-date copy.
   returned: always
   type: list
   elements: str
@@ -88,13 +88,13 @@ kept:
   elements: str
   sample: [worker-1]
 missed:
-  description: The Nodes whose copies could not be written, and should be tried again.
+  description: The Nodes whose copies could not be written and should be retried.
   returned: always
   type: list
   elements: str
   sample: []
 said:
-  description: A sentence for each copy that is not as it should be.
+  description: A message about each copy that could not be kept up to date, read or deleted.
   returned: always
   type: list
   elements: str
@@ -114,7 +114,7 @@ def path_of(node):
 
 
 def keep(module, api, result, host, node):
-    """Write the copy of one host's journal; raises ApiError and BadCopy."""
+    """Write the copy of one host's journal. Raises ApiError and BadCopy."""
     local = journal_copy.local_of(module.params["journals"].get(host))
     if local is None:
         raise journal_copy.BadCopy("its journal could not be read")
@@ -134,7 +134,7 @@ def keep(module, api, result, host, node):
     content = str(module.params["contents"].get(host) or "")
     wanted = journal_copy.secret(node, content)
     if journal_copy.size(content) > journal_copy.SECRET_LIMIT:
-        raise journal_copy.BadCopy("it has {0} bytes when it is compressed, and a Secret takes {1}".format(
+        raise journal_copy.BadCopy("its compressed size is {0} bytes, but a Secret can have at most {1}".format(
             journal_copy.size(content), journal_copy.SECRET_LIMIT))
     write(module, api, found, wanted)
     result["changed"] = True
@@ -156,11 +156,11 @@ def present(module, api, result):
             keep(module, api, result, host, node)
             result["kept"].append(node)
         except journal_copy.BadCopy as exc:
-            result["said"].append("{0}: its journal has no copy in the cluster as new as itself: {1}. The journal on the host counts".format(host, exc))
+            result["said"].append("{0}: its journal has no up-to-date copy in the cluster: {1}. The journal on the host counts".format(host, exc))
         except _api.ApiError as exc:
             result["missed"].append(node)
-            result["said"].append("{0}: the copy of its journal in {1} cannot be written: {2}. It is tried again at the end of the run. The journal on "
-                                  "the host counts".format(host, journal_copy.place(node), _api.explain(exc)))
+            result["said"].append("{0}: the copy of its journal in {1} cannot be written: {2}. The end of the run retries it. The journal on the host "
+                                  "counts".format(host, journal_copy.place(node), _api.explain(exc)))
 
 
 def read(module, api, result):
@@ -188,8 +188,8 @@ def absent(module, api, result):
     for item in api.items(SECRETS, {"labelSelector": journal_copy.SELECTOR}):
         name = item["metadata"]["name"]
         if name not in mine:
-            result["said"].append("Secret kube-system/{0} stays: its Node is no host of this inventory. Delete it when that host needs no rollback "
-                                  "any more".format(name))
+            result["said"].append("Secret kube-system/{0} stays, because its Node is not in this inventory. Delete it when that host no longer needs "
+                                  "a rollback".format(name))
             continue
         result["changed"] = True
         if not module.check_mode:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_journal_info
-short_description: Read the journal of this host, for a copy in the cluster
+short_description: Read the journal of this host for a copy in the cluster
 description:
-  - Returns the journal of this host with the former contents of the files that it names, as M(outoftree.ccm.ccm_journal_copy) keeps them
-    in a Secret. Changes nothing.
-  - Secrets in configuration files of k3s and RKE2 are replaced by placeholders, so that they stay on the host.
-  - RV(content) has the contents of files. Use C(no_log) for the task.
+  - Returns the journal of this host with the original contents of its files, in the form in which M(outoftree.ccm.ccm_journal_copy)
+    stores them in a Secret. Changes nothing.
+  - The module replaces secrets in the configuration files of k3s and RKE2 with placeholders, so that they stay on the host.
+  - RV(content) contains the contents of files. Use C(no_log) for the task.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -26,11 +26,11 @@ attributes:
     support: none
 options:
   node_name:
-    description: The Node's name. It is part of the copy.
+    description: Name of the Node. It is part of the copy.
     type: str
     required: true
   state_directory:
-    description: Where journal and backups are kept.
+    description: Directory of the journal and the backups.
     type: path
     default: /var/lib/outoftree-ccm
   wait_timeout:
@@ -52,15 +52,15 @@ EXAMPLES = r"""
 RETURN = r"""
 journal:
   description:
-    - What is found on this host. C(state) is V(missing), V(readable), V(unreadable), or V(damaged) when a content that the journal names is
-      missing or altered, and V(rolled back) when it is gone because nothing was left to roll back.
-    - C(id) stays the same from the first record until nothing is left to roll back, C(serial) counts the writes. C(machine) is a digest of
+    - State of the journal on this host. C(state) is V(missing), V(readable), V(unreadable), V(damaged) if a recorded content is missing or
+      altered, or V(rolled back) if the journal is gone because nothing was left to roll back.
+    - C(id) stays the same from the first record until nothing is left to roll back. C(serial) counts the writes. C(machine) is a digest of
       C(/etc/machine-id).
   returned: always
   type: dict
   sample: {state: readable, id: 3f0c2a7b9d4e41f0a1b2c3d4e5f60718, serial: 3, machine: 5b1f...}
 content:
-  description: The copy, empty when the journal is not readable.
+  description: The copy. Empty if the journal is not readable.
   returned: always
   type: str
   sample: H4sIAAAAAAAC...

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_kubeadm_config
-short_description: Change kubeadm's ClusterConfiguration in the cluster, guarded against changes in between
+short_description: Change kubeadm's ClusterConfiguration in the cluster, unless somebody else changed it
 description:
-  - C(kubeadm upgrade) makes the control plane's manifests from the ConfigMap C(kube-system/kubeadm-config). It has to say the
-    same as the manifests, or the next upgrade brings removed flags back.
-  - Writes the text that P(outoftree.ccm.migration_plan#filter) planned, when the ConfigMap still is what the plan was made
-    from, in a patch that carries the resourceVersion.
+  - C(kubeadm upgrade) creates the control plane's manifests from the ConfigMap C(kube-system/kubeadm-config). It must match the
+    manifests. Otherwise the next upgrade brings removed flags back.
+  - Writes the text that P(outoftree.ccm.migration_plan#filter) planned, if the ConfigMap did not change since the plan was made.
+    The patch contains the resourceVersion.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -31,13 +31,13 @@ options:
     type: str
     required: true
   sha256:
-    description: SHA-256 of the text that the plan was made from; anything else is refused.
+    description: SHA-256 of the text from which the plan was made. The module refuses to replace any other text.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Keep kubeadm's configuration in step with the manifests
+- name: Update kubeadm's configuration to match the manifests
   outoftree.ccm.ccm_kubeadm_config:
     content: "{{ plan.kubeadm_config.content }}"
     sha256: "{{ plan.kubeadm_config.sha256 }}"
@@ -59,7 +59,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api a
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 KEY = "ClusterConfiguration"
-CHANGED = ("the ConfigMap kube-system/kubeadm-config was changed by someone else since it was read, so it was not written: run "
+CHANGED = ("the ConfigMap kube-system/kubeadm-config was changed by someone else after it was read, so it was not written. Run "
            "again to plan with its new content")
 
 

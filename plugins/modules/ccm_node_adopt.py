@@ -8,17 +8,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_node_adopt
-short_description: Take a Node that registered without a cloud through its initialisation
+short_description: Initialise a Node that registered without a cloud
 description:
-  - A cloud-controller-manager gives providerID, addresses, zone, region and type only to a Node with the taint
-    C(node.cloudprovider.kubernetes.io/uninitialized), and a kubelet sets that taint only when it registers. So a Node that is
-    already there is tainted again here, by a patch that fails when anybody else changed the Node in between (then it is read
-    afresh), and the controller does the rest.
-  - The taint is NoSchedule - running Pods stay.
-  - A Node with a providerID of ours is left as it is. A Node with one of another provider is never touched - a providerID
-    cannot be changed.
-  - When the controller does not initialise the Node in time, the taint is taken off again and the task fails with the Node's
-    Events as the reason.
+  - A cloud-controller-manager sets providerID, addresses, zone, region and type only on a Node with the taint
+    C(node.cloudprovider.kubernetes.io/uninitialized). A kubelet sets that taint only when it registers. Therefore this module taints
+    a Node that is already registered, and the controller does the rest. If somebody else changes the Node at the same time, the
+    module reads it again and retries.
+  - The effect of the taint is NoSchedule, so running Pods stay.
+  - The module does not change a Node with this provider's providerID. It refuses a Node with another provider's providerID,
+    because a providerID cannot be changed.
+  - If the controller does not initialise the Node in time, the module removes the taint and fails with the Node's Events.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -32,22 +31,22 @@ attributes:
     support: full
 options:
   name:
-    description: The Node.
+    description: Name of the Node.
     type: str
     required: true
   provider_id_prefix:
-    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    description: Prefix of the cloud's providerIDs, for example V(sim://). If empty, any providerID is accepted.
     type: str
     default: ''
   state:
     description:
       - V(adopted) taints an unmanaged Node and waits until it is initialised.
-      - V(released) takes the taint off a Node that nobody will initialise any more, as a rollback needs it.
+      - V(released) removes the taint from a Node that no controller will initialise, for a rollback.
     type: str
     default: adopted
     choices: [adopted, released]
   wait:
-    description: Wait until the Node has a providerID and an address, and the taint is gone.
+    description: Whether to wait until the Node has a providerID and an address, and the taint is gone.
     type: bool
     default: true
   wait_timeout:
@@ -57,7 +56,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Adopt a worker that has been there for years
+- name: Adopt a worker that has been registered for years
   outoftree.ccm.ccm_node_adopt:
     name: worker-1
     provider_id_prefix: sim://
@@ -65,17 +64,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 node:
-  description: The Node afterwards; RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
+  description: The Node afterwards. RV(outoftree.ccm.ccm_node_info#module:nodes) describes the fields.
   returned: when the Node exists
   type: dict
   sample: {name: worker-1, class: initialized, provider_id: "sim://north/i-2"}
 waited:
-  description: Seconds until it was initialised.
+  description: Seconds until the Node was initialised.
   returned: success
   type: float
   sample: 1.6
 events:
-  description: The newest Events about the Node, when it was not initialised in time.
+  description: The newest Events about the Node, if it was not initialised in time.
   returned: failure
   type: list
   elements: str
@@ -93,7 +92,7 @@ CONFLICTS = 10
 
 
 class Adoption:
-    """One Node on its way."""
+    """The adoption of one Node."""
 
     def __init__(self, module):
         self.module = module
@@ -102,15 +101,15 @@ class Adoption:
         self.path = api.node_path(self.params["name"])
 
     def read(self):
-        """Return the Node and its summary, or end the module when there is no such Node."""
+        """Return the Node and its summary, or fail if there is no such Node."""
         node = self.api.get(self.path)
         if node is None:
-            self.module.fail_json(msg="the cluster has no Node {0}: is its kubelet running, and registered under that name?".format(
+            self.module.fail_json(msg="the cluster has no Node {0}. Check that its kubelet runs and registers under that name".format(
                 self.params["name"]))
         return node, nodes.summary(node, self.params["provider_id_prefix"])
 
     def set_taints(self, choose, applies):
-        """Write choose(node) as its taints, retried from a fresh read on conflict, while applies(summary) holds."""
+        """Write choose(node) as its taints while applies(summary) holds. Reads the Node again and retries on conflict."""
         for unused in range(CONFLICTS):
             node, summary = self.read()
             if not applies(summary):
@@ -124,8 +123,8 @@ class Adoption:
                 if exc.status != 409:
                     raise
                 time.sleep(POLL)
-        self.module.fail_json(msg="Node {0} changed {1} times while its taint was to be set: something else writes it all the "
-                                  "time; find out what, then run again".format(self.params["name"], CONFLICTS))
+        self.module.fail_json(msg="the taint of Node {0} could not be set, because something else changed the Node {1} times in "
+                                  "between. Find out what writes it, then run again".format(self.params["name"], CONFLICTS))
 
     def wait(self, tainted):
         begun = time.monotonic()
@@ -139,18 +138,18 @@ class Adoption:
             time.sleep(POLL)
 
     def give_up(self, summary, missing, tainted):
-        """Nobody came: a taint that we set must not keep Pods off the Node for ever."""
+        """Fail, and remove a taint that this module set, so that it does not keep Pods off the Node for ever."""
         released = tainted and self.set_taints(nodes.without_taint, lambda now: now["uninitialized"] and not now["provider_id"])
         events = api.node_events(self.api, summary["name"])
-        after = "The taint was taken off again, so the Node takes Pods as before." if released else \
-            "The taint stays: it was there before." if summary["uninitialized"] else "It has no taint."
+        after = "The taint was removed again, so the Node accepts Pods as before." if released else \
+            "The taint stays, because the Node had it before." if summary["uninitialized"] else "It has no taint."
         if released:
             summary = self.read()[1]
         self.module.fail_json(
-            msg="the cloud-controller-manager did not initialise Node {0} within {1} s; it lacks {2}. {3} {4}".format(
+            msg="the cloud-controller-manager did not initialise Node {0} within {1} s. Missing: {2}. {3} {4}".format(
                 summary["name"], self.params["wait_timeout"], ", ".join(missing), after,
                 "Events of the Node: {0}".format("; ".join(events)) if events else
-                "There is no Event about it: see the controller's log and 'ccm_health_info'."),
+                "There is no Event about it. See the controller's log and 'ccm_health_info'."),
             node=summary, events=events)
 
 
@@ -163,7 +162,7 @@ def difference(summary, taints):
 
 def refuse_foreign(module, summary):
     if summary["class"] == "foreign":
-        module.fail_json(msg="Node {0} was not touched: {1}".format(summary["name"], summary["reason"]), node=summary)
+        module.fail_json(msg="Node {0} was not changed: {1}".format(summary["name"], summary["reason"]), node=summary)
 
 
 def adopt(adoption):
@@ -179,7 +178,7 @@ def adopt(adoption):
     tainted = needed and adoption.set_taints(nodes.with_taint, lambda now: now["class"] == "unmanaged")
     if needed:
         result["node"] = adoption.read()[1]
-    if needed and not tainted:  # someone else was faster
+    if needed and not tainted:  # somebody else was faster
         refuse_foreign(module, result["node"])
         result["changed"] = False
         del result["diff"]
@@ -215,7 +214,7 @@ def main():
     try:
         (adopt if module.params["state"] == "adopted" else release)(adoption)
     except api.ApiError as exc:
-        module.fail_json(msg="cannot take Node {0} through its initialisation: {1}".format(module.params["name"], api.explain(exc)))
+        module.fail_json(msg="cannot initialise Node {0}: {1}".format(module.params["name"], api.explain(exc)))
 
 
 if __name__ == "__main__":

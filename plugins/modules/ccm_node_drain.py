@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_node_drain
-short_description: Drain a Node and delete it, so that its kubelet can register it anew
+short_description: Drain a Node and delete it, so that its kubelet can register it again
 description:
-  - Cordons the Node and evicts its Pods by the Eviction API, which honours PodDisruptionBudgets - an eviction that a budget does not
-    allow yet is asked for again until it does. Pods of DaemonSets and static Pods stay.
-  - It ends when the Pods are gone, not when they were asked to go. When that takes too long, a Node that it cordoned is uncordoned
-    again, and it fails with the Pods that are left and the reason.
-  - With O(state=deleted) the Node is deleted then, on condition that it is still the same one.
+  - Cordons the Node and evicts its Pods with the Eviction API, which honours PodDisruptionBudgets. The module retries an eviction until
+    the budget allows it. Pods of DaemonSets and static Pods stay.
+  - Waits until the Pods are gone. If that takes too long, the module uncordons a Node that it cordoned, and fails with the remaining Pods
+    and the reasons.
+  - With O(state=deleted), the module then deletes the Node, if it is still the same object.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -28,20 +28,20 @@ attributes:
     support: none
 options:
   name:
-    description: Name of the Node. One that is not there counts as drained and deleted.
+    description: Name of the Node. A Node that does not exist counts as drained and deleted.
     type: str
     required: true
   state:
-    description: V(drained) leaves the Node cordoned and without Pods, V(deleted) deletes it after that.
+    description: V(drained) leaves the Node cordoned and without Pods. V(deleted) then also deletes it.
     type: str
     default: drained
     choices: [drained, deleted]
   force:
-    description: Evict Pods that no controller makes again, and Pods with data in an emptyDir, too.
+    description: Whether to also evict Pods that no controller recreates, and Pods with data in an emptyDir.
     type: bool
     default: false
   wait_timeout:
-    description: Seconds until the Pods have to be gone.
+    description: Seconds to wait until the Pods are gone.
     type: int
     default: 300
 seealso:
@@ -49,7 +49,7 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Make room for the Node's new registration
+- name: Drain and delete a Node before it registers again
   outoftree.ccm.ccm_node_drain:
     name: agent-1
     state: deleted
@@ -79,7 +79,7 @@ POLL = 1.0
 
 
 class Drain:
-    """One Node on its way out."""
+    """The drain of one Node."""
 
     def __init__(self, module):
         self.module = module
@@ -87,7 +87,7 @@ class Drain:
         self.path = api.node_path(module.params["name"])
         self.cordoned = False
         self.evicted = set()
-        #: What the API server said last to the eviction of a Pod.
+        #: The API server's last answer to the eviction of each Pod.
         self.reasons = {}
 
     def pods(self):
@@ -114,7 +114,7 @@ class Drain:
                 raise
 
     def run(self):
-        """Evict until nothing is left; return the seconds."""
+        """Evict until no Pod is left; return the seconds."""
         begun = time.monotonic()
         while True:
             pods = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in self.pods()}
@@ -132,10 +132,10 @@ class Drain:
         if self.cordoned:
             self.api.patch(self.path, {"spec": {"unschedulable": None}})
         told = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
-                                    " does not end") for namespace, name in left]
+                                    " does not terminate") for namespace, name in left]
         self.module.fail_json(
             msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
-                self.module.params["name"], self.module.params["wait_timeout"], "; it takes Pods again" if self.cordoned else "",
+                self.module.params["name"], self.module.params["wait_timeout"], "; it accepts Pods again" if self.cordoned else "",
                 "; ".join(told)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
 
 
@@ -157,8 +157,8 @@ def main():
             module.exit_json(changed=False, evicted=[], waited=0.0)
         fates = drain.fates()
         if fates.refused:
-            module.fail_json(msg="Node {0} was not drained: {1}. Move them, or set 'force' (variable ccm_install_reregister_force) to "
-                                 "evict them nevertheless".format(module.params["name"], "; ".join(fates.refused)), evicted=[], waited=0.0)
+            module.fail_json(msg="Node {0} was not drained: {1}. Move these Pods, or set 'force' (variable ccm_install_reregister_force) to "
+                                 "evict them anyway".format(module.params["name"], "; ".join(fates.refused)), evicted=[], waited=0.0)
         deleted = module.params["state"] == "deleted"
         changed = deleted or bool(fates.evict) or not (node.get("spec") or {}).get("unschedulable")
         if module.check_mode:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_node_info
-short_description: Read how Nodes stand to the cloud, and wait until they are initialised
+short_description: Read the cloud state of Nodes, and wait until they are initialised
 description:
-  - Reads taints, providerID, addresses, zone, region and type of Nodes, and says of each in which class it is.
-  - Waits, when told so, until a predicate holds for every Node asked for. When the time is up it fails with what each Node
-    still lacks, and returns the Nodes as they are then.
+  - Reads taints, providerID, addresses, zone, region and type of Nodes, and classifies each Node.
+  - With O(wait_for), waits until the condition holds for every selected Node. After O(wait_timeout), the module fails with what is missing
+    on each Node, and returns the Nodes in their last state.
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -26,29 +26,29 @@ attributes:
     support: N/A
 options:
   names:
-    description: The Nodes to read, all by default.
+    description: Names of the Nodes to read. If empty, the module reads all Nodes.
     type: list
     elements: str
     default: []
   provider_id_prefix:
-    description: How providerIDs of the cloud begin, for example V(sim://). Empty accepts any.
+    description: Prefix of the cloud's providerIDs, for example V(sim://). If empty, any providerID is accepted.
     type: str
     default: ''
   expected_provider_ids:
-    description: The providerID each Node should have, by name; a Node with another one is V(mismatched).
+    description: The expected providerID of each Node, by name. A Node with another one is V(mismatched).
     type: dict
     default: {}
   wait_for:
     description:
-      - V(initialized) - it has a providerID and an IP address, and the taint is gone.
-      - V(ready) - its Ready condition is true.
-      - V(tainted) - it has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
+      - V(initialized) - the Node has a providerID and an IP address, and the taint is gone.
+      - V(ready) - the Node's Ready condition is true.
+      - V(tainted) - the Node has the taint C(node.cloudprovider.kubernetes.io/uninitialized).
     type: str
     choices: [initialized, ready, tainted]
   heartbeat_after:
     description:
-      - With O(wait_for), also wait for a sign of life of the kubelet (its Lease, or its status) after this time, in RFC 3339
-        and UTC as the kubelet's clock has it. A Node stays Ready for a while after its kubelet has died.
+      - With O(wait_for), also waits for a heartbeat of the kubelet (its Lease or its status) after this time. The time is in RFC 3339
+        and UTC, by the kubelet's clock. A Node stays Ready for a while after its kubelet dies.
     type: str
     default: ''
   wait_timeout:
@@ -58,7 +58,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Wait until every Node is initialised by the cloud-controller-manager
+- name: Wait until the cloud-controller-manager has initialised every Node
   outoftree.ccm.ccm_node_info:
     provider_id_prefix: sim://
     wait_for: initialized
@@ -83,17 +83,17 @@ nodes:
       returned: always
     class:
       description:
-        - V(initialized) (providerID of ours, no taint), V(uninitialized) (tainted, waits for the controller), V(unmanaged)
-          (registered without C(--cloud-provider=external), has neither providerID nor taint), V(foreign) (another provider's
+        - V(initialized) (this provider's providerID, no taint), V(uninitialized) (tainted, waits for the controller), V(unmanaged)
+          (registered without C(--cloud-provider=external), neither providerID nor taint), V(foreign) (another provider's
           providerID) or V(mismatched) (not the expected providerID).
       type: str
       returned: always
     reason:
-      description: Why it is in that class, and the way out.
+      description: Why the Node is in that class, and what to do.
       type: str
       returned: always
     uid:
-      description: Its UID, another one for each registration.
+      description: Its UID, which changes with each registration.
       type: str
       returned: always
     resource_version:
@@ -101,7 +101,7 @@ nodes:
       type: str
       returned: always
     provider_id:
-      description: Its providerID, empty without one.
+      description: Its providerID, empty if it has none.
       type: str
       returned: always
     uninitialized:
@@ -109,7 +109,7 @@ nodes:
       type: bool
       returned: always
     taints:
-      description: All its taints as kubectl writes them.
+      description: All its taints, as kubectl shows them.
       type: list
       elements: str
       returned: always
@@ -135,11 +135,11 @@ nodes:
       type: bool
       returned: always
     etcd_voter:
-      description: Its condition C(EtcdIsVoter), which k3s and RKE2 set; null without one.
+      description: Its condition C(EtcdIsVoter), which k3s and RKE2 set. Null if there is none.
       type: bool
       returned: always
     managed_by:
-      description: The managed service (EKS, GKE, AKS) that its labels tell of, empty for none.
+      description: The managed service (EKS, GKE, AKS) according to its labels, empty if there is none.
       type: str
       returned: always
     ready:
@@ -147,7 +147,7 @@ nodes:
       type: bool
       returned: always
     ready_reason:
-      description: What its Ready condition says.
+      description: Message of its Ready condition.
       type: str
       returned: always
     heartbeat:
@@ -179,12 +179,12 @@ nodes:
       heartbeat: "2026-11-21T09:15:00Z"
       kubelet_version: v1.36.3
 waited:
-  description: Seconds until the predicate held.
+  description: Seconds until the condition held.
   returned: always
   type: float
   sample: 2.1
 missing:
-  description: What each Node still lacks, by name.
+  description: What is missing on each Node, by name.
   returned: failure
   type: dict
   sample: {worker-1: [providerID]}
@@ -200,7 +200,7 @@ POLL = 0.5
 
 
 def read(api, params):
-    """Return the summaries of the Nodes asked for, with the last sign of life of their kubelets when that is asked for."""
+    """Return the summaries of the selected Nodes, with the last heartbeat of their kubelets if a wait needs it."""
     wanted = params["names"]
     if wanted:
         nodes = [node for node in (api.get(_api.node_path(name)) for name in wanted) if node]
@@ -220,7 +220,7 @@ def read(api, params):
 def lacking(params, nodes):
     found = {node["name"]: _nodes.missing(node, params["wait_for"], params["heartbeat_after"]) for node in nodes}
     for name in params["names"]:
-        found.setdefault(name, ["the Node itself: the cluster has none of that name"])
+        found.setdefault(name, ["the Node itself"])
     return {name: lacks for name, lacks in found.items() if lacks}
 
 
@@ -248,13 +248,13 @@ def main():
             if not missing:
                 break
         except _api.ApiError as exc:
-            # An API server that restarts is part of what is waited for; without a wait it is the answer.
+            # A wait tolerates an API server that restarts. Without a wait, this is an error.
             problem, missing = _api.explain(exc), {}
             if not params["wait_for"] or exc.status in (401, 403):
                 module.fail_json(msg="cannot read the Nodes: {0}".format(problem))
         if time.monotonic() - begun > params["wait_timeout"]:
-            details = "; ".join("{0} lacks {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items()))
-            module.fail_json(msg="after {0} s not every Node is {1}: {2}".format(
+            details = "; ".join("{0}: missing {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items()))
+            module.fail_json(msg="after {0} s, not every Node is {1}: {2}".format(
                 params["wait_timeout"], params["wait_for"], problem or details), nodes=nodes, missing=missing)
         time.sleep(POLL)
     module.exit_json(changed=False, nodes=nodes, waited=round(time.monotonic() - begun, 1))

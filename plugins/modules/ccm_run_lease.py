@@ -7,12 +7,13 @@
 from __future__ import annotations
 DOCUMENTATION = r"""
 module: ccm_run_lease
-short_description: Hold the Lease of a run, so that no other run changes the cluster meanwhile
+short_description: Hold the Lease of a run, so that no other run changes the cluster at the same time
 description:
-  - Creates, renews or takes a Lease in C(kube-system). Fails when another run holds it, and says which one, since when, and what to do.
-  - A run is an C(ansible-playbook) process. A Lease that was not renewed for its duration is taken over. One whose process has ended on
-    this Ansible controller is taken over at once, so that a run that was killed may be started again.
-  - The options O(holder), O(process) and O(ended) are set by the action plugin of the same name.
+  - Creates, renews or takes over a Lease in C(kube-system). Fails if another run holds it, and reports who runs it, since when, and what to
+    do.
+  - A run is an C(ansible-playbook) process. The module takes over a Lease that was not renewed for its duration. If the holder's process
+    ran on this Ansible controller and has ended, the module takes over the Lease at once, so that you can restart a killed run.
+  - The action plugin of the same name sets the options O(holder), O(process) and O(ended).
 version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
@@ -30,46 +31,46 @@ options:
     type: str
     default: outoftree-ccm-run
   state:
-    description: V(held) holds or renews the Lease, V(released) deletes it when this run holds it.
+    description: V(held) holds or renews the Lease. V(released) deletes it if this run holds it.
     type: str
     choices: [held, released]
     default: held
   duration:
-    description: Seconds after which the Lease is stale when nobody renews it.
+    description: Seconds after which the Lease is stale if it is not renewed.
     type: int
     default: 900
   holder:
-    description: Who runs this, where, and as which process.
+    description: User, host and process of this run.
     type: str
     default: ""
   process:
-    description: Machine, process and its start.
+    description: Machine, PID and start of this run's process.
     type: dict
     default: {}
   ended:
-    description: A holder of which it is known that it has ended.
+    description: A holder that is known to have ended.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: See that no other run changes this cluster
+- name: Make sure that no other run is changing this cluster
   outoftree.ccm.ccm_run_lease:
     duration: 1800
 
-- name: Let other runs change it
+- name: Release the Lease
   outoftree.ccm.ccm_run_lease:
     state: released
 """
 
 RETURN = r"""
 holder:
-  description: Who holds the Lease, empty when nobody does.
+  description: Holder of the Lease, empty if there is none.
   returned: always
   type: str
   sample: alice@bastion (process 4242, started at 91234)
 process:
-  description: Machine, process and start of the holder.
+  description: Machine, PID and start of the holder's process.
   returned: always
   type: dict
   sample: {machine: "0b1c... pid:[4026531836]", pid: 4242, start: "91234"}
@@ -80,12 +81,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api a
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{0}/leases".format(_api.NAMESPACE)
 
-#: How often a write is tried again because somebody else wrote in between.
+#: Number of attempts to write while somebody else changes the Lease.
 ATTEMPTS = 5
 
 
 def hold(module, api):
-    """Hold the Lease; return whether that changed anything but the time of its renewal."""
+    """Hold the Lease; return whether that changed more than its renewal time."""
     params = module.params
     path = _api.lease_path(params["name"])
     for unused in range(ATTEMPTS):
@@ -107,14 +108,14 @@ def hold(module, api):
                 api.patch(path, wanted)
             return action != run_lease.RENEW
         except _api.ApiError as exc:
-            if exc.status not in (404, 409):  # it came, changed or went in between: look again
+            if exc.status not in (404, 409):  # it was created, changed or deleted in between: read it again
                 raise
-    module.fail_json(msg="the Lease kube-system/{0} was changed by others {1} times in between: run again".format(params["name"], ATTEMPTS),
+    module.fail_json(msg="somebody else changed the Lease kube-system/{0} {1} times in between. Run again".format(params["name"], ATTEMPTS),
                      holder="", process={})
 
 
 def release(module, api):
-    """Delete the Lease when this run holds it; return whether it did."""
+    """Delete the Lease if this run holds it; return whether it did."""
     path = _api.lease_path(module.params["name"])
     lease = api.get(path)
     if lease is None or run_lease.holder_of(lease) != module.params["holder"]:
@@ -123,7 +124,7 @@ def release(module, api):
         try:
             api.call("DELETE", path, {"preconditions": {"resourceVersion": lease["metadata"]["resourceVersion"]}})
         except _api.ApiError as exc:
-            if exc.status not in (404, 409):  # gone already, or somebody else's by now
+            if exc.status not in (404, 409):  # already deleted, or taken over
                 raise
     return True
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_takeover
-short_description: Pause another cloud-controller-manager, or let it run again
+short_description: Pause another cloud-controller-manager, or resume it
 description:
-  - A paused one is kept with all that belongs to it. A Deployment is scaled to 0, a DaemonSet asks for a label that no node has,
-    and the annotation C(ccm.outoftree.dev/paused) on it notes in the same write what it was.
+  - Pausing deletes nothing. The module scales a Deployment to 0, or gives a DaemonSet a node selector that matches no node. The same
+    write records the previous state in the annotation C(ccm.outoftree.dev/paused).
   - Waits until the last of its Pods is gone, or until all of them are Ready.
 version_added: 0.1.0
 author:
@@ -31,20 +31,20 @@ options:
     required: true
     choices: [Deployment, DaemonSet]
   name:
-    description: Its name.
+    description: Name of the workload.
     type: str
     required: true
   namespace:
-    description: Its namespace.
+    description: Namespace of the workload.
     type: str
     default: kube-system
   state:
-    description: V(paused) stops its Pods, V(resumed) makes it what it was before that. One that was never paused stays as it is.
+    description: V(paused) stops its Pods. V(resumed) restores its previous state, and does nothing if it was never paused.
     type: str
     choices: [paused, resumed]
     default: paused
   wait_timeout:
-    description: Seconds that its Pods get to be gone, or to be Ready.
+    description: Seconds to wait until its Pods are gone or Ready.
     type: int
     default: 120
 seealso:
@@ -52,12 +52,12 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Stop the old controller, but keep it
+- name: Pause the old controller
   outoftree.ccm.ccm_takeover:
     kind: Deployment
     name: sim-cloud-controller-manager
 
-- name: Let it run again
+- name: Resume the old controller
   outoftree.ccm.ccm_takeover:
     kind: Deployment
     name: sim-cloud-controller-manager
@@ -66,7 +66,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pods:
-  description: The Pods of it that were still there at the end.
+  description: Its Pods that still exist at the end.
   returned: success
   type: list
   elements: str
@@ -90,13 +90,13 @@ def paths(params):
 
 
 def shown(patch):
-    """Return a patch as text, without what says nothing to people."""
+    """Return the parts of a patch that people need, as text."""
     annotations = patch["metadata"]["annotations"]
     return json.dumps({"annotations": annotations, "spec": patch["spec"]}, indent=2, sort_keys=True) + "\n"
 
 
 def wait(module, api):
-    """Wait until the Pods are as the state wants them; return the names of those that are there."""
+    """Wait until the Pods match the state; return the names of those that exist."""
     params = module.params
     workload, pods = paths(params)
     begun = time.monotonic()
@@ -108,8 +108,8 @@ def wait(module, api):
             return left
         if time.monotonic() - begun > params["wait_timeout"]:
             module.fail_json(msg="{kind} {namespace}/{name} is {state}, but after {wait_timeout} s ".format(**params) + (
-                "these Pods of it still run: {0}".format(", ".join(left)) if params["state"] == "paused"
-                else "its Pods are not all Ready: look at them with 'kubectl -n {namespace} describe'".format(**params)))
+                "these of its Pods still run: {0}".format(", ".join(left)) if params["state"] == "paused"
+                else "not all of its Pods are Ready. Investigate them with 'kubectl -n {namespace} describe pod'".format(**params)))
         time.sleep(POLL)
 
 
@@ -138,7 +138,7 @@ def main():
                 api.patch(path, patch)
                 break
             except _api.ApiError as exc:
-                if exc.status != 409:  # it changed in between, as by its controller: look again
+                if exc.status != 409:  # it changed in between, for example by its controller: read it again
                     raise
         there = [] if module.check_mode or (patch is None and params["state"] == "resumed") else wait(module, api)
     except _api.ApiError as exc:

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules' door to the Kubernetes API: kubeconfig, plain-dict calls, errors a person can act on.
+"""The modules' access to the Kubernetes API: kubeconfig, calls with plain dicts, and errors that say what to do.
 
-The 'kubernetes' library does authentication and TLS; objects stay the dicts the API sends, so that the pure modules take
-them as they are and nothing is lost by a round trip through model classes.
+The 'kubernetes' library does authentication and TLS. Objects stay the dicts that the API sends, so that the pure modules can use them
+and nothing is lost in model classes.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ except ImportError:
 NAMESPACE = "kube-system"
 NAME = "cloud-controller-manager"
 
-#: Added to the argument spec of every API module; documented by the fragment outoftree.ccm.api.
+#: Added to the argument spec of every API module. The fragment outoftree.ccm.api documents them.
 API_OPTIONS: Dict[str, Any] = dict(
     kubeconfig=dict(type="raw", no_log=False),
     context=dict(type="str"),
 )
 
-#: How often a read is asked that nobody answers in time.
+#: Number of attempts of a read that times out.
 ATTEMPTS = 3
 
-#: What a kubeconfig has as a file's path or, with "-data" after it, as its content.
+#: Keys of a kubeconfig that have a file's path or, with the suffix "-data", its content.
 _FILES = ("certificate-authority", "client-certificate", "client-key")
 
 _SECRET_KEYS = ("token", "password", "client-key-data", "client-certificate-data")
 
 
 class ApiError(Exception):
-    """A call failed: C(status) is the HTTP status, 0 when there was no answer."""
+    """A call failed: C(status) is the HTTP status, 0 if there was no answer."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -61,21 +61,21 @@ class ApiError(Exception):
 
 
 class Api:
-    """Calls to one API server, with the dicts of its JSON.
+    """Calls to one API server, with its JSON as dicts.
 
-    The library gives the connection pool (TLS, proxy) and the credentials; requests are made on the pool itself, because the
-    signature of the library's own call_api differs between its releases.
+    The library provides the connection pool (TLS, proxy) and the credentials. Requests use the pool directly, because the signature of the
+    library's call_api differs between its releases.
     """
 
     def __init__(self, configuration: Any) -> None:
         self._configuration = configuration
         self._pool = kubernetes.client.rest.RESTClientObject(configuration).pool_manager
         self.host: str = configuration.host
-        #: The API server's time as of its last answer; ages are judged by it, not by this host's clock.
+        #: The API server's time in its last answer. Ages are computed with it, not with this host's clock.
         self.now: datetime = datetime.now(timezone.utc)
 
     def call(self, method: str, path: str, body: Any = None, query: Optional[Dict[str, str]] = None) -> Dict[str, Any]:
-        """Make one call (a PATCH is a merge patch); raises ApiError."""
+        """Make one call (a PATCH is a merge patch). Raises ApiError."""
         headers = {"Accept": "application/json"}
         for setting in self._configuration.auth_settings().values():
             if setting["in"] == "header" and setting["value"]:
@@ -85,7 +85,7 @@ class Api:
             headers["Content-Type"] = "application/merge-patch+json" if method == "PATCH" else "application/json"
             data = json.dumps(body).encode("utf-8")
         url = self.host + path + ("?" + urlencode(query) if query else "")
-        # A read is asked again when no answer came in time: an API server that has just been restarted is busy.
+        # A read is retried after a timeout, because an API server that has just restarted is busy.
         for attempt in range(ATTEMPTS if method == "GET" else 1, 0, -1):
             try:
                 answer = self._pool.request(method, url, body=data, headers=headers,
@@ -101,7 +101,7 @@ class Api:
         return json.loads(answer.data)
 
     def get(self, path: str, query: Optional[Dict[str, str]] = None) -> Optional[Dict[str, Any]]:
-        """Read one object or list; None when it does not exist."""
+        """Read one object or list; None if it does not exist."""
         try:
             return self.call("GET", path, query=query)
         except ApiError as exc:
@@ -110,7 +110,7 @@ class Api:
             raise
 
     def items(self, path: str, query: Optional[Dict[str, str]] = None) -> List[Dict[str, Any]]:
-        """List, page by page; a list whose kind the API server does not know is empty."""
+        """List page by page. The list of an unknown kind is empty."""
         items: List[Dict[str, Any]] = []
         wanted = dict(query or {}, limit="500")
         while True:
@@ -122,11 +122,11 @@ class Api:
             wanted["continue"] = following
 
     def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:
-        """Merge-patch; with metadata.resourceVersion in the body a change in between is a 409, not a lost update."""
+        """Merge-patch. With metadata.resourceVersion in the body, a change in between causes a 409 instead of a lost update."""
         return self.call("PATCH", path, body)
 
     def execute(self, namespace: str, pod: str, container: str, command: List[str], timeout: float = 30) -> Tuple[int, str, str]:
-        """Run a command in a container; its status, standard output and standard error. Raises ApiError."""
+        """Run a command in a container; return its status, standard output and standard error. Raises ApiError."""
         core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self._configuration))
         try:
             stream = kubernetes.stream.stream(
@@ -137,8 +137,8 @@ class Api:
                 stream.close()
                 raise ApiError(0, "'{0}' in Pod {1}/{2} did not end within {3:g} s".format(" ".join(command), namespace, pod, timeout))
             return stream.returncode, stream.read_stdout() or "", stream.read_stderr() or ""
-        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library turns a failed handshake into one, too
-            raise ApiError(getattr(exc, "status", 0) or 0, "Pod {0}/{1} cannot be asked: {2}".format(
+        except (kubernetes.client.ApiException, OSError, ValueError) as exc:  # the library also turns a failed handshake into one of them
+            raise ApiError(getattr(exc, "status", 0) or 0, "cannot run a command in Pod {0}/{1}: {2}".format(
                 namespace, pod, " ".join(str(getattr(exc, "reason", exc)).split()))) from exc
 
 
@@ -151,10 +151,10 @@ def _reason(answer: Any) -> str:
 
 
 def connect(module: AnsibleModule) -> Api:
-    """Return the API behind the module's kubeconfig, or end the module with one clear message."""
+    """Return the API of the module's kubeconfig, or fail with one clear message."""
     if IMPORT_ERROR is not None:
         module.fail_json(
-            msg="{0} The tasks that talk to the Kubernetes API run on ccm_install_api_host with {1}: install it there "
+            msg="{0} The tasks that talk to the Kubernetes API run on ccm_install_api_host with {1}. Install the library there "
                 "('pip install kubernetes'), or choose another interpreter with ansible_python_interpreter.".format(
                     missing_required_lib("kubernetes"), sys.executable),
             exception=IMPORT_ERROR)
@@ -179,17 +179,17 @@ def connect(module: AnsibleModule) -> Api:
     except (kubernetes.config.ConfigException, ValueError, KeyError, TypeError, AttributeError) as exc:
         module.fail_json(msg="the kubeconfig {0} is not usable: {1}".format(
             "given as data" if isinstance(source, dict) else source, str(exc).splitlines()[0] if str(exc) else type(exc).__name__))
-    except Exception as exc:  # a YAML error: its class belongs to a library that may not be importable here
+    except Exception as exc:  # a YAML error, whose class belongs to a library that may not be importable here
         module.fail_json(msg="the kubeconfig {0} is not YAML: {1}".format(
             "given as data" if isinstance(source, dict) else source, " ".join(str(exc).split())))
     return Api(configuration)
 
 
 def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a kubeconfig whose keys and certificates are files that no disk has and that end with this process.
+    """Return a kubeconfig whose keys and certificates are files in memory, which disappear with this process.
 
-    TLS reads them from files, so that the library writes each "-data" to a temporary one and removes it at its end: a process
-    that is killed would leave the key of the cluster's administrator behind. Where there are no such files it stays as it is.
+    TLS reads them from files, so the library writes each "-data" to a temporary file and removes it at the end. A killed process would
+    leave the key of the cluster's administrator behind. On systems without memory files, the kubeconfig stays as it is.
     """
     if not hasattr(os, "memfd_create") or not os.path.isdir("/proc/self/fd"):
         return kubeconfig
@@ -199,7 +199,7 @@ def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
             for name in _FILES:
                 data = (entry.get(kind) or {}).pop(name + "-data", None)
                 if data:
-                    descriptor = os.memfd_create(name)  # open as long as the process is
+                    descriptor = os.memfd_create(name)  # stays open until the process ends
                     with open(descriptor, "wb", closefd=False) as handle:
                         handle.write(base64.b64decode(data))
                     entry[kind][name] = "/proc/self/fd/{0}".format(descriptor)
@@ -207,7 +207,7 @@ def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _secrets(value: Any) -> List[str]:
-    """Return the credentials in a kubeconfig, so that Ansible masks them wherever they would be shown."""
+    """Return the credentials in a kubeconfig, so that Ansible masks them in all output."""
     if isinstance(value, dict):
         found = [str(item) for key, item in value.items() if key in _SECRET_KEYS and item]
         return found + [secret for item in value.values() for secret in _secrets(item)]
@@ -217,15 +217,16 @@ def _secrets(value: Any) -> List[str]:
 
 
 def explain(exc: ApiError) -> str:
-    """Return an error's text with the way out, for those whose way out is known."""
+    """Return an error's text, with what to do if that is known."""
     if exc.status == 401:
-        return "{0}: the kubeconfig's credentials are not valid (any more)".format(exc)
+        return "{0}: the kubeconfig's credentials are invalid or expired".format(exc)
     if exc.status == 403:
-        return "{0}: the kubeconfig's user needs this permission; the control plane's admin.conf has it".format(exc)
+        return "{0}: the kubeconfig's user needs this permission. The control plane's admin.conf has it".format(exc)
     if isinstance(exc.__cause__, urllib3.exceptions.SSLError):
-        return "{0}: is the kubeconfig's certificate-authority the one of this cluster, and its address in the server's certificate?".format(exc)
+        return ("{0}: check that the kubeconfig has the CA of this cluster, and that the server's certificate has the address of the "
+                "kubeconfig".format(exc))
     if exc.status == 0:
-        return "{0}: is that address right, and reachable from ccm_install_api_host?".format(exc)
+        return "{0}: check that the address is correct and reachable from ccm_install_api_host".format(exc)
     return str(exc)
 
 
@@ -254,6 +255,6 @@ def node_events(api: Api, name: str, limit: int = 5) -> List[str]:
         component = (event.get("source") or {}).get("component") or event.get("reportingComponent") or "?"
         said.append((component, "{0} {1}: {2} ({3})".format(
             event.get("type"), event.get("reason"), " ".join((event.get("message") or "").split()), component)))
-    # The kubelet has little to say about a cloud: it only fills up what others leave.
+    # The kubelet's Events say little about a cloud, so they only count if there are no others.
     others = [text for component, text in said if component not in ("kubelet", "kube-proxy", "node-controller")]
     return (others or [text for unused, text in said])[-limit:]

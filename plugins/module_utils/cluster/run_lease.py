@@ -2,12 +2,12 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run at a time: who holds the Lease of a cluster's runs, and whether another run may take it.
+"""The Lease that allows one run at a time: who holds it, and whether another run may take it.
 
 A run is an ansible-playbook process. It renews the Lease before each step that may take long. A Lease that was not renewed for its
-duration is stale, and one whose process has ended on the same machine is free at once: a run that was killed may be started again.
+duration is stale. If its process ended on the same machine, the Lease is free at once, so that a killed run can be restarted.
 
-Pure and stdlib-only: it takes the Lease as the API gives it (a dict) and the API server's time.
+Pure and stdlib-only: it takes the Lease as a dict from the API, and the API server's time.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.health import 
 
 NAME = "outoftree-ccm-run"
 
-#: On the Lease: the machine, the process and its start, as JSON. With them the same machine knows whether that run still goes on.
+#: Annotation of the Lease with the machine, the process and its start as JSON. The same machine can check whether that run still exists.
 ANNOTATION = "ccm.outoftree.dev/run"
 
 CREATE, RENEW, TAKE, REFUSE = "create", "renew", "take", "refuse"
 
 
 def decide(lease: Optional[Dict[str, Any]], holder: str, now: datetime, ended: str = "") -> str:
-    """Return what a run may do with the Lease. C(ended) is a holder of which it is known that it has ended."""
+    """Return what a run may do with the Lease. C(ended) is a holder that is known to have ended."""
     if lease is None:
         return CREATE
     current = holder_of(lease)
@@ -42,14 +42,14 @@ def holder_of(lease: Dict[str, Any]) -> str:
 
 
 def stale_at(lease: Dict[str, Any]) -> Optional[datetime]:
-    """Return when the Lease becomes stale, None when it says nothing about it."""
+    """Return when the Lease becomes stale, None if it does not say."""
     spec = lease.get("spec") or {}
     renewed, duration = parse_time(spec.get("renewTime")), spec.get("leaseDurationSeconds")
     return renewed + timedelta(seconds=duration) if renewed and duration else None
 
 
 def process_of(lease: Dict[str, Any]) -> Dict[str, Any]:
-    """Return C(machine), C(pid) and C(start) of the holder's process, {} when they are not noted."""
+    """Return C(machine), C(pid) and C(start) of the holder's process, {} if the Lease does not have them."""
     noted = ((lease.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     try:
         process = json.loads(noted or "{}")
@@ -72,14 +72,14 @@ def written(lease: Optional[Dict[str, Any]], action: str, holder: str, process: 
 
 
 def refusal(lease: Dict[str, Any], name: str, now: datetime) -> str:
-    """Say who changes the cluster, since when, and what to do."""
+    """Return a message about who is changing the cluster, since when, and what to do."""
     spec = lease["spec"]
     end = stale_at(lease) or now
     renewed = parse_time(spec.get("renewTime")) or now
-    return ("Nothing was changed: another run changes this cluster, {0}, since {1}. Its last sign of life was {2:.0f} s ago. Wait until it "
-            "has ended. If it does not go on any more, remove its Lease ('kubectl -n kube-system delete lease {3}'), or wait until {4}, "
-            "when the Lease is stale".format(holder_of(lease), _second(parse_time(spec.get("acquireTime")) or renewed),
-                                             max(0.0, (now - renewed).total_seconds()), name, _second(end)))
+    return ("Nothing was changed: another run, {0}, is changing this cluster since {1}. It renewed its Lease {2:.0f} s ago. Wait until it "
+            "ends. If it no longer runs, remove its Lease ('kubectl -n kube-system delete lease {3}'), or wait until {4}, when the Lease "
+            "is stale".format(holder_of(lease), _second(parse_time(spec.get("acquireTime")) or renewed),
+                              max(0.0, (now - renewed).total_seconds()), name, _second(end)))
 
 
 def _micro(moment: datetime) -> str:

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The ClusterConfiguration that kubeadm keeps in the ConfigMap kubeadm-config: the source of the manifests at an upgrade.
+"""Edits the ClusterConfiguration in the ConfigMap kubeadm-config, from which kubeadm creates the manifests at an upgrade.
 
-It must say the same as the manifests, or the next C(kubeadm upgrade) brings the removed flags back. Controller side
-only (it needs PyYAML). Pure: text in, text out.
+It must match the manifests. Otherwise the next C(kubeadm upgrade) brings the removed flags back. Controller side only (it needs PyYAML).
+Pure: text in, text out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SECTIONS = (("apiServer", "kube-apiserver"), ("controllerManager", "kube-control
 
 
 class BadClusterConfiguration(ValueError):
-    """The text is YAML but not a ClusterConfiguration we understand."""
+    """The text is YAML but not a supported ClusterConfiguration."""
 
 
 class SectionChange(NamedTuple):
@@ -58,7 +58,7 @@ def managed_flags(text: str) -> Dict[str, List[Flag]]:
 
 
 def lost_volumes(before: str, after: str) -> Dict[str, List[Dict[str, Any]]]:
-    """Return the extraVolumes by component that an edit took away. Raises NotYaml and BadClusterConfiguration."""
+    """Return the extraVolumes by component that an edit removed. Raises NotYaml and BadClusterConfiguration."""
     old, new = _document(before), _document(after)
     return {component: [item for item in old.get((key, "extraVolumes")) or [] if item not in (new.get((key, "extraVolumes")) or [])]
             for key, component in SECTIONS}
@@ -66,9 +66,9 @@ def lost_volumes(before: str, after: str) -> Dict[str, List[Dict[str, Any]]]:
 
 def edit(text: str, version: Tuple[int, int], target: Target = control_plane_changes,
          back: Optional[Dict[str, List[Dict[str, Any]]]] = None) -> Tuple[str, List[SectionChange]]:
-    """Return ClusterConfiguration as it should be, and what changes. Raises NotYaml, BadClusterConfiguration, EditRefused.
+    """Return the edited ClusterConfiguration and the changes. Raises NotYaml, BadClusterConfiguration, EditRefused.
 
-    A cloud config that a change puts back brings its extraVolumes C(back), by component.
+    C(back): extraVolumes by component that are restored together with a cloud config.
     """
     document = _document(text)
     expected = independent(document.data)
@@ -128,7 +128,7 @@ def _apply(document: YamlText, expected: Any, key: str, change: Change) -> None:
 
 
 def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) -> List[Change]:
-    """Give the entry of a flag that goes to one that is new, where a list would be left without an entry to add it to."""
+    """Reuse the entry of a removed flag for a new one if the list would otherwise have no entry left."""
     extra = document.get((key, "extraArgs"))
     gone = [change for change in changes if change.flag is not None and change.then is None]
     new = [change for change in changes if change.flag is None]
@@ -142,9 +142,9 @@ def _rename(document: YamlText, expected: Any, key: str, changes: List[Change]) 
 
 
 def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> str:
-    """Add flags that are new to extraArgs, in the form that the document has or that its version wants.
+    """Add new flags to extraArgs, in the form that the document has or that its version needs.
 
-    Returns the lines of an extraArgs that the section has not had so far, '' where it had some.
+    Returns the lines of a new extraArgs, '' if the section already has one.
     """
     if not changes:
         return ""
@@ -170,7 +170,7 @@ def _add(document: YamlText, expected: Any, key: str, changes: List[Change]) -> 
 
 
 def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> None:
-    """Remove extraVolumes that only brought the removed cloud config into the container."""
+    """Remove extraVolumes that only mounted the removed cloud config into the container."""
     for index, volume in enumerate(document.get((key, "extraVolumes")) or []):
         if isinstance(volume, dict) and str(volume.get("mountPath", "")).rstrip("/") in paths:
             document.remove((key, "extraVolumes", index))
@@ -178,7 +178,7 @@ def _drop_volumes(document: YamlText, expected: Any, key: str, paths: set) -> No
 
 
 def _add_volumes(document: YamlText, expected: Any, key: str, volumes: List[Dict[str, Any]]) -> str:
-    """Add extraVolumes that are missing; a path that somebody else uses by now stays as it is. Returns lines as _add does."""
+    """Add missing extraVolumes, except for paths that are used again. Returns lines as _add does."""
     there = document.get((key, "extraVolumes")) or []
     new = [volume for volume in volumes if volume.get("mountPath") not in [item.get("mountPath") for item in there]]
     if not new:

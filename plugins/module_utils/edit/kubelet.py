@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of the kubelet's arguments change, and in which of its files.
+"""Plans which of the kubelet's arguments change, and in which of its files.
 
-Pure and stdlib-only: text in, spans out. How a unit makes a command line is the knowledge of unit; which file survives the
-installer's next upgrade is known here.
+Pure and stdlib-only: text in, spans out. The module unit knows how a unit builds a command line. This module knows which file survives
+the installer's next upgrade.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.unit import (
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Span, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, about_value, gate_changes
 
-#: Variables that may carry our flag, best first: their files survive upgrades of the installer.
+#: Variables that may have the new flag, best first. Their files survive upgrades of the installer.
 PREFERRED_VARIABLES = ("KUBELET_KUBEADM_ARGS", "KUBELET_CLOUDPROVIDER", "KUBELET_EXTRA_ARGS", "KUBELET_ARGS")
 
 
 class KubeletChange(NamedTuple):
-    """One flag that changes in one file. C(now) is None when it is new, C(then) is None when it goes."""
+    """One flag that changes in one file. C(now) is None if it is new, C(then) is None if it is removed."""
 
     path: str
     flag: str
@@ -34,7 +34,7 @@ class KubeletChange(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Replacements by file, what changes, and the managed flags of the command line afterwards."""
+    """Replacements by file, the changes, and the managed flags of the command line afterwards."""
 
     spans: Dict[str, List[Span]]
     changes: List[KubeletChange]
@@ -42,12 +42,12 @@ class Edit(NamedTuple):
 
 
 def describe(found: List[Occurrence]) -> str:
-    """Name every place that sets a flag, for messages about flags set twice."""
+    """Return every place that sets a flag, for messages about flags that are set twice."""
     return " and ".join("{0} ({1})".format(item.path, render(item.name, item.value)) for item in found)
 
 
 def plan(sources: Sources, version: Tuple[int, int]) -> Edit:
-    """Return the edits that leave exactly C(--cloud-provider=external), in the file that upgrades keep. Raises UnitRefused."""
+    """Return the edits that leave only C(--cloud-provider=external), in a file that survives upgrades. Raises UnitRefused."""
     line = sources.command_line()
     unit.refuse_unreadable(line)
     found = occurrences(line)
@@ -70,11 +70,11 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
     in_tree = sorted({item.value for item in providers if item.value not in ("", EXTERNAL)})
     if len(in_tree) > 1:
         raise UnitRefused(
-            "it is told two different providers: {0}. Which cloud this node runs in cannot be told from that: "
-            "remove the wrong one by hand, then run again".format(describe(providers)))
+            "it has two different providers: {0}. This does not show in which cloud the node runs. Remove the wrong "
+            "one by hand, then run again".format(describe(providers)))
     conflict = ""
     if len({item.path for item in providers}) > 1 and len({item.value for item in providers}) > 1:
-        conflict = "set twice, the last one counts: {0}".format(describe(providers))
+        conflict = "it is set twice, and the last one counts: {0}".format(describe(providers))
     for item in found:
         if item.name == "cloud-config":
             _remove(edit, line, item, sources, "the external controller reads the cloud's configuration, not the kubelet")
@@ -96,7 +96,7 @@ def _plan_provider(edit: Edit, line: CommandLine, found: List[Occurrence], sourc
 
 
 def _target(line: CommandLine) -> str:
-    """Return the variable that shall carry the flag ('' for ExecStart itself), or refuse."""
+    """Return the variable for the new flag ('' for ExecStart itself). Raises UnitRefused."""
     for name in PREFERRED_VARIABLES:
         if name in line.variables and not line.variables[name].path.startswith(PACKAGE_DIRECTORIES):
             return name
@@ -105,13 +105,13 @@ def _target(line: CommandLine) -> str:
     if line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES) and not line.variables:
         return ""
     raise UnitRefused(
-        "its unit ({0}) uses none of {1} from a file of its own, so there is no place for --cloud-provider=external "
-        "that an upgrade would keep. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "
+        "its unit ({0}) uses none of {1} from a separate file, so there is no place for --cloud-provider=external that "
+        "survives an upgrade. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "
         "of kubelet.service, then run again".format(line.unit.exec_path or "unknown", ", ".join(PREFERRED_VARIABLES)))
 
 
 def _file_for(line: CommandLine, variable: str) -> str:
-    """Return the environment file in which an unset variable belongs, '' when the unit reads none for it."""
+    """Return the environment file for an unset variable, '' if the unit reads none for it."""
     marks = {
         "KUBELET_KUBEADM_ARGS": ("kubeadm-flags.env",),
         "KUBELET_CLOUDPROVIDER": ("kubelet.env",),
@@ -128,7 +128,7 @@ def _file_for(line: CommandLine, variable: str) -> str:
 def _refuse_package(item: Occurrence) -> None:
     if unit.of_a_package(item):
         raise UnitRefused(
-            "{0} sets {1}, and that file belongs to a package: override it with a drop-in under "
+            "{0} sets {1}, but that file belongs to a package. Override it with a drop-in under "
             "/etc/systemd/system/kubelet.service.d, then run again".format(item.path, render(item.name, item.value)))
 
 
@@ -139,7 +139,7 @@ def _remove(edit: Edit, line: CommandLine, item: Occurrence, sources: Sources, w
 
 
 def _insert(edit: Edit, line: CommandLine, target: str, sources: Sources, why: str) -> None:
-    """Add the flag to its variable, in a file of its own when nothing sets the variable yet."""
+    """Add the flag to its variable. If nothing sets the variable yet, add the variable to its environment file."""
     flag = render("cloud-provider", EXTERNAL)
     if target == "" or target in line.variables:
         path = unit.append(edit.spans, line, target, flag)

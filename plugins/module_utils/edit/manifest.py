@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Static Pod manifests of control-plane components: read their flags, and edit them without reformatting the file.
+"""Reads the flags in static Pod manifests of control-plane components, and edits them without reformatting the file.
 
 Controller side only (it needs PyYAML). Pure: text in, text out.
 """
@@ -17,7 +17,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import F
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import Change, Target, control_plane_changes
 
-#: Paths that kubeadm mounts for other reasons: their volumes stay although a removed flag pointed below them.
+#: Paths that kubeadm mounts for other purposes. Their volumes stay even if a removed flag has a path below them.
 SHARED_MOUNTS = frozenset((
     "/", "/etc", "/etc/kubernetes", "/etc/kubernetes/pki", "/etc/pki", "/etc/ssl", "/etc/ssl/certs",
     "/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
@@ -40,7 +40,7 @@ class Component(NamedTuple):
 
 
 def component_name(data: Any) -> str:
-    """Return the component a static Pod runs: the container's name, '' when it is something else."""
+    """Return the component that a static Pod runs, by the container's name; '' if it is something else."""
     try:
         containers = data["spec"]["containers"]
         names = [container.get("name", "") for container in containers]
@@ -53,7 +53,7 @@ def component_name(data: Any) -> str:
 
 
 def image_of(data: Any) -> Tuple[str, str]:
-    """Return the component a static Pod runs and the image of its container; ('', '') when it is something else."""
+    """Return the component that a static Pod runs and the image of its container; ('', '') if it is something else."""
     name = component_name(data)
     images = [container.get("image") for container in data["spec"]["containers"] if container.get("name") == name] if name else []
     return name, str(images[0] or "") if images else ""
@@ -75,11 +75,11 @@ def _container(document: YamlText, component: str) -> Tuple:
     for index, container in enumerate(containers):
         if isinstance(container, dict) and container.get("name") == component:
             return ("spec", "containers", index)
-    raise BadManifest("none of its containers is called {0}".format(component))
+    raise BadManifest("it has no container named {0}".format(component))
 
 
 def _arguments(document: YamlText, container: Tuple) -> List[Tuple[Tuple, str]]:
-    """Return (path, argument) of command and args; both carry flags in the field."""
+    """Return (path, argument) of command and args, because real manifests have flags in both."""
     arguments = []
     for key in ("command", "args"):
         values = document.get(container + (key,)) or []
@@ -92,7 +92,7 @@ def _arguments(document: YamlText, container: Tuple) -> List[Tuple[Tuple, str]]:
 
 
 def read(text: str, component: str) -> Component:
-    """Parse a manifest; raises NotYaml or BadManifest."""
+    """Parse a manifest. Raises NotYaml or BadManifest."""
     document = YamlText(text)
     container = _container(document, component)
     argv = [value for unused, value in _arguments(document, container)]
@@ -100,14 +100,14 @@ def read(text: str, component: str) -> Component:
 
 
 class Mounts(NamedTuple):
-    """Volume mounts of a component's container, and volumes of its Pod, as a manifest has them."""
+    """Volume mounts of a component's container, and volumes of its Pod, in the form of the manifest."""
 
     mounts: List[Dict[str, Any]]
     volumes: List[Dict[str, Any]]
 
 
 def lost_mounts(before: str, after: str, component: str) -> Mounts:
-    """Return the mounts and volumes that an edit of a manifest took away. Raises NotYaml and BadManifest."""
+    """Return the mounts and volumes that an edit of a manifest removed. Raises NotYaml and BadManifest."""
     def listed(text: str) -> Mounts:
         document = YamlText(text)
         return Mounts(document.get(_container(document, component) + ("volumeMounts",)) or [], document.get(("spec", "volumes")) or [])
@@ -118,9 +118,9 @@ def lost_mounts(before: str, after: str, component: str) -> Mounts:
 
 def edit(text: str, component: str, version: Tuple[int, int], target: Target = control_plane_changes,
          back: Mounts = Mounts([], [])) -> Tuple[str, List[Change], List[str]]:
-    """Return the manifest as it should be, the flags that change, and notes on what goes with them.
+    """Return the edited manifest, the changed flags, and notes about mounts and volumes that are removed with them.
 
-    A cloud config that a change puts back brings its mounts and volumes C(back). Raises NotYaml, BadManifest or EditRefused.
+    C(back): mounts and volumes that are restored together with a cloud config. Raises NotYaml, BadManifest or EditRefused.
     """
     document = YamlText(text)
     container = _container(document, component)
@@ -169,7 +169,7 @@ def _at(data: Any, path: Tuple) -> Any:
 
 def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes: List[Change],
                    argv: List[str]) -> List[str]:
-    """Remove the volume of a cloud config that no flag names any more; return what was removed."""
+    """Remove the volume of a cloud config that no flag uses any more; return what was removed."""
     notes = []
     for path in sorted({c.now for c in changes if c.name == "cloud-config" and c.then is None and c.now}):
         mounts = document.get(container + ("volumeMounts",)) or []
@@ -193,13 +193,13 @@ def _remove_mounts(document: YamlText, expected: Any, container: Tuple, changes:
 
 
 def _add_mounts(document: YamlText, expected: Any, container: Tuple, back: Mounts) -> None:
-    """Add mounts and volumes that are missing; a path or name that somebody else uses by now stays as it is."""
+    """Add missing mounts and volumes, except for paths and names that are used again."""
     for path, items, key in ((container + ("volumeMounts",), back.mounts, "mountPath"), (("spec", "volumes"), back.volumes, "name")):
         there = [item.get(key) for item in document.get(path) or []]
         for item in items:
             if item.get(key) not in there:
                 if not there:
-                    raise EditRefused("there is no list {0} any more to put {1} back into".format(path[-1], item.get("name")))
+                    raise EditRefused("it no longer has a list {0} to which {1} could be restored".format(path[-1], item.get("name")))
                 document.append(path, item)
                 _at(expected, path).append(item)
 

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""kubeadm's patches: files on a host that change the manifests which C(kubeadm upgrade) makes, and may bring flags back.
+"""Edits kubeadm's patches: files on a host that change the manifests of C(kubeadm upgrade), and may bring flags back.
 
-Their names say what they patch and how: C(kube-apiserver0+merge.yaml). kubeadm does not store where they are; the folder is
-given again at each upgrade. Controller side only (it needs PyYAML). Pure: text in, text out.
+A name such as C(kube-apiserver0+merge.yaml) has the target and the kind of the patch. kubeadm does not store the folder; an operator
+passes it at each upgrade. Controller side only (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMPONENTS = ("kube-apiserver", "kube-controller-manager")
 
 
 class PatchRefused(ValueError):
-    """The patch concerns our flags in a way that cannot be edited; the message says what to do."""
+    """The patch sets managed flags in a way that cannot be edited; the message says what to do."""
 
 
 class Name(NamedTuple):
@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 
 def parse_name(path: str) -> Optional[Name]:
-    """Return what a patch is for and of which kind it is; None when kubeadm would not apply it to a component of ours."""
+    """Return the target and the kind of a patch; None if kubeadm would not apply it to a managed component."""
     match = re.match(r"^(?P<target>[a-z-]+?)(?P<suffix>\d[^+]*|)(\+(?P<kind>strategic|merge|json))?\.(yaml|json)$",
                      os.path.basename(path))
     if match is None or match.group("target") not in COMPONENTS:
@@ -48,7 +48,7 @@ def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Chan
     try:
         document = YamlText(text)
     except NotYaml as exc:
-        raise PatchRefused("{0}. It names a flag about clouds: edit it by hand".format(exc)) from exc
+        raise PatchRefused("{0}. It contains a cloud flag. Edit it by hand".format(exc)) from exc
     if name.kind == "json":
         return _edit_operations(document, text, name.component, version)
     if not isinstance(document.data, dict):
@@ -62,12 +62,12 @@ def edit(path: str, text: str, version: Tuple[int, int]) -> Tuple[str, List[Chan
             return text, []
         after, changes, unused = manifest.edit(text, name.component, version)
     except manifest.BadManifest as exc:
-        raise PatchRefused("{0}. It names a flag about clouds: edit it by hand".format(exc)) from exc
+        raise PatchRefused("{0}. It contains a cloud flag. Edit it by hand".format(exc)) from exc
     return after, changes
 
 
 def _edit_operations(document: YamlText, text: str, component: str, version: Tuple[int, int]) -> Tuple[str, List[Change]]:
-    """Edit a JSON patch (RFC 6902): operations that add one of the flags go, or get the shorter list."""
+    """Edit a JSON patch (RFC 6902): remove operations that add one of the flags, or shorten their list."""
     if not isinstance(document.data, list):
         raise PatchRefused("it is not a list of operations")
     done: List[Change] = []
@@ -81,13 +81,13 @@ def _edit_operations(document: YamlText, text: str, component: str, version: Tup
         if not changes:
             continue
         if isinstance(value, list) or split_flag(value or "")[:2] != (changes[0].name, True):
-            raise PatchRefused("line {0} sets --{1} among others: edit it by hand".format(document.line((index,)), changes[0].name))
+            raise PatchRefused("line {0} sets --{1} among other flags. Edit it by hand".format(document.line((index,)), changes[0].name))
         if changes[0].then is not None:
             new = render(changes[0].name, changes[0].then)
             document.replace((index, "value"), new)
             expected[-1]["value"] = new
         elif operation.get("op") != "add":
-            raise PatchRefused("line {0} puts --{1} in the place of another flag: edit it by hand".format(
+            raise PatchRefused("line {0} replaces another flag with --{1}. Edit it by hand".format(
                 document.line((index,)), changes[0].name))
         else:
             document.remove((index,))

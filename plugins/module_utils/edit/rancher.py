@@ -2,11 +2,11 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""k3s and RKE2: which keys of their configuration files change, without reformatting the files.
+"""Plans the changes in configuration files of k3s and RKE2, without reformatting the files.
 
-Both run every component themselves and rewrite all manifests at each start, so their C(config.yaml) is the only place to
-edit. Files below C(config.yaml.d) come after it in alphabetical order; of a key given twice the last one counts, unless it is
-written C(key+), which adds to the earlier ones. An argument on the command line replaces a list of the files altogether.
+Both run every component themselves and rewrite all manifests at each start, so their configuration is the only place to edit. After
+C(config.yaml), they read the files in C(config.yaml.d) in alphabetical order. The last occurrence of a key counts, except that C(key+)
+adds to earlier ones. An argument on the command line replaces a whole list of the files.
 
 Controller side only (it needs PyYAML). Pure: text in, text out.
 """
@@ -22,7 +22,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import F
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import EXTERNAL, Change
 
-#: Keys whose items are flags of a component, written C(name=value).
+#: Keys whose items are flags of a component in the form C(name=value).
 COMPONENT_KEYS = {"kubelet-arg": "kubelet", "kube-apiserver-arg": "kube-apiserver",
                   "kube-controller-manager-arg": "kube-controller-manager"}
 
@@ -37,7 +37,7 @@ class RancherRefused(ValueError):
 
 
 class KeyChange(NamedTuple):
-    """One key, or one item of a list, that changes in one file. C(now) is None when it is new, C(then) when it goes."""
+    """One key or list item that changes in one file. C(now) is None if it is new, C(then) is None if it is removed."""
 
     path: str
     key: str
@@ -52,7 +52,7 @@ class Edit(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One value of a key and its place: C(index) is None when the key holds a single value. C(path) '': the command line."""
+    """One value of a key and its place: C(index) is None if the key has a single value. C(path) is '' for the command line."""
 
     path: str
     key: str
@@ -61,7 +61,7 @@ class Item(NamedTuple):
 
 
 class File:
-    """One configuration file: what it says, and the edits to make in it."""
+    """One configuration file: its content, and the edits to make in it."""
 
     def __init__(self, path: str, text: Optional[str]) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class File:
         return key in (self.data or {})
 
     def refuse_merged(self, key: str) -> None:
-        """Raise RancherRefused when a merge key (C(<<)) brings the key in, so that the file has no place to edit."""
+        """Raise RancherRefused if the key comes from a merge key (C(<<)), so that there is no place to edit."""
         try:
             if self.document is not None and self.has(key):
                 self.document.line((key,))
@@ -115,7 +115,7 @@ class File:
             self.expected[key] = [value for index, value in enumerate(self.expected[key]) if index not in gone]
 
     def add_item(self, key: str, value: str) -> None:
-        """Add to the list of a key, which may hold a single value or be missing so far."""
+        """Add an item to the list of a key. The key may have a single value, or be missing."""
         self.refuse_merged(key)
         if not self.has(key):
             self.new += ["{0}:".format(key), "- {0}".format(value)]
@@ -126,7 +126,7 @@ class File:
             if self.expected[key]:
                 self.document.append((key,), value)
                 self.expected[key].append(value)
-            else:  # every item goes: one of them makes room
+            else:  # all items are removed, so one of them is replaced
                 self.document.keep((key, 0), value)
                 self.expected[key] = [value]
         else:
@@ -152,12 +152,12 @@ class File:
                 text += newline
             text += "".join(line + newline for line in self.new)
             if pruned(load(text)) != pruned(self.expected):
-                raise RancherRefused("{0} does not end in a way that a key can be added to it".format(self.path))
+                raise RancherRefused("a key cannot be added at the end of {0}. Edit it by hand".format(self.path))
         return text
 
 
 def decoded(path: str, entry: FileFacts) -> Optional[str]:
-    """Return the text of a configuration file as detection reports it, None without one. Raises RancherRefused."""
+    """Return the text of a configuration file as detection reports it, None if it does not exist. Raises RancherRefused."""
     try:
         return manifest.decoded(entry) if entry["exists"] else None
     except NotYaml as exc:
@@ -188,7 +188,7 @@ class _Configuration:
         self.changes: List[KeyChange] = []
 
     def effective(self, key: str) -> List[Item]:
-        """Return the values of a key that count, with their places."""
+        """Return the effective values of a key, with their places."""
         given = command_line_values(self.arguments, key)
         if given:
             return [Item("", key, index, value) for index, value in enumerate(given)]
@@ -206,14 +206,14 @@ class _Configuration:
     def refuse_command_line(self, key: str) -> None:
         if command_line_values(self.arguments, key):
             raise RancherRefused(
-                "its unit passes --{0} on the command line, which replaces what the files say: move every --{0} from the unit into "
-                "{1} as '{0}:' (and run 'systemctl daemon-reload'), then run again".format(key, self.files[0].path))
+                "its unit passes --{0} on the command line, which overrides the files. Move every --{0} from the unit into {1} as '{0}:', "
+                "run 'systemctl daemon-reload', then run again".format(key, self.files[0].path))
 
     def note(self, path: str, key: str, now: Optional[str], then: Optional[str], why: str) -> None:
         self.changes.append(KeyChange(path, key, now, then, why))
 
     def add(self, key: str, value: str, why: str, label: str, then: str) -> None:
-        """Add an item to a list, where its last values are."""
+        """Add an item to a list, in the file with its last values."""
         self.refuse_command_line(key)
         holders = [(file, name) for file in self.files for name in (key, key + "+") if file.has(name)]
         file, name = holders[-1] if holders else (self.files[0], key)
@@ -233,7 +233,7 @@ class _Configuration:
             self.note(self.files[0].path, key, None, "true", why)
 
     def flags(self, key: str, decide: Any) -> List[Tuple[str, str]]:
-        """Carry out what a function decides about the flags in a list; return them as they are afterwards."""
+        """Make the changes that a function decides for the flags in a list; return the flags afterwards."""
         items = self.effective(key)
         arguments = [item.value if item.value.startswith("--") else "--" + item.value for item in items]
         flags = [flag for index, text in enumerate(arguments)

@@ -2,11 +2,11 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A component's command line as its systemd unit makes it, with the place in a file that each argument comes from.
+"""A component's command line according to its systemd unit, with the place in a file from which each argument comes.
 
-Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, spans out. A unit's ExecStart names
-variables, Environment= and environment files set them, later ones override earlier ones, and of a flag given twice the
-last one counts. That is why the files cannot be judged one at a time. It knows systemd, but no component.
+Pure and stdlib-only (it also runs on managed nodes, Python 3.8): text in, spans out. A unit's ExecStart uses variables, which
+Environment= and environment files set. Later ones override earlier ones, and the last occurrence of a flag counts. Therefore the files
+must be read together. The module knows systemd, but no component.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import (
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import FileFacts, KubeletFacts, UnitFacts
 
-#: What a line of a unit or an environment file begins with that says nothing.
+#: First characters of a comment in a unit or an environment file.
 COMMENTS = ("#", ";")
 
-#: Where distributions' packages put unit files: an edit there is lost at the next package upgrade.
+#: Directories with unit files of distribution packages. The next package upgrade overwrites edits there.
 PACKAGE_DIRECTORIES = ("/lib/", "/usr/lib/", "/usr/share/")
 
 
 class UnitRefused(ValueError):
-    """A component's arguments are laid out in a way that cannot be changed safely; the message says why and what to do."""
+    """A component's arguments cannot be changed safely; the message says why and what to do."""
 
 
 class Value(NamedTuple):
-    """A variable's (or ExecStart's) text in a file: decoded characters and where a further argument would go."""
+    """The text of a variable (or of ExecStart) in a file: its decoded characters, and the place for another argument."""
 
     path: str
     chars: Tuple[Char, ...]
@@ -41,7 +41,7 @@ class Value(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """One argument of the kubelet and where it is written; C(variable) is '' for a word of ExecStart itself."""
+    """One argument and its place in a file; C(variable) is '' for a word of ExecStart itself."""
 
     value: str
     path: str
@@ -65,19 +65,19 @@ class Occurrence(NamedTuple):
 def decoded(path: str, content: bytes) -> str:
     """Return the text of a unit or an environment file. Raises UnitRefused with the line.
 
-    systemd leaves comments out, whatever bytes they have: those that are not UTF-8 stay what they are (C(surrogateescape)).
+    systemd ignores comments, whatever bytes they contain. Bytes that are not UTF-8 stay unchanged (C(surrogateescape)).
     """
     text = content.decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
         strange = re.search("[\udc80-\udcff]", line)
         if strange and not line.lstrip().startswith(COMMENTS):
-            raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, and systemd takes no such value: write the line in UTF-8".format(
+            raise UnitRefused("{0} line {1}: the byte 0x{2:x} is not UTF-8, which systemd does not accept. Write the line in UTF-8".format(
                 path, number, ord(strange.group(0)) & 0xFF))
     return text
 
 
 def is_unit_file(path: str) -> bool:
-    """Whether a path is a service unit or a drop-in of one, wherever systemd finds it; environment files are none."""
+    """Whether a path is a service unit or a drop-in of one, in any directory; false for environment files."""
     return re.search(r"\.service(\.d/[^/]+\.conf)?$", path) is not None
 
 
@@ -85,9 +85,9 @@ def is_unit_file(path: str) -> bool:
 
 
 def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
-    """Return (start, end) of each line, where a backslash before the line end joins it with the next.
+    """Return (start, end) of each logical line. A backslash at its end joins a line with the next one.
 
-    C(comments): whether a comment may stand inside a continued line, as in units (systemd.syntax), but not in environment files.
+    C(comments): whether a continued line may contain comments, as in units (systemd.syntax), but not in environment files.
     """
     lines = []
     start = position = 0
@@ -107,13 +107,13 @@ def logical_lines(text: str, comments: bool = False) -> List[Tuple[int, int]]:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether a line ends in a backslash that is not itself behind one."""
+    """Whether a line ends in an unescaped backslash."""
     line = line.rstrip("\r")
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
-    """Return the variables of an EnvironmentFile; of a variable set twice the last one counts."""
+    """Return the variables of an EnvironmentFile. The last assignment of a variable counts."""
     values = {}
     for start, end in logical_lines(text):
         line = text[start:end]
@@ -127,7 +127,7 @@ def parse_environment_file(path: str, text: str) -> Dict[str, Value]:
 
 
 def _decode(path: str, text: str, begin: int, end: int) -> Value:
-    """Decode the value in text[begin:end] as systemd does: outer quotes vanish, a backslash escapes the next character."""
+    """Decode the value in text[begin:end] as systemd does: remove outer quotes, and unescape characters after a backslash."""
     while end > begin and text[end - 1] in " \t\r":
         end -= 1
     chars: List[Char] = []
@@ -162,7 +162,7 @@ def _decode(path: str, text: str, begin: int, end: int) -> Value:
 
 
 class Unit(NamedTuple):
-    """What matters of a service unit: ExecStart's words, Environment= and the environment files in order."""
+    """The needed parts of a service unit: ExecStart's words, Environment= and the environment files in order."""
 
     exec_words: Tuple[Word, ...]
     exec_path: str
@@ -171,7 +171,7 @@ class Unit(NamedTuple):
 
 
 def parse_unit(files: Iterable[Tuple[str, str]]) -> Unit:
-    """Merge a unit file and its drop-ins (path, text), given in systemd's order."""
+    """Merge a unit file and its drop-ins (path, text) in systemd's order."""
     exec_words: Tuple[Word, ...] = ()
     exec_path = ""
     environment: Dict[str, Value] = {}
@@ -216,7 +216,7 @@ def _unit_chars(text: str, begin: int, end: int) -> List[Char]:
 
 
 def _after_comments(text: str, position: int, end: int) -> int:
-    """Return where a continued line goes on behind the comments that stand between its parts."""
+    """Return where a continued line continues after comments between its parts."""
     while text[position:end].lstrip(" \t")[:1] in COMMENTS:
         following = text.find("\n", position, end)
         position = end if following < 0 else following + 1
@@ -224,7 +224,7 @@ def _after_comments(text: str, position: int, end: int) -> int:
 
 
 def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
-    """Return the variable that one word of Environment= sets: NAME=value, in quotes or not."""
+    """Return the variable that one word of Environment= sets: NAME=value, with or without quotes."""
     begin, end = word.start, word.end
     quoted = text[begin] in "\"'" and text[end - 1] == text[begin]
     if quoted:
@@ -243,7 +243,7 @@ def _assignment(path: str, text: str, word: Word) -> Dict[str, Value]:
 
 
 class CommandLine(NamedTuple):
-    """The kubelet's arguments in order, and the variables among them in order of use."""
+    """The arguments in order, and the variables that they use, in order of use."""
 
     arguments: Tuple[Argument, ...]
     variables: Dict[str, Value]
@@ -304,7 +304,7 @@ def managed_flags(argv: Iterable[str]) -> List[Tuple[str, str]]:
 
 
 class Sources(NamedTuple):
-    """All that makes a unit's command line: its files in systemd's order and their texts (None: does not exist)."""
+    """Everything that determines a unit's command line: its files in systemd's order, and their texts (None: does not exist)."""
 
     unit_files: Tuple[str, ...]
     environment_files: Tuple[str, ...]
@@ -322,7 +322,7 @@ class Sources(NamedTuple):
 
 
 def sources(files: Dict[str, FileFacts], unit: Union[UnitFacts, KubeletFacts]) -> Sources:
-    """Return what makes a unit's command line, from files as detection reports them. Raises UnitRefused."""
+    """Return the sources of a unit's command line, from files as detection reports them. Raises UnitRefused."""
     texts = {path: decoded(path, base64.b64decode(files[path]["content"])) if files[path]["exists"] else None
              for path in unit["unit_files"] + unit["environment_files"]}
     return Sources(tuple(unit["unit_files"]), tuple(unit["environment_files"]), texts)
@@ -334,17 +334,17 @@ def flags(line: CommandLine, names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]
 
 
 def refuse_unreadable(line: CommandLine) -> None:
-    """Raise UnitRefused for a command line of which no argument can be changed."""
+    """Raise UnitRefused if no argument of a command line can be changed."""
     if not line.unit.exec_words:
         raise UnitRefused("its unit has no ExecStart")
     wrapper = shell(word.value for word in line.unit.exec_words)
     if wrapper:
-        raise UnitRefused("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: write the program and "
-                          "its arguments into ExecStart".format(line.unit.exec_path, wrapper))
+        raise UnitRefused("{0} starts it with a shell ({1}), and this collection does not edit flags inside a shell command. Write the "
+                          "program and its arguments into ExecStart".format(line.unit.exec_path, wrapper))
 
 
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
-    """Take a flag out of the file that sets it, with the white space before or after it, or with the line it has to itself."""
+    """Remove a flag from its file, together with the white space around it, or with its line if it is alone there."""
     parts = [(part.path, part.start, part.end, part.variable) for part in item.parts]
     if len(parts) == 2 and parts[0][0] == parts[1][0] and not (texts[parts[0][0]] or "")[parts[0][2]:parts[1][1]].strip(" \t"):
         parts = [(parts[0][0], parts[0][1], parts[1][2], parts[0][3])]
@@ -366,7 +366,7 @@ def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, te
 
 
 def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
-    """Give a flag another value where it is set."""
+    """Replace the value of a flag where it is set."""
     last = item.parts[-1]
     new = value if len(item.parts) == 2 else render(item.name, value)
     spans.setdefault(last.path, []).append(Span(last.start, last.end, new))
@@ -375,7 +375,7 @@ def replace(spans: Dict[str, List[Span]], item: Occurrence, value: str) -> None:
 def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag: str) -> str:
     """Add a flag at the end of a variable that is set ('' for ExecStart itself); return the path of the file.
 
-    In a unit, white space ends an assignment that is not in quotes (systemd.exec, Environment=): such a one gets them. Raises UnitRefused.
+    In a unit, white space ends an unquoted assignment (systemd.exec, Environment=), so it gets quotes. Raises UnitRefused.
     """
     if variable == "":
         path, at = line.unit.exec_path, line.unit.exec_words[-1].end
@@ -393,7 +393,7 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
     text = (" " if left and not left[-1].char.isspace() else "") + flag + quote
     if quote and is_unit_file(value.path):
         if any(char.char in "\"'\\" for char in value.chars):
-            raise UnitRefused("{0} has quotes inside the value of {1}, and --{2} cannot be added to it: put the whole assignment in quotes, as in "
+            raise UnitRefused("{0} has quotes inside the value of {1}, so --{2} cannot be added to it. Put the whole assignment in quotes, as in "
                               "Environment=\"{1}=...\"".format(value.path, variable, flag.lstrip("-").partition("=")[0]))
         begin = at - len(value.chars) - len(variable + "=")
         found.append(Span(begin, begin, quote))
@@ -404,7 +404,7 @@ def append(spans: Dict[str, List[Span]], line: CommandLine, variable: str, flag:
 
 
 def last_variable(line: CommandLine) -> str:
-    """Return the variable in which a further flag would come last and survive, '' for ExecStart itself."""
+    """Return the variable in which another flag comes last and survives upgrades, '' for ExecStart itself."""
     kept = [name for name, value in line.variables.items() if not value.path.startswith(PACKAGE_DIRECTORIES)]
     own = line.unit.exec_words[-1].value
     return kept[-1] if kept and own.startswith("$") else ""

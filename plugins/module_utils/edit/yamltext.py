@@ -2,13 +2,13 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Edit YAML text in place: comments, key order, anchors, quoting and line ends of everything else stay as they are.
+"""Edit YAML text in place: comments, key order, anchors, quoting and line ends of everything else stay.
 
-A round trip through a YAML library would rewrite a person's file. Here the library only says *where* each node is
-(PyYAML's marks); edits are replacements of spans of the text, and the result is parsed again and compared with what was
-meant, so an edit that would touch anything else (an alias of a changed list, say) is refused instead of written.
+A round trip through a YAML library would rewrite the whole file. Here, the library only reports the position of each node (PyYAML's
+marks), and edits replace spans of the text. The result is parsed again and compared with the intended data. An edit that would change
+anything else, such as an alias of a changed list, is refused.
 
-It runs on the Ansible controller alone, where PyYAML always is. It knows neither Kubernetes nor files.
+It runs only on the Ansible controller, which always has PyYAML. It knows neither Kubernetes nor files.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ except ImportError:  # pragma: no cover - ansible-core itself requires PyYAML on
     yaml = None  # type: ignore[assignment]
 
 
-#: Words that YAML takes for something else than text unless they are quoted.
+#: Words that are not text in YAML unless they are quoted.
 WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
 
 
-#: Columns: what is written in one line stays in one line.
+#: Maximum number of columns, so large that the library does not break lines.
 WIDTH = 10 ** 6
 
 
@@ -36,7 +36,7 @@ class NotYaml(ValueError):
 
 
 class EditRefused(ValueError):
-    """The edit cannot be made without touching something else in the text."""
+    """The edit cannot be made without changing something else in the text."""
 
 
 def load(text: str) -> Any:
@@ -54,7 +54,7 @@ def _problem(exc: Any) -> str:
 
 
 def pruned(data: Any) -> Any:
-    """Data without empty collections and nulls: an emptied list may be written as [], as nothing, or be left out."""
+    """Return data without empty collections and nulls, because an emptied list may be written as [], as nothing, or be omitted."""
     if isinstance(data, dict):
         items = {key: pruned(value) for key, value in data.items()}
         return {key: value for key, value in items.items() if value is not None and value != {} and value != []}
@@ -64,7 +64,7 @@ def pruned(data: Any) -> Any:
 
 
 def independent(data: Any) -> Any:
-    """Return a copy in which an alias is a thing of its own: a change of one part is no change of another."""
+    """Return a copy without shared parts, so that changing an alias does not change its anchor."""
     if isinstance(data, dict):
         return {key: independent(value) for key, value in data.items()}
     return [independent(item) for item in data] if isinstance(data, list) else data
@@ -112,7 +112,7 @@ class YamlText:
             if isinstance(node, yaml.MappingNode):
                 index = next((i for i, (key, unused) in enumerate(node.value) if key.value == step), None)
                 if index is None and any(key.value == "<<" for key, unused in node.value):
-                    raise EditRefused("line {0}: '{1}' comes from a merge key (<<): write it out there".format(
+                    raise EditRefused("line {0}: '{1}' comes from a merge key (<<). Write it out there".format(
                         node.start_mark.line + 1, step))
                 if index is None:
                     raise KeyError(step)
@@ -131,25 +131,25 @@ class YamlText:
         chain = self._chain(path)
         node, index = chain[-2]
         self._removed.setdefault(id(node), set()).add(index)
-        # A collection that is left with nothing goes too, up to (not including) a key of the document itself.
+        # An emptied collection is removed, too, up to but not including a top-level key.
         if len(self._removed[id(node)]) == len(node.value) and len(path) > 2:
             self.remove(path[:-1])
 
     def replace(self, path: Tuple, value: str) -> None:
-        """Replace a scalar, in the quotes it has."""
+        """Replace a scalar and keep its quotes."""
         self._replaced[path] = value
 
     def raw(self, path: Tuple, text: str) -> None:
-        """Replace a scalar or a list in one line by YAML text of one line."""
+        """Replace a scalar or a list in one line with YAML text of one line."""
         self._raw[path] = text
 
     def raw_text(self, path: Tuple) -> str:
-        """Return how a scalar or a list in one line is written."""
+        """Return the text of a scalar or of a list in one line."""
         node = self._chain(path)[-1][0]
         return self.text[node.start_mark.index:node.end_mark.index]
 
     def keep(self, path: Tuple, value: str) -> None:
-        """Take back the removal of a list item and give it another value instead."""
+        """Cancel the removal of a list item and replace its value instead."""
         chain = self._chain(path)
         node, index = chain[-2]
         self._removed.get(id(node), set()).discard(index)
@@ -166,11 +166,11 @@ class YamlText:
         self._keys.append((path, key, value))
 
     def set_block(self, key: str, block: str) -> None:
-        """Append lines (indented by two, ending in a newline) to the mapping at a key of the document."""
+        """Append lines (indented by two, ending in a newline) to the mapping at a top-level key."""
         self._blocks.append((key, block))
 
     def render(self, expected: Any) -> str:
-        """Return the edited text; raises EditRefused unless it then says exactly what is expected."""
+        """Return the edited text. Raises EditRefused if its data is not exactly as expected."""
         spans: List[Span] = []
         self._removal_spans(self._root, spans, set())
         spans += [self._replacement(path, value) for path, value in self._replaced.items()]
@@ -190,11 +190,11 @@ class YamlText:
     # -- spans ---------------------------------------------------------------------------------------------------
 
     def _removal_spans(self, node: Any, spans: List[Span], seen: set) -> None:
-        if isinstance(node, yaml.ScalarNode) or id(node) in seen:  # an alias is its anchor's node
+        if isinstance(node, yaml.ScalarNode) or id(node) in seen:  # an alias has the same node as its anchor
             return
         seen.add(id(node))
         removed = self._removed.get(id(node), set())
-        if removed and len(removed) == len(node.value):  # only a key of the document is emptied instead of removed
+        if removed and len(removed) == len(node.value):  # only a top-level key is emptied instead of removed
             spans.append(self._emptied(node))
             return
         for index in sorted(removed):
@@ -233,11 +233,11 @@ class YamlText:
             end = ends(index + 1)[0]
         removed = self._removed[id(node)]
         if index - 1 not in removed and all(later in removed for later in range(index, len(node.value))):
-            start = ends(index - 1)[1]  # nothing stays behind it: the comma before it goes, too
+            start = ends(index - 1)[1]  # nothing follows it, so the comma before it is removed, too
         return Span(start, end, "")
 
     def _last(self, node: Any) -> int:
-        """End of the last character of a node; a block collection's own end mark lies behind trailing comments."""
+        """Return the end of a node's last character. A block collection's own end mark is after trailing comments."""
         if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
             return node.end_mark.index
         last = node.value[-1]
@@ -259,7 +259,7 @@ class YamlText:
     def _insertion(self, path: Tuple, value: Any) -> Span:
         node = self._chain(path)[-1][0]
         if not isinstance(node, yaml.SequenceNode) or not node.value:
-            raise EditRefused("line {0}: there is no list with an item to add another one to".format(node.start_mark.line + 1))
+            raise EditRefused("line {0}: there is no list with items to which another one could be added".format(node.start_mark.line + 1))
         last = node.value[-1]
         end = self._last(last)
         if node.flow_style:
@@ -275,7 +275,7 @@ class YamlText:
         return Span(after + 1, after + 1, entry + self._newline)
 
     def _item(self, value: Any, last: Any, indent: Optional[int]) -> str:
-        """Return an item of a list as the last one is written: a scalar in its quotes, a mapping in lines of their own (or, C(None), in one)."""
+        """Return a list item in the style of the last one: a scalar in its quotes, a mapping in several lines (one if C(indent) is None)."""
         if isinstance(value, str):
             return _scalar(value, getattr(last, "style", None))
         if indent is None:
@@ -327,5 +327,5 @@ def _scalar(value: str, style: Optional[str]) -> str:
 
 
 def quoted(value: str) -> str:
-    """Return a string as YAML of one line, in quotes where it needs them."""
+    """Return a string as YAML in one line, in quotes if necessary."""
     return _scalar(value, None)

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Command-line flags of Kubernetes components: which we manage, and how to find them in argument lists and in raw text.
+"""Command-line flags of Kubernetes components: the managed ones, and how to find them in argument lists and in raw text.
 
 Pure and stdlib-only: it runs on managed nodes (Python 3.8) and on the Ansible controller. It knows neither files nor
 Kubernetes versions.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Flags this collection reads and edits. Those that take a string may have it as an argument of its own.
+#: Flags that this collection reads and edits. The value of a string flag may be a separate argument.
 MANAGED_FLAGS = (
     "cloud-provider",
     "cloud-config",
@@ -24,15 +24,15 @@ MANAGED_FLAGS = (
     "leader-migration-config",
 )
 
-#: Those that take no argument of their own: C(--flag) alone means true.
+#: Flags without a separate argument: C(--flag) alone means true.
 BOOLEAN_FLAGS = ("enable-leader-migration",)
 
-#: Programs that take a command as text. A flag in that text cannot be found or changed by words.
+#: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 
 
 class Flag(NamedTuple):
-    """One occurrence of a flag in an argument list: C(width) is 2 when the value is an argument of its own."""
+    """One occurrence of a flag in an argument list. C(width) is 2 if the value is a separate argument."""
 
     name: str
     value: str
@@ -41,9 +41,9 @@ class Flag(NamedTuple):
 
 
 def split_flag(argument: str) -> Tuple[str, bool, str]:
-    """Return (name, whether a value follows '=', value) of an argument; the name is '' when it is no flag.
+    """Return (name, whether a value follows '=', value) of an argument; the name is '' if it is not a flag.
 
-    Kubernetes' components take '_' in a flag's name for '-' (component-base, WordSepNormalizeFunc).
+    Kubernetes components treat '_' in a flag's name as '-' (component-base, WordSepNormalizeFunc).
     """
     if not argument.startswith("--"):
         return "", False, ""
@@ -52,7 +52,7 @@ def split_flag(argument: str) -> Tuple[str, bool, str]:
 
 
 def shell(argv: Iterable[str]) -> str:
-    """Return the shell and its option when a command is C(sh -c TEXT), '' for every other command.
+    """Return the shell and its option if a command is C(sh -c TEXT), '' for every other command.
 
     C(argv) may begin with systemd's prefixes of ExecStart (C(-), C(@), C(+), C(!), C(:)), and with C(env) and assignments.
     """
@@ -71,7 +71,7 @@ def shell(argv: Iterable[str]) -> str:
 
 
 def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> List[Flag]:
-    """Return every occurrence of the named flags in order; the last one of a name is the one that counts."""
+    """Return every occurrence of the named flags in order. The last occurrence of a name counts."""
     wanted = set(names)
     args = list(argv)
     found: List[Flag] = []
@@ -90,7 +90,7 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
 
 
 def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Dict[str, str]:
-    """Map each named flag that is present to the value that counts: the last one."""
+    """Map each named flag to its effective value, which is the last one."""
     return {flag.name: flag.value for flag in find_flags(argv, names)}
 
 
@@ -105,7 +105,7 @@ def without_list_items(value: str, unwanted: Iterable[str]) -> str:
 
 
 class Char(NamedTuple):
-    """One character of a decoded value and the span of raw text that stands for it."""
+    """One character of a decoded value, and its span in the raw text."""
 
     start: int
     end: int
@@ -113,7 +113,7 @@ class Char(NamedTuple):
 
 
 class Word(NamedTuple):
-    """One word of a decoded value and the span of raw text that stands for it."""
+    """One word of a decoded value, and its span in the raw text."""
 
     start: int
     end: int
@@ -121,7 +121,7 @@ class Word(NamedTuple):
 
 
 def split_words(chars: Iterable[Char]) -> List[Word]:
-    """Split a decoded value at white space, as systemd splits C($VARIABLE) in ExecStart: quotes group, and vanish."""
+    """Split a decoded value at white space, as systemd splits C($VARIABLE) in ExecStart. Quotes group words and are removed."""
     words: List[Word] = []
     current: Optional[Tuple[int, int, str]] = None
     quote = ""
@@ -156,7 +156,7 @@ class Span(NamedTuple):
 
 
 def apply_spans(text: str, spans: Iterable[Span]) -> str:
-    """Apply replacements that do not overlap; those given first at one place come first in the result."""
+    """Apply replacements that do not overlap. Insertions at the same place keep their order."""
     pieces: List[str] = []
     position = 0
     for span in sorted(spans, key=lambda item: (item.start, item.end)):

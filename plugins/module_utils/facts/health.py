@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Is the cloud-controller-manager healthy? The verdict over its DaemonSet, Pods and Lease.
+"""Decides whether the cloud-controller-manager is healthy, from its DaemonSet, Pods and Lease.
 
-Pure and stdlib-only: it takes objects as the API gives them (dicts) and the API server's time.
+Pure and stdlib-only: it takes objects as dicts from the API, and the API server's time.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, Dict, List, Optional
 
 ANNOTATION_PREFIX = "ccm.outoftree.dev/"
 
-#: What only the runtime of this project notes on its Lease, and what cannot be judged of a controller without it.
+#: Annotations that only the runtime of this project writes to its Lease, and what cannot be checked without them.
 NOTES = {"controllers": "which controllers the leader runs", "cloud-provider": "whether the cloud answers it"}
 
 
 def parse_time(text: Optional[str]) -> Optional[datetime]:
-    """Parse an RFC 3339 UTC time with or without fractions of a second; None when there is none."""
+    """Parse an RFC 3339 UTC time with or without fractions of a second; None if there is none."""
     if not text:
         return None
     for form in ("%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%dT%H:%M:%SZ"):
@@ -37,7 +37,7 @@ def age(text: Optional[str], now: datetime) -> Optional[float]:
 
 
 def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any]:
-    """Return holder, age of the last renewal and what the runtime notes on its Lease."""
+    """Return the holder of a Lease, the age of its last renewal, and the runtime's annotations."""
     if not lease:
         return {"exists": False, "holder": "", "renewed": "", "age": None, "held": False, "annotations": {}}
     spec = lease.get("spec") or {}
@@ -51,7 +51,7 @@ def lease_state(lease: Optional[Dict[str, Any]], now: datetime) -> Dict[str, Any
 
 
 def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
-    """Return the counts that tell whether a rollout is complete."""
+    """Return the counts that show whether a rollout is complete."""
     if not daemonset:
         return {"exists": False, "desired": 0, "ready": 0, "updated": 0, "observed": False, "image": ""}
     status = daemonset.get("status") or {}
@@ -67,7 +67,7 @@ def daemonset_state(daemonset: Optional[Dict[str, Any]]) -> Dict[str, Any]:
 
 
 def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
-    """Return name, node, readiness and, when it does not run, the reason the kubelet gives."""
+    """Return name, node and readiness of a Pod and, if it does not run, the kubelet's reason."""
     status = pod.get("status") or {}
     conditions = {c.get("type"): c for c in status.get("conditions") or []}
     reason = ""
@@ -80,9 +80,9 @@ def pod_state(pod: Dict[str, Any]) -> Dict[str, Any]:
         if waiting:
             reason = "{0}: {1}".format(waiting.get("reason", ""), waiting.get("message", "")).strip(": ")
         elif ended:
-            reason = "ended with exit code {0}".format(ended.get("exitCode"))
+            reason = "exited with code {0}".format(ended.get("exitCode"))
         if (waiting or ended) and (last.get("message") or (ended or {}).get("message")):
-            reason += "; its last words: {0}".format((last.get("message") or ended.get("message")).strip())
+            reason += "; its last message: {0}".format((last.get("message") or ended.get("message")).strip())
     if not reason and status.get("phase") == "Pending":
         scheduled = conditions.get("PodScheduled") or {}
         reason = scheduled.get("message") or "Pending"
@@ -101,21 +101,21 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
           notes_own: bool = True, leads: bool = True, if_offered: Optional[List[str]] = None) -> Dict[str, Any]:
     """Return {healthy, reasons, unjudged, last_cloud_success_age}.
 
-    C(controllers): canonical names that the leader must run (skipped for controllers that note none on their Lease).
-    C(if_offered): names that it must run as well, unless it notes that its provider offers nothing for them.
-    C(max_cloud_age): seconds since the last successful cloud call, 0 for no limit.
-    C(require_cloud): whether a controller that notes no successful call at all is unhealthy.
-    C(notes_own): whether the controller keeps notes on its Lease. What another one left there says nothing about it.
-    C(leads): whether it has to lead. While another one does, it is judged by its Pods alone.
+    C(controllers): canonical names that the leader must run (not checked if the Lease has no annotation with controllers).
+    C(if_offered): names that it must also run, unless an annotation says that its provider does not support them.
+    C(max_cloud_age): maximum age in seconds of the last successful cloud call, 0 for no limit.
+    C(require_cloud): whether a controller without a successful call is unhealthy.
+    C(notes_own): whether the controller writes annotations to its Lease. Those of a former holder must not count.
+    C(leads): whether it must lead. If another controller leads, only its Pods are checked.
     """
     reasons = []
     if not daemonset["exists"]:
-        reasons.append("there is no DaemonSet: nothing was rolled out")
+        reasons.append("there is no DaemonSet, so the controller is not installed")
     else:
         if not daemonset["observed"]:
-            reasons.append("the DaemonSet's newest version was not taken up yet")
+            reasons.append("Kubernetes has not processed the DaemonSet's newest version yet")
         if daemonset["desired"] == 0:
-            reasons.append("the DaemonSet wants 0 Pods: no node matches its nodeSelector")
+            reasons.append("the DaemonSet has 0 Pods, because no node matches its nodeSelector")
         if daemonset["updated"] < daemonset["desired"]:
             reasons.append("{updated} of {desired} Pods run the newest version".format(**daemonset))
         if daemonset["ready"] < daemonset["desired"]:
@@ -125,11 +125,11 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
     if not leads:
         notes_own = False
     elif not lease["exists"] or not lease["holder"]:
-        reasons.append("nobody holds the Lease: no controller leads")
+        reasons.append("no controller leads, because nobody holds the Lease")
     elif not lease["held"]:
-        reasons.append("the Lease of {0} was not renewed for {1} s".format(lease["holder"], lease["age"]))
+        reasons.append("{0} holds the Lease, but has not renewed it for {1} s".format(lease["holder"], lease["age"]))
     elif daemonset["exists"] and pods and not any(_holds(pod, lease["holder"]) for pod in pods if not pod["leaving"]):
-        reasons.append("the Lease is held by {0}, which is none of the Pods".format(lease["holder"]))
+        reasons.append("{0} holds the Lease, but is none of the Pods".format(lease["holder"]))
     notes = lease["annotations"] if notes_own else {}
     if "controllers" in notes:
         running, not_offered = ({name.strip() for name in notes.get(note, "").split(",") if name.strip()}
@@ -149,6 +149,6 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
 
 
 def _holds(pod: Dict[str, Any], holder: str) -> bool:
-    """An identity is '<host or pod name>_<uuid>' in the field; hostNetwork Pods see the node's name as host name."""
+    """Whether a Pod holds the Lease. Identities are '<host or pod name>_<uuid>'; the host name of hostNetwork Pods is the node's."""
     who = holder.rsplit("_", 1)[0]
     return who in (pod["name"], pod["node"]) or who.startswith((pod["name"], pod["node"])) or pod["node"].startswith(who)

@@ -2,10 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What ccm_component_flags_info returns of a host, judged before it is believed: shape, sizes, names.
+"""Checks the result of ccm_component_flags_info before it is used: shape, sizes, names.
 
-A managed worker may be somebody else's by now, and then returns whatever it likes. Of that, nothing but its own plan may depend.
-Pure and stdlib-only (Python 3.8).
+A compromised worker may return anything. Its result may affect only its own plan. Pure and stdlib-only (Python 3.8).
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from typing import Any, Dict, Iterable, List, Optional, cast, get_args, get_orig
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
-#: Characters of all that a host returns. A control plane's files have some 100 KiB.
+#: Maximum number of characters in a host's result. A control plane's files have some 100 KiB.
 LIMIT = 16 << 20
 
-#: Characters of one sentence that a host returns for people to read.
+#: Maximum number of characters in one message of a host.
 SENTENCE = 2000
 
 _LABEL = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 _NODE_NAME = re.compile(r"{0}(\.{0})*".format(_LABEL))
 
-#: What a part has as a whole once it has anything.
+#: Keys that a part must have if it is not empty.
 WHOLE = {
     "kubelet": ("unit_files", "environment_files", "config_files", "flags", "version", "unread_files", "static_pod_path"),
     "service": ("name", "unit", "server", "arguments", "config_files", "data_directory", "stale"),
@@ -34,15 +33,15 @@ WHOLE = {
 
 
 def is_node_name(name: str) -> bool:
-    """Whether the text is a DNS subdomain (RFC 1123), as the API server wants a Node's name."""
+    """Whether the text is a DNS subdomain (RFC 1123), as the API server requires for a Node's name."""
     return len(name) <= 253 and _NODE_NAME.fullmatch(name) is not None
 
 
 @functools.lru_cache(maxsize=None)
 def shape_of(kind: Any) -> Any:
-    """Return a type as data: a list holds its item's, a dictionary with the key '*' its values'. '?' ends a key that may be missing."""
+    """Return a type as data: a list has its item's type, a dictionary with the key '*' its values' type. A key with '?' is optional."""
     if hasattr(kind, "__total__"):  # a TypedDict
-        # Nothing on a managed node asks for it: Python 3.8 does not know the required keys.
+        # Not used on managed nodes, because Python 3.8 has no __required_keys__.
         return {key if key in kind.__required_keys__ else key + "?": shape_of(item) for key, item in get_type_hints(kind).items()}
     arguments = get_args(kind)
     if get_origin(kind) is list:
@@ -53,14 +52,14 @@ def shape_of(kind: Any) -> Any:
 
 
 def refusal(facts: Any) -> str:
-    """Return why a host's facts cannot be used, '' when they can."""
+    """Return why a host's facts cannot be used, '' if they can."""
     if _size(facts, LIMIT) < 0:
         return "it returned more than {0} MiB".format(LIMIT >> 20)
     return _misfit(facts, shape_of(HostFacts), "") or _incomplete(facts)
 
 
 def _size(value: Any, left: int) -> int:
-    """Return what is left of a number of characters after a value, less than 0 when it is too large or too deep."""
+    """Return the remaining number of characters after a value, less than 0 if it is too large or too deep."""
     todo = [(value, 0)]
     while todo and left >= 0:
         item, depth = todo.pop()
@@ -76,11 +75,11 @@ def _size(value: Any, left: int) -> int:
 def _misfit(value: Any, shape: Any, where: str) -> str:
     if isinstance(shape, list):
         if not isinstance(value, list):
-            return "{0} is no list".format(where)
+            return "{0} is not a list".format(where)
         return next(filter(None, (_misfit(item, shape[0], where + "[]") for item in value)), "")
     if isinstance(shape, dict):
         if not isinstance(value, dict) or not all(isinstance(key, str) and key.isprintable() for key in value):
-            return "{0} is no dictionary with printable keys".format(where or "what it returned")
+            return "{0} is not a dictionary with printable keys".format(where or "the result")
         if "*" in shape:
             return next(filter(None, (_misfit(item, shape["*"], where + ".*") for item in value.values())), "")
         for key, inner in shape.items():
@@ -92,13 +91,13 @@ def _misfit(value: Any, shape: Any, where: str) -> str:
                 return found
         return ""
     if not isinstance(value, shape) or (shape is int and isinstance(value, bool)):
-        return "{0} is no {1}".format(where, shape.__name__)
+        return "{0} is not of the type {1}".format(where, shape.__name__)
     return ""
 
 
 def _incomplete(facts: Dict[str, Any]) -> str:
     if facts["node_name"] and not is_node_name(facts["node_name"]):
-        return "{0!r} is no name of a Node".format(facts["node_name"][:100])
+        return "{0!r} is not a valid Node name".format(facts["node_name"][:100])
     for part, keys in WHOLE.items():
         absent = [key for key in keys if key not in facts[part]]
         if absent and (facts[part].get("unit_files") or part == "service" and facts[part]):
@@ -118,7 +117,7 @@ def _incomplete(facts: Dict[str, Any]) -> str:
         try:
             base64.b64decode(text)
         except ValueError:
-            return "the content of {0!r} is no base64".format(path[:200])
+            return "the content of {0!r} is not base64".format(path[:200])
     absent = [path for path in facts["journal"] if path not in facts["files"] and not path.startswith("configmap:")]
     if absent:
         return "the file {0!r} of the journal is missing".format(absent[0][:200])
@@ -126,42 +125,42 @@ def _incomplete(facts: Dict[str, Any]) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a sentence of a host's without what would steer a terminal, and not too long."""
+    """Return a host's message without terminal control characters, and not too long."""
     return "".join(char if char.isprintable() or char == "\n" else "?" for char in text[:SENTENCE])
 
 
 def sorted_out(detected: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """Return the facts by host; of a host whose facts cannot be used, only why."""
+    """Return the facts by host, or the reason if a host's facts cannot be used."""
     found = {}
     for host, facts in detected.items():
         if not isinstance(facts, dict) or "node_name" not in facts:
             found[host] = facts if isinstance(facts, dict) else {"msg": "it returned nothing"}
             continue
         reason = refusal(facts)
-        found[host] = {"msg": "what it returned is not what the module returns: " + reason} if reason else dict(
+        found[host] = {"msg": "it returned an invalid result: " + reason} if reason else dict(
             facts, problems=list(map(readable, facts["problems"])), notices=list(map(readable, facts.get("notices", []))))
     return found
 
 
 def usable(found: Dict[str, Dict[str, Any]]) -> Dict[str, HostFacts]:
-    """Return, of what sorted_out returned, the hosts whose facts can be used."""
+    """Return the hosts with usable facts from the result of sorted_out."""
     return {host: cast(HostFacts, facts) for host, facts in found.items() if "node_name" in facts}
 
 
 def version_of(facts: HostFacts, component: str) -> str:
-    """Return the version of a running component of the control plane as the host says it, '' when it does not."""
+    """Return the version of a running control-plane component according to the host, '' if it is unknown."""
     return facts["components"][component]["version"] if component in facts["components"] else ""
 
 
 def is_ours(facts: HostFacts, path: str) -> bool:
-    """Whether a file is as we last wrote it."""
+    """Whether a file is as this collection last wrote it."""
     return path in facts["journal"] and facts["journal"][path]["state"] == "written"
 
 
 def proven(name: str, node: Optional[Dict[str, Any]], known: Iterable[str]) -> bool:
-    """Whether something else than the host itself says that it is a Node: its names or addresses in the inventory.
+    """Whether the inventory's names or addresses confirm that a host is the Node that it claims to be.
 
-    C(known) is what the inventory calls it, and where it is reached; C(node) is the Node of that name, with its addresses.
+    C(known) are the inventory's names and addresses of the host. C(node) is the Node of that name, with its addresses.
     """
     ours = {text.lower() for text in known if text}
     addresses = {address["address"].lower() for address in (node or {}).get("addresses", []) if address.get("address")}

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a Node's fields mean for a cloud-controller-manager, and when a wait for it is over.
+"""What a Node's fields mean for a cloud-controller-manager, and when a wait for the Node ends.
 
-Pure and stdlib-only: it takes Node objects as the API gives them (dicts) and returns plain data.
+Pure and stdlib-only: it takes Node objects as dicts from the API, and returns plain data.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, Optional
 
-#: The taint a kubelet with --cloud-provider=external registers with; the controller lifts it (KEP-2392).
+#: The taint with which a kubelet with --cloud-provider=external registers. The controller removes it (KEP-2392).
 TAINT_KEY = "node.cloudprovider.kubernetes.io/uninitialized"
 TAINT: Dict[str, str] = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 
-#: Labels that only a managed service's nodes have.
+#: Labels that only nodes of a managed service have.
 MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke-nodepool", "GKE"),
                   ("kubernetes.azure.com/cluster", "AKS"))
 
-#: providerIDs of the controllers embedded in k3s and RKE2: of no cloud, whatever prefix is asked for.
+#: providerID prefixes of the controllers embedded in k3s and RKE2. They belong to no cloud.
 EMBEDDED = ("k3s://", "rke2://")
 
-#: The way out for a providerID that is not the right one.
+#: What to do about a wrong providerID.
 REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
 
-#: Instead of it for servers of k3s and RKE2, which take a deleted server's member out of etcd.
-KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted: its member would be taken out of etcd. Replace servers "
-               "one by one, as for an upgrade")
+#: The same for servers of k3s and RKE2, which remove a deleted server's member from etcd.
+KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted, because that removes its member from etcd. Replace servers "
+               "one at a time, as for an upgrade")
 
-#: The predicates a caller may wait for.
+#: The conditions that a caller may wait for.
 PREDICATES = ("initialized", "ready", "tainted")
 
 
 def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> Dict[str, Any]:
-    """Return what concerns us of a Node; C(scheme) is our providerID prefix such as 'sim://' ('' accepts any)."""
+    """Return the needed facts of a Node; C(scheme) is the provider's providerID prefix such as 'sim://' ('' accepts any)."""
     meta, spec, status = node.get("metadata") or {}, node.get("spec") or {}, node.get("status") or {}
     labels = meta.get("labels") or {}
     ready: Dict[str, Any] = next((c for c in status.get("conditions") or [] if c.get("type") == "Ready"), {})
@@ -71,26 +71,27 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
     if provider_id and expected_id and provider_id != expected_id:
         return "mismatched", ("its providerID is {0} but {1} is expected; {2}".format(provider_id, expected_id, way_out(node)))
     if provider_id.startswith(EMBEDDED) and not scheme:
-        return "foreign", ("its providerID {0} is of the embedded controller, of no cloud; {1}".format(provider_id, way_out(node)))
+        return "foreign", ("its providerID {0} comes from the embedded controller, not from a cloud; {1}".format(provider_id, way_out(node)))
     if provider_id and scheme and not provider_id.startswith(scheme):
         return "foreign", ("its providerID {0} belongs to another provider than {1}; {2}".format(provider_id, scheme, way_out(node)))
     if node["uninitialized"]:
-        return "uninitialized", "it waits for the cloud-controller-manager to lift the taint {0}".format(TAINT_KEY)
+        return "uninitialized", "it waits until the cloud-controller-manager removes the taint {0}".format(TAINT_KEY)
     if not provider_id:
-        return "unmanaged", "it registered without --cloud-provider=external: it has no providerID and no taint"
+        return "unmanaged", "it registered without --cloud-provider=external, so it has no providerID and no taint"
     return "initialized", ""
 
 
 def way_out(node: Dict[str, Any]) -> str:
-    """Return what to do about a providerID that is not the right one. k3s and RKE2 note on their etcd members' Nodes who votes."""
+    """Return what to do about a wrong providerID. On k3s and RKE2, Nodes of etcd members have a condition about their vote."""
     server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
     return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_ANEW
 
 
 def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
-    """Return the summaries with what shows only beside each other, or beside the cloud (C(matches), of C(ccm nodes)).
+    """Return the summaries, with classes corrected by comparing the Nodes with each other and with the cloud.
 
-    Nothing is proven by a cloud that could not say; and a Node that is foreign by its prefix stays so.
+    C(matches) is the result of C(ccm nodes). An inconclusive answer of the cloud changes nothing, and a Node that is foreign by its prefix
+    stays foreign.
     """
     holders: Dict[str, List[str]] = {}
     for node in nodes:
@@ -110,14 +111,14 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
         elif match.get("verdict") == "foreign":
             kind, reason = "foreign", "{0}; {1}".format(match["reason"], way_out(node))
         elif node["provider_id"] and others and match.get("verdict") != "ok":
-            kind, reason = "mismatched", "its providerID {0} is also that of {1}, and one machine cannot be both; of the wrong one: {2}".format(
+            kind, reason = "mismatched", "{1} has the same providerID {0}, but one machine cannot be two Nodes. For the wrong one: {2}".format(
                 node["provider_id"], " and ".join(others), way_out(node))
         result.append(dict(node, **{"class": kind, "reason": reason}))
     return result
 
 
 def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:
-    """Return what a node still lacks for a predicate; an empty list: the wait is over."""
+    """Return what is missing on a Node for a condition; an empty list ends the wait."""
     lacks = []
     if predicate == "initialized":
         if not node["provider_id"]:
@@ -140,16 +141,16 @@ def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> 
 
 
 def with_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the Node's taints with ours among them."""
+    """Return the Node's taints with the uninitialized taint."""
     taints = [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
     return taints + [dict(TAINT)]
 
 
 def without_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the Node's taints without ours."""
+    """Return the Node's taints without the uninitialized taint."""
     return [t for t in (node.get("spec") or {}).get("taints") or [] if t.get("key") != TAINT_KEY]
 
 
 def seconds_time(text: str) -> str:
-    """Cut fractions of a second off an RFC 3339 UTC time, so that two of them compare as text."""
+    """Return an RFC 3339 UTC time without fractions of a second, so that such times can be compared as text."""
     return re.sub(r"\.\d+", "", text or "")

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Other cloud-controller-managers in a cluster: how they are known, and how one is paused and resumed without being deleted.
+"""Other cloud-controller-managers in a cluster: how to identify them, and how to pause and resume them without deleting them.
 
-Pure and stdlib-only: it takes Deployments and DaemonSets as the API gives them (dicts). There is no label by which all vendors
-mark theirs, so they are known by names: of the workload, its containers, their programs and images.
+Pure and stdlib-only: it takes Deployments and DaemonSets as dicts from the API. Vendors use no common label, so the names of the workload,
+its containers, their programs and images identify them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS = {"Deployment": "deployments", "DaemonSet": "daemonsets"}
 #: Upstream's Lease, unless flags say otherwise.
 NAMESPACE, NAME = "kube-system", "cloud-controller-manager"
 
-#: Annotation with what a paused workload was, and the label of no node that a paused DaemonSet asks for.
+#: Annotation with the previous state of a paused workload, and the label in a paused DaemonSet's node selector, which no node has.
 PAUSED = "ccm.outoftree.dev/paused"
 
 MANAGED = "app.kubernetes.io/managed-by"
@@ -35,7 +35,7 @@ def _base(path: str) -> str:
 
 
 def _names(workload: Dict[str, Any]) -> List[str]:
-    """Return what its author calls it. One image often holds several programs, so it counts only without a command."""
+    """Return the names of a workload. An image often contains several programs, so its name counts only without a command."""
     names = [workload["metadata"]["name"]]
     for container in workload["spec"]["template"]["spec"]["containers"]:
         names.append(container.get("name", ""))
@@ -44,7 +44,7 @@ def _names(workload: Dict[str, Any]) -> List[str]:
 
 
 def _container(workload: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the container that is the controller, and the first one when none says so by its name."""
+    """Return the container of the controller by its name, or the first container."""
     containers = workload["spec"]["template"]["spec"]["containers"]
     for container in containers:
         program = _base((container.get("command") or [container.get("image", "")])[0])
@@ -54,7 +54,7 @@ def _container(workload: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _words(container: Dict[str, Any]) -> List[str]:
-    """Return its command line, with the values of variables where they are written beside it."""
+    """Return a container's command line, with the values of variables that its env has."""
     known = {item["name"]: item["value"] for item in container.get("env") or [] if item.get("value")}
 
     def put(text: str) -> str:
@@ -64,7 +64,7 @@ def _words(container: Dict[str, Any]) -> List[str]:
 
 
 def _flag(words: List[str], name: str, default: str = "") -> str:
-    """Return a flag's last value, in either form of writing it."""
+    """Return a flag's last value, in the form C(--name=value) or C(--name value)."""
     value = default
     for index, word in enumerate(words):
         if word.startswith("--{0}=".format(name)):
@@ -75,10 +75,9 @@ def _flag(words: List[str], name: str, default: str = "") -> str:
 
 
 def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """Return what a migration has to know of it, None when it is no cloud-controller-manager.
+    """Return the facts that a migration needs, None if the workload is not a cloud-controller-manager.
 
-    C(lease) is empty when it runs without leader election. C(active): whether Pods of it may run. C(port): the one that it
-    takes on its nodes, 0 for none.
+    C(lease) is empty if it runs without leader election. C(active): whether its Pods may run. C(port): its port on its nodes, 0 for none.
     """
     if not any(_NAMES.search(name) for name in _names(workload)):
         return None
@@ -102,7 +101,7 @@ def summary(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """Return the merge patch that stops its Pods and notes what it was; None when that is done already."""
+    """Return the merge patch that stops its Pods and records its state; None if it is already paused."""
     meta = workload["metadata"]
     if PAUSED in (meta.get("annotations") or {}):
         return None
@@ -113,7 +112,7 @@ def pause(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def resume(kind: str, workload: Dict[str, Any]) -> Optional[Dict[str, Any]]:
-    """Return the merge patch that makes it what it was; None when it is not paused. Who scaled it meanwhile is not overruled."""
+    """Return the merge patch that restores its state; None if it is not paused. A scale that was changed in between stays."""
     meta = workload["metadata"]
     noted = (meta.get("annotations") or {}).get(PAUSED)
     if noted is None:
@@ -129,7 +128,7 @@ def _patch(meta: Dict[str, Any], note: Optional[str], spec: Dict[str, Any]) -> D
 
 
 def owned(kind: str, name: str, pods: Iterable[Dict[str, Any]]) -> List[str]:
-    """Return the names of the Pods that are its own; a Deployment's belong to ReplicaSets that bear its name and a hash."""
+    """Return the names of the workload's Pods. Those of a Deployment belong to ReplicaSets with its name and a hash."""
     found = []
     for pod in pods:
         for owner in pod["metadata"].get("ownerReferences") or []:
@@ -140,7 +139,7 @@ def owned(kind: str, name: str, pods: Iterable[Dict[str, Any]]) -> List[str]:
 
 
 def ready(kind: str, workload: Dict[str, Any]) -> bool:
-    """Whether all of its Pods are Ready, by a status that is not older than its specification."""
+    """Whether all Pods of a workload are Ready, if its status is up to date."""
     status = workload.get("status") or {}
     if status.get("observedGeneration", 0) < workload["metadata"].get("generation", 0):
         return False

@@ -2,13 +2,12 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The data that modules, filters and roles hand to each other: what a host returns, and what is to be done on it.
+"""The data that modules, filters and roles exchange: a host's facts, and the steps for it.
 
-HostFacts is what M(outoftree.ccm.ccm_component_flags_info) returns; host_facts checks what came against it. Step is what
-M(outoftree.ccm.ccm_component_config) is given. All of it passes through Ansible, so it is plain dictionaries.
+HostFacts is the result of M(outoftree.ccm.ccm_component_flags_info), which host_facts checks. Step has the options of
+M(outoftree.ccm.ccm_component_config). All of it passes through Ansible, so it consists of plain dictionaries.
 
-Pure and stdlib-only (Python 3.8). There is no NotRequired there: a class without an underscore adds the keys that may be missing to those
-that must be there.
+Pure and stdlib-only (Python 3.8, which has no NotRequired). A class without an underscore adds optional keys to the required ones.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class _FileFacts(TypedDict):
 
 
 class FileFacts(_FileFacts, total=False):
-    """A file: its content in base64, and the checksum of what is on the host. C(changed) is its ctime in epoch seconds."""
+    """A file: its content in base64, and the checksum of the file on the host. C(changed) is its ctime in epoch seconds."""
 
     changed: float
     mode: str
@@ -34,14 +33,14 @@ class FileFacts(_FileFacts, total=False):
 
 
 class UnreadFlag(TypedDict):
-    """A flag in a file that other layouts read, and this host's unit does not."""
+    """A flag in a file that other layouts read, but not this host's unit."""
 
     path: str
     flag: str
 
 
 class Serving(TypedDict):
-    """A kubelet's serving certificate: whether it asks the cluster for it (C(bootstrap)), its names and its end (RFC 3339)."""
+    """A kubelet's serving certificate: whether the cluster signs it (C(bootstrap)), its names and its expiry time (RFC 3339)."""
 
     bootstrap: bool
     names: List[str]
@@ -58,7 +57,7 @@ class UnitFacts(TypedDict):
 
 
 class KubeletFacts(TypedDict, total=False):
-    """The kubelet; nothing but defaults where k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) empty when it is healthy."""
+    """The kubelet; only defaults if k3s or RKE2 runs it. C(started) is in epoch seconds, C(health) is empty if it is healthy."""
 
     unit_files: List[str]
     environment_files: List[str]
@@ -101,7 +100,7 @@ class ComponentFacts(_ComponentFacts, total=False):
 
 
 class StrayProcess(TypedDict):
-    """A process with the name of a component that nothing identified starts; C(place) is where it was seen instead."""
+    """A process with the name of a component that no known unit or Pod starts; C(place) is its location."""
 
     component: str
     pid: int
@@ -110,7 +109,7 @@ class StrayProcess(TypedDict):
 
 
 class BaselineFacts(TypedDict):
-    """What a file was, and what we last made of it, in base64. C(copied): there is a copy of the latter."""
+    """The original of a file, and what this collection last wrote, in base64. C(copied): there is a copy of the latter."""
 
     existed: bool
     original: str
@@ -126,7 +125,7 @@ class _JournalFacts(TypedDict):
 
 
 class JournalFacts(_JournalFacts, total=False):
-    """What the journal says of a file, the newest baseline first. C(state) is original, written, altered or unknown."""
+    """The journal's entry of a file, with the newest baseline first. C(state) is original, written, altered or unknown."""
 
     service: Dict[str, Any]
     problem: str
@@ -150,7 +149,7 @@ class _HostFacts(TypedDict):
 
 
 class HostFacts(_HostFacts, total=False):
-    """All that decides how the components of a host are started. C(files) has every path that another part names."""
+    """Everything that decides how the components of a host start. C(files) has every path that another part contains."""
 
     notices: List[str]
     journal_problem: str
@@ -158,7 +157,7 @@ class HostFacts(_HostFacts, total=False):
     unrecognised: List[StrayProcess]
 
 
-# -- what is to be done on it -----------------------------------------------------------------------------------------
+# -- the steps for a host ---------------------------------------------------------------------------------------------
 
 
 class _StepFile(TypedDict):
@@ -167,9 +166,9 @@ class _StepFile(TypedDict):
 
 
 class StepFile(_StepFile, total=False):
-    """A file of a step, with the checksum that it had when the plan was made. Without C(content), in base64, it is restored from the journal.
+    """A file of a step, with its checksum when the plan was made. Without C(content) (base64), it is restored from the journal.
 
-    C(keep): it is as it should be, and the journal forgets it.
+    C(keep): it is already restored, and only its journal entry is removed.
     """
 
     content: str
@@ -188,14 +187,14 @@ class _Step(TypedDict):
 class Step(_Step, total=False):
     """The change of one component: the options of M(outoftree.ccm.ccm_component_config).
 
-    Its process must show C(flags) afterwards, or C(flags_before) when the change is put back.
+    Its process must have C(flags) afterwards, or C(flags_before) if the change is undone.
     """
 
     state: str
 
 
 class HostSteps(TypedDict):
-    """The steps of a host, in their order: the kubelet, k3s or RKE2 comes last."""
+    """The steps of a host in order. The kubelet, k3s or RKE2 comes last."""
 
     control_plane: List[Step]
     kubelet: Optional[Step]

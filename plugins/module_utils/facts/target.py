@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What flags a component should have after the migration, and the difference to the flags it has.
+"""The flags that a component should have after the migration, and the difference to its current flags.
 
-Pure: a table of rules over flag occurrences. It knows Kubernetes versions (through versions) but neither files nor
-their formats; the manifest, kubeadm and kubelet editors ask it.
+Pure: rules over occurrences of flags. It knows Kubernetes versions (through versions), but neither files nor their formats. The manifest,
+kubeadm and kubelet editors use it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIGRATION_FLAGS = ("enable-leader-migration", "leader-migration-config")
 
 
 class Change(NamedTuple):
-    """One flag that changes. C(then) is None when the flag goes; C(flag) is None when it is new."""
+    """One flag that changes. C(then) is None if the flag is removed; C(flag) is None if it is new."""
 
     name: str
     flag: Optional[Flag]
@@ -37,15 +37,14 @@ class Change(NamedTuple):
         return None if self.flag is None else self.flag.value
 
 
-#: What to change in the flags of a component at a release.
+#: A function that returns the changes in the flags of a component at a release.
 Target = Callable[[str, List[Flag], Tuple[int, int]], List[Change]]
 
 
 def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return what to change in the flags of kube-apiserver or kube-controller-manager, in their order.
+    """Return the changes in the flags of kube-apiserver or kube-controller-manager, in the order of the flags.
 
-    A flag that is new comes last. From a list only items go; the flag goes with its last item, since the empty list is what
-    the component has without the flag.
+    New flags come last. Only items are removed from a list. A flag without items is removed, because that equals an empty list.
     """
     changes = gate_changes(component, flags, version)
     if component == "kube-apiserver":
@@ -57,7 +56,7 @@ def control_plane_changes(component: str, flags: List[Flag], version: Tuple[int,
 
 
 def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) -> List[Change]:
-    """Return what to take off --feature-gates: gates about clouds that are fatal now or at the next release."""
+    """Return the changes in --feature-gates: cloud-related gates that are fatal now or at the next release are removed."""
     changes = []
     for flag in flags:
         dead = versions.dead_gates(component, flag.value, version) if flag.name == "feature-gates" else []
@@ -70,7 +69,7 @@ def gate_changes(component: str, flags: List[Flag], version: Tuple[int, int]) ->
 
 
 def about_value(value: str, why: str) -> str:
-    """Add to a reason what became of the in-tree provider that a flag names."""
+    """Add information about the in-tree provider that a flag names to a reason."""
     about = versions.about_provider(value)
     return "{0}; {1}".format(why, about) if about else why
 
@@ -106,7 +105,7 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
         for flag in providers:
             if flag.value != EXTERNAL:
                 why = versions.why(component, "cloud-provider", version, "in-tree") if flag.value else \
-                    "an empty value says nothing, in-tree providers are gone (KEP-2395)"
+                    "an empty value has no effect, because in-tree providers are gone (KEP-2395)"
                 changes.append(Change("cloud-provider", flag, None, about_value(flag.value, why), ""))
         return changes
     why = "the in-tree cloud loops must stop before the external controller runs them"
@@ -121,7 +120,7 @@ def _controller_manager(flags: List[Flag], version: Tuple[int, int]) -> List[Cha
 
 
 def in_tree_provider(flags: List[Flag]) -> str:
-    """Return the in-tree provider whose loops kube-controller-manager runs by its flags, '' when it runs none."""
+    """Return the in-tree provider whose loops kube-controller-manager runs according to its flags, '' if it runs none."""
     return "" if is_external(flags) else _provider(flags)
 
 
@@ -134,14 +133,14 @@ def _provider(flags: List[Flag]) -> str:
 
 
 def hands_over(flags: List[Flag]) -> bool:
-    """Whether kube-controller-manager asks for the migration Lease before it runs its cloud loops."""
+    """Whether kube-controller-manager runs its cloud loops only while it holds the migration Lease."""
     return next((flag.value for flag in reversed(flags) if flag.name == MIGRATION_FLAGS[0]), "false").lower() in ("true", "1", "t")
 
 
 def leader_migration_changes(config: str) -> Target:
-    """Return what makes kube-controller-manager hand its loops over, as control_plane_changes does for what comes after.
+    """Return the target in which kube-controller-manager hands over its loops, for the stage before control_plane_changes.
 
-    C(config) is the path of the LeaderMigrationConfiguration. A component that hands over already has its own.
+    C(config) is the path of the LeaderMigrationConfiguration. A component that already hands over has its own.
     """
     why = "its cloud loops run only while it holds the migration Lease, so that they can be handed over (KEP-2436)"
 
@@ -155,7 +154,7 @@ def leader_migration_changes(config: str) -> Target:
 
 
 def flags_after(flags: List[Flag], changes: List[Change]) -> List[Tuple[str, str]]:
-    """Return the (name, value) pairs of managed flags once the changes are made: what the new process must show."""
+    """Return the (name, value) pairs of managed flags after the changes, which the new process must have."""
     by_index: Dict[int, Change] = {change.flag.index: change for change in changes if change.flag is not None}
     result = []
     for flag in flags:

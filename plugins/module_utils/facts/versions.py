@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which Kubernetes release accepts which cloud flag, and what became of the in-tree providers: the one table of facts.
+"""The table of facts: which Kubernetes release accepts which cloud flag, and what replaced the in-tree providers.
 
-Preflight, planner, verification and documentation (docs/reference/kubernetes-versions.md is made from it) read it. Pure and
+Preflight, planner, verification and documentation use it; docs/reference/kubernetes-versions.md is generated from it. Pure and
 stdlib-only.
 """
 
@@ -15,10 +15,10 @@ from typing import List, NamedTuple, Optional, Tuple
 
 Version = Tuple[int, int]
 
-#: The releases this collection has facts for, first and last.
+#: The first and last release for which this collection has facts.
 SUPPORTED: Tuple[Version, Version] = ((1, 29), (1, 36))
 
-#: Every in-tree provider is gone from this release on, so there is nothing left to migrate *from*.
+#: From this release on, every in-tree provider is gone, so there is nothing left to migrate *from*.
 IN_TREE_GONE: Version = (1, 31)
 
 #: Kinds of things a fact is about.
@@ -26,10 +26,10 @@ FLAG, VALUE, PLUGIN, GATE, FIELD = "flag", "value", "admission plugin", "feature
 
 
 class Fact(NamedTuple):
-    """What becomes of one flag of one component; C(value) narrows it to a value or to an item of a list.
+    """The life cycle of one flag of one component; C(value) narrows it to a value or to an item of a list.
 
     None: does not happen. C(no_effect_in): accepted, but nothing reads it. C(fatal_in): the component does not start with
-    it. C(gone_in): the release does not know it any more; a value can be fatal before its flag or gate is gone.
+    it. C(gone_in): the release no longer knows it. A value can be fatal before its flag or gate is gone.
     """
 
     component: str
@@ -100,7 +100,7 @@ FACTS: Tuple[Fact, ...] = (
 
 
 class InTreeProvider(NamedTuple):
-    """A cloud that Kubernetes once had built in. C(successor) is '' when there is none."""
+    """A cloud provider that Kubernetes once contained. C(successor) is '' if there is none."""
 
     name: str
     gone_in: Version
@@ -126,13 +126,13 @@ IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
 
 
 def parse(text: str) -> Optional[Version]:
-    """Return (major, minor) of 'v1.36.3', '1.36' or an image tag; None when there is no version in it."""
+    """Return (major, minor) of 'v1.36.3', '1.36' or an image tag; None if it has no version."""
     match = re.search(r"(?:^|[^0-9.])v?(\d+)\.(\d+)(?:\.|[^0-9.]|$)", text or "")
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 def of_image(image: str) -> Optional[Version]:
-    """Return the release that the tag of an image says, None where it says none."""
+    """Return the release in the tag of an image, None if it has none."""
     return parse(image.partition("@")[0].rpartition(":")[2])
 
 
@@ -150,7 +150,7 @@ def facts(component: str, flag: str, value: Optional[str] = None) -> List[Fact]:
 
 
 def risk_of_keeping(component: str, flag: str, version: Version, value: Optional[str] = None) -> str:
-    """Say since or from when the flag keeps the component from starting; '' when it never does."""
+    """Return from which release on the component does not start with the flag; '' if it always starts."""
     for fact in facts(component, flag, value):
         if fact.fatal_in is None:
             continue
@@ -162,7 +162,7 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
 
 
 def fatal(component: str, flag: str, value: str, version: Version) -> str:
-    """Return why a component of this release does not start with a flag of this value (an item of a list); '' when it does."""
+    """Return why a component of this release does not start with a flag of this value (or list item); '' if it starts."""
     name, unused, setting = value.strip().partition("=")
     narrowed = {"cloud-provider": "" if value in ("", "external") else "in-tree",
                 "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, value.strip())
@@ -177,14 +177,14 @@ def reason(component: str, flag: str, value: Optional[str] = None) -> str:
 
 
 def why(component: str, flag: str, version: Version, value: Optional[str] = None) -> str:
-    """Return reason and risk in one clause; '' when the table has nothing about it."""
+    """Return reason and risk in one clause; '' if the table has no fact."""
     return "; ".join(part for part in (reason(component, flag, value), risk_of_keeping(component, flag, version, value)) if part)
 
 
 def dead_gates(component: str, gates: str, version: Version) -> List[Tuple[str, Fact]]:
-    """Return the items of a --feature-gates list that are about clouds and fatal at this release or at the next, with the fact.
+    """Return the cloud-related items of a --feature-gates list that are fatal at this release or the next, with the fact.
 
-    Items that nobody reads any more but everybody accepts stay: they are no concern of a migration.
+    Items without effect that every component accepts do not matter for a migration.
     """
     found = []
     for item in gates.split(","):
@@ -204,7 +204,7 @@ def in_tree_provider(name: str) -> Optional[InTreeProvider]:
 
 
 def about_provider(name: str) -> str:
-    """Say in one clause what became of an in-tree provider; '' for a name that never was one."""
+    """Return in one clause what replaced an in-tree provider; '' for a name that never was one."""
     provider = in_tree_provider(name)
     if provider is None:
         return ""

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Running programs of a managed host: by trusted absolute paths only, with an environment of our own, and with a time limit.
+"""Run programs of a managed host, only by trusted absolute paths, with a fixed environment and a time limit.
 
-Stdlib-only, for managed nodes (Python 3.8). Nothing else in the modules that run there starts a process.
+Stdlib-only, for managed nodes (Python 3.8). No other code in the modules that run there starts a process.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import List
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files
 
-#: What a program gets; the caller's environment may name other programs, libraries or sockets.
+#: The environment of a program. The caller's environment could name other programs, libraries or sockets.
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "HOME": "/root"}
 
 
 def run(argv: List[str], timeout: float = 60) -> "subprocess.CompletedProcess[str]":
-    """Run a command without a shell; one that is not installed gives return code 127, one that others may change 126.
+    """Run a command without a shell. The return code is 127 if it is not installed, and 126 if others than root may change it.
 
-    C(argv[0]) is a name, which is looked for in the system's directories, or an absolute path.
+    C(argv[0]) is an absolute path, or a name that is searched in the system's directories.
     """
     try:
         path = files.program(argv[0]) if os.path.isabs(argv[0]) else files.find_program(argv[0])

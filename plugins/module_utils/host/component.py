@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A component on this host: its files are replaced in one step, and it is waited for until it runs as they say.
+"""A component on this host: replaces its files atomically, and waits until it runs with them.
 
 Stdlib-only, it runs on managed nodes (Python 3.8).
 """
@@ -19,14 +19,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
 )
 
 POLL = 0.5
-#: Components that are one process with all others in it.
+#: Services that run all components in one process.
 WHOLE = ("k3s", "rke2")
-#: A component that was started this often since the change is in a crash loop; waiting longer changes nothing.
+#: A component that started this often since the change is crash-looping, so the wait ends.
 CRASHES = 3
 
 
 class Failed(Exception):
-    """The component did not come up."""
+    """The component did not become healthy."""
 
 
 def read(path):
@@ -34,7 +34,7 @@ def read(path):
 
 
 def temporary(path):
-    """Return the name a file has while it is written: beside it, and with a dot, which the kubelet does not read."""
+    """Return the file's temporary name in the same folder. It begins with a dot, so that the kubelet does not read it."""
     folder, name = os.path.split(files.resolve(path))
     return os.path.join(folder, ".outoftree-ccm." + name)
 
@@ -50,7 +50,7 @@ def show(content, component):
 
 
 class Component:
-    """The component on this host: write its files, make it take them up, wait for it."""
+    """The component on this host: write its files, make it use them, and wait for it."""
 
     def __init__(self, module):
         self.module = module
@@ -67,7 +67,7 @@ class Component:
         self.logs = settings.kubelet_settings(kubelet.argv if kubelet else [])["pod_logs"]
 
     def write(self, path, content, mode, owner):
-        """Replace a file in one step. Raises OSError, also for a path that others than root decide about."""
+        """Replace a file atomically. Raises OSError, also for a path that others than root control."""
         real, new = files.resolve(path), temporary(path)
         if content is None:
             remove(real)
@@ -88,27 +88,27 @@ class Component:
             remove(new)
 
     def runs(self, flags, paths):
-        """Whether the component runs as files say that are back already: a run may have been killed before its restart."""
+        """Whether the component runs with its restored files. A run may have been killed before the restart."""
         processes = self.processes()
         if self.name not in WHOLE:
             return any(self._flags(process) == list(flags) for process in processes)
-        # A file that is gone again changed its folder.
+        # Removing a file changes the time of its folder.
         changed = [os.stat(path if os.path.exists(path) else os.path.dirname(path)).st_mtime for path in map(files.resolve, paths)]
         return bool(processes) and _processes.started_at(processes[0]) > max(changed)
 
     def processes(self):
-        """Return the component's processes: the main one of its unit, or those of its static Pods."""
+        """Return the component's processes: the main process of its unit, or those of its static Pods."""
         if self.unit:
             running = _processes.of_unit(self.unit, "" if self.name in WHOLE else self.name)
             return [running] if running else []
         return _processes.of_static_pod(self.name, self.logs)
 
     def take_up(self, paths):
-        """Make a service start with new files; static Pods are restarted by the kubelet itself."""
+        """Restart a service with its new files. The kubelet restarts static Pods by itself."""
         if not self.unit:
             return
-        # Without files it makes up for a run that was killed after it had written them, which may have been units. And systemd may
-        # still have an older unit than the one that the plan was made from.
+        # Without files, an earlier run was killed after it wrote them, and they may be units. systemd may also have loaded an older unit
+        # than that of the plan.
         if not paths or any(map(unit.is_unit_file, paths)) or \
                 systemd.unit_properties(self.unit, ["NeedDaemonReload"]).get("NeedDaemonReload") == "yes":
             done = commands.run(["systemctl", "daemon-reload"])
@@ -120,20 +120,20 @@ class Component:
             raise Failed("'systemctl restart {0}' failed: {1}".format(self.unit, done.stderr.strip()))
 
     def wait(self, flags, old, folders):
-        """Return the seconds until a process that is not among the old ones has the flags and is healthy, twice."""
+        """Return the seconds until a new process has the flags and is healthy twice in a row."""
         begun = time.monotonic()
         if self.name == "kubeadm-patches":
             return 0.0
-        lacks = "no process of it was seen"
+        missing = "it has no process"
         good = None
         while time.monotonic() - begun < self.timeout:
             candidates = [process for process in self.processes() if process.identity not in old]
             process = next((p for p in candidates if self._flags(p) == list(flags)), None)
             if process is None:
-                lacks = "no new process with {0} was seen".format(" ".join(flags) or "no cloud flag")
+                missing = "there is no new process with {0}".format(" ".join(flags) or "no cloud flag")
             else:
-                lacks = self._health(process)
-            if process is not None and not lacks:
+                missing = self._health(process)
+            if process is not None and not missing:
                 if good == process.identity:
                     return round(time.monotonic() - begun, 1)
                 good = process.identity
@@ -142,12 +142,12 @@ class Component:
             good = None
             starts = systemd.restarts(self.unit) if self.unit else logs.container_starts(self.name, folders, self.logs)
             if starts >= CRASHES:
-                raise Failed("it ends again and again ({0})".format(lacks))
+                raise Failed("it is crash-looping ({0})".format(missing))
             time.sleep(POLL)
-        raise Failed("after {0} s: {1}".format(self.timeout, lacks or "it was seen healthy once, and there was no time to look again"))
+        raise Failed("after {0} s: {1}".format(self.timeout, missing or "it was healthy once, but there was no time for the second check"))
 
     def _flags(self, process):
-        if self.name in WHOLE:  # its kubelet is a part of it, whose flags nobody can see
+        if self.name in WHOLE:  # its kubelet is part of the process, and its flags are not visible
             return []
         return ["--{0}={1}".format(name, value) for name, value in unit.managed_flags(process.argv)]
 

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything on a host that decides how its components are started: units, manifests, files, processes and the journal.
+"""Detects everything on a host that decides how its components start: units, manifests, files, processes and the journal.
 
 The functions add to C(result), which M(outoftree.ccm.ccm_component_flags_info) returns. Stdlib-only, they run on managed nodes
 (Python 3.8).
@@ -21,7 +21,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import (
     files, journal as _journal, machine, probes, processes as _processes, secrets, settings, systemd,
 )
 
-#: Files that other layouts read: reported when they carry one of our flags and this unit does not read them.
+#: Files that other layouts read. They are reported if they set a managed flag but this unit does not read them.
 WELL_KNOWN = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet",
               "/etc/kubernetes/kubelet.env")
 PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths"]
@@ -29,16 +29,16 @@ PROPERTIES = ["LoadState", "ActiveState", "FragmentPath", "DropInPaths"]
 #: Units that run a kubelet of their own, and what they are part of.
 SERVICES = {"k3s": "k3s", "k3s-agent": "k3s", "rke2-server": "rke2", "rke2-agent": "rke2"}
 
-#: Where installers leave a kubeconfig with all rights.
+#: Kubeconfigs with cluster-admin rights that installers create.
 ADMIN_CONFS = ("/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml")
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
 
 def read_file(path, secret=False):
-    """Return what the planner needs of a file; a file that is not there is a fact, one that cannot be read a problem.
+    """Return what the planner needs of a file. A missing file is a fact, an unreadable one is a problem.
 
-    The checksum is that of the file, the content of a I(secret) file has placeholders for what must stay here.
+    The checksum is that of the file. The content of a I(secret) file has placeholders for secrets, which must stay on the host.
     """
     result = {"exists": False, "content": "", "sha256": "", "mode": "", "real_path": path, "problem": "", "changed": 0.0}
     try:
@@ -63,7 +63,7 @@ def text_of(entry):
 
 
 def listed(result, directory, pattern="*"):
-    """Return the paths in a directory; one that somebody else may change is a problem."""
+    """Return the paths in a directory. A directory that others than root may change is a problem."""
     try:
         return files.listing(directory, pattern)
     except OSError as exc:
@@ -72,7 +72,7 @@ def listed(result, directory, pattern="*"):
 
 
 def manifests_in(result, directory):
-    """Return what the kubelet reads there: every regular file whose name does not start with a dot."""
+    """Return the files that the kubelet reads there: every regular file whose name does not start with a dot."""
     return [path for path in listed(result, directory) if os.path.isfile(path)]
 
 
@@ -90,12 +90,12 @@ def detect(result, patches_directory):
     result["kubelet"] = dict(unit_files=[], environment_files=[], config_files=[], unread_files=[], version="", pid=0, flags=[],
                              **settings.kubelet_settings([]))
     if len(candidates) > 1:
-        result["problems"].append("{0} each run a kubelet on this host: stop and disable those that are not in use".format(
+        result["problems"].append("{0} each run a kubelet on this host. Stop and disable those that are not in use".format(
             " and ".join(name + ".service" for name in candidates)))
     elif not candidates:
         result["problems"].append(
-            "systemd has no kubelet.service loaded, nor one of k3s or RKE2: the kubelet's layout is unknown. Only kubelets run by "
-            "systemd can be changed")
+            "systemd has not loaded kubelet.service or a service of k3s or RKE2, so the kubelet's layout is unknown. This collection can "
+            "only change kubelets that systemd runs")
     elif candidates[0] == "kubelet":
         identified.append(detect_kubelet(result, units["kubelet"]))
     else:
@@ -114,7 +114,7 @@ def detect(result, patches_directory):
 
 
 def unit_sources(result, unit):
-    """Read a unit's files and the environment files it names; return both lists and the parsed unit."""
+    """Read a unit's files and its environment files; return both lists and the parsed unit."""
     unit_files = [unit["FragmentPath"]] + unit.get("DropInPaths", "").split()
     for path in unit_files:
         result["files"][path] = read_file(path)
@@ -131,7 +131,7 @@ def unit_sources(result, unit):
 
 
 def detect_kubelet(result, unit):
-    """Return its process."""
+    """Add the facts of a kubelet with its own unit; return its process."""
     running = _processes.of_unit("kubelet", "kubelet")
     argv = running.argv if running else []
     kubelet = result["kubelet"]
@@ -147,7 +147,7 @@ def detect_kubelet(result, unit):
                 kubelet["unread_files"] += [{"path": path, "flag": _flags.render(flag.name, flag.value)}
                                             for flag in _flags.find_flags(words)]
     if not running:
-        result["problems"].append("the kubelet does not run: see 'systemctl status kubelet' on this host")
+        result["problems"].append("the kubelet does not run. See 'systemctl status kubelet' on this host")
         return None
     kubelet["config_files"] = [settings.option(argv, "config", "/var/lib/kubelet/config.yaml")]
     drop_ins = settings.option(argv, "config-dir")
@@ -165,17 +165,17 @@ def detect_kubelet(result, unit):
 
 
 def version_of(result, component, unit, running):
-    """Return the version of the program that runs; where it cannot be had, what is known of it by other means counts."""
+    """Return the version of the running program, '' if it cannot be determined. Other sources then count."""
     version, reason = _processes.version_of(running, _processes.program_of(unit))
     if reason:
-        result["notices"].append("the version of the running {0} is not asked of its program: {1}".format(component, reason))
+        result["notices"].append("the program of the running {0} cannot be asked for its version: {1}".format(component, reason))
     return version
 
 
 def detect_service(result, name, unit):
-    """k3s and RKE2: one process is everything, its configuration files say what it does.
+    """Add the facts of k3s or RKE2, which run everything in one process; return that process.
 
-    Unit and environment files may hold the token of the cluster: they are read, but not returned. Returns its process.
+    Unit and environment files may contain the cluster's token, so they are read but not returned.
     """
     kind = SERVICES[name]
     local = {"files": {}, "problems": result["problems"]}
@@ -202,7 +202,7 @@ def detect_service(result, name, unit):
     result["node_name"] = result["node_name"] or settings.option(arguments, "node-name") or scalar(texts, "node-name") \
         or socket.gethostname().lower()
     if running is None:
-        result["problems"].append("{0} does not run: see 'systemctl status {0}' on this host".format(name))
+        result["problems"].append("{0} does not run. See 'systemctl status {0}' on this host".format(name))
         return None
     result["kubelet"].update(pid=running.pid, version=version_of(result, kind, name, running))
     result["service"]["health"] = probes.baseline(lambda: probes.rancher_health(name, data, result["service"]["port"]))
@@ -218,7 +218,7 @@ def environment_value(result, paths, variable):
 
 
 def scalar(texts, key):
-    """Return a scalar at the top of YAML files, the last one; there is no YAML library on managed nodes."""
+    """Return the last value of a top-level scalar in YAML files. Managed nodes have no YAML library."""
     found = ""
     for text in texts:
         for match in re.finditer(r"^{0}:[ \t]*[\"']?([^\s\"'#]+)".format(re.escape(key)), text, re.MULTILINE):
@@ -227,7 +227,7 @@ def scalar(texts, key):
 
 
 def detect_control_plane(result):
-    """Return the components' processes."""
+    """Add the facts of control-plane components; return their processes."""
     if not result["service"]:  # k3s and RKE2 rewrite their manifests at every start
         for path in manifests_in(result, result["kubelet"]["static_pod_path"]):
             result["manifests"].append(path)
@@ -246,7 +246,7 @@ def detect_control_plane(result):
             flags = [_flags.render(flag.name, flag.value) for flag in _flags.find_flags(process.argv)]
             result["components"][name] = {"pid": process.pid, "flags": flags, "version": "",
                                           "started": _processes.started_at(process)}
-        # The newest process is the component: two run while the kubelet replaces one by the other.
+        # The newest process is the component, because two run while the kubelet replaces one with the other.
         for process in ([main] if main else processes[-1:]):
             argv = process.argv
             result["components"][name]["health"] = probes.baseline(lambda name=name, argv=argv: probes.component_health(name, argv))
@@ -268,24 +268,24 @@ def find_admin_conf(result):
 
 
 def check_node_name(result):
-    """A Node's name ends in paths of the API and in messages: what is none is refused here."""
+    """Refuse an invalid Node name, because names are used in paths of the API and in messages."""
     name = result["node_name"]
     if name and not host_facts.is_node_name(name):
-        result["problems"].append("its kubelet's name {0!r} is no name of a Node (lower case letters, digits, '-' and '.'): look at "
+        result["problems"].append("its kubelet's name {0!r} is not a valid Node name (lower case letters, digits, '-' and '.'). Check "
                                   "--hostname-override, or set ccm_install_node_name".format(name[:100]))
         result["node_name"] = ""
 
 
 def detect_journal(result, directory, copied=None):
-    """Report what the journal knows, and whether all that a rollback needs of it is there. A lost one is read from its copy."""
+    """Add what the journal has recorded, and whether it is complete. A lost journal is read from its copy."""
     result["journal_found"] = dict(_journal.found(directory), machine=machine.identity())
     try:
         read_journal(result, _journal.opened(directory, copied))
     except _journal.JournalRefused as exc:
         problem = str(exc)
     except (AttributeError, IndexError, KeyError, TypeError):
-        problem = ("{0} is JSON, but not in the form of a journal. It says how to undo the migration: put a good copy of it in its place, or "
-                   "move it away".format(os.path.join(directory, "journal.json")))
+        problem = ("{0} is JSON, but not a journal. A rollback needs it. Replace it with a good copy, or move it away".format(
+            os.path.join(directory, "journal.json")))
     else:
         return
     result["journal_problem"] = problem
@@ -313,7 +313,7 @@ def read_journal(result, journal):
 
 
 def reported(baseline, secret):
-    """Return a baseline of the journal as data: contents in base64, those of a I(secret) file with placeholders."""
+    """Return a baseline of the journal as data, with contents in base64. Those of a I(secret) file have placeholders."""
     def text(content):
         if content is not None and secret:
             content = secrets.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
@@ -324,16 +324,16 @@ def reported(baseline, secret):
 
 
 def check_writable(result, directory):
-    """Say now what would stop a change half-way: no room for backups, or a read-only place."""
+    """Report what would stop a change halfway: no space for backups, or a read-only file system."""
     parent = directory
     while not os.path.isdir(parent) and parent != "/":
         parent = os.path.dirname(parent)
     space = os.statvfs(parent)
     if space.f_bavail * space.f_frsize < 16 * 1024 * 1024:
-        result["problems"].append("less than 16 MiB are free for backups in {0}".format(directory))
+        result["problems"].append("{0} has less than 16 MiB of free space for backups. Free some space".format(directory))
     places = {parent} | {os.path.dirname(entry["real_path"]) for path, entry in result["files"].items()
                          if entry["exists"] and not path.startswith(_unit.PACKAGE_DIRECTORIES)
                          and path not in result["kubelet"]["config_files"]}
     for place in sorted(places):
         if os.statvfs(place).f_flag & os.ST_RDONLY or not os.access(place, os.W_OK):
-            result["problems"].append("cannot write to {0}: the file system is read-only".format(place))
+            result["problems"].append("cannot write to {0}: the file system is read-only. Remount it writable".format(place))

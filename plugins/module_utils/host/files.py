@@ -2,12 +2,12 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files and programs of a managed host, reached only by paths that nobody but root decides about.
+"""Files and programs of a managed host, accessed only by paths that root alone controls.
 
-The modules run as root and open paths that units, processes and manifests name. A link, FIFO or device that somebody else put on
-such a path must not decide what root reads, writes or runs. So every path is walked component by component before it is used:
-each directory belongs to root and only root may change its entries, and a link counts only when root made it. After that walk
-nobody else can swap a component, so the canonical path may be used as it is. Stdlib-only, for managed nodes (Python 3.8).
+The modules run as root and open paths from units, processes and manifests. A link, FIFO or device of another user on such a path must
+not decide what root reads, writes or runs. Therefore every path is checked component by component before it is used: root must own
+each directory, only root may change its entries, and root must have created each link. After that check, nobody else can replace a
+component, so the canonical path is safe to use. Stdlib-only, for managed nodes (Python 3.8).
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ import pwd
 import stat
 from typing import List, Optional, Set
 
-#: Bytes of a file that is read whole. The kubelet takes manifests of up to 10 MiB, real ones have some KiB.
+#: Maximum size of a file in bytes. The kubelet accepts manifests of up to 10 MiB, but real ones have some KiB.
 LIMIT = 1 << 20
 
-#: Entries of a directory that are looked at; a folder of manifests or drop-ins has a few.
+#: Maximum number of entries of a directory. A folder of manifests or drop-ins has a few.
 ENTRIES = 1000
 
-#: Links on one path; Linux follows as many.
+#: Maximum number of links in one path, as on Linux.
 LINKS = 40
 
-#: kubespray's owner of /etc/kubernetes and of the manifests: what this account writes there, the kubelet runs as root anyway.
+#: kubespray's owner of /etc/kubernetes and the manifests. The kubelet runs what this account writes there as root anyway.
 INSTALLERS = ("kube",)
 
-#: Directories that distributions let a group of their own write to: Ubuntu gives /var/log to rsyslog's group.
+#: Directories that distributions make writable for a group: on Ubuntu, rsyslog's group may write to /var/log.
 GROUP_WRITABLE = ("/var/log",)
 
-#: Where programs are looked for, in this order. PATH is not: it belongs to whoever started the run.
+#: Directories in which programs are searched, in this order. PATH is not used, because it belongs to the user who started the run.
 PROGRAMS = ("/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/bin", "/run/current-system/sw/bin")
 
 
 class Untrusted(OSError):
-    """Somebody other than root decides what this path leads to; C(strerror) says which part of it, and what to do."""
+    """Others than root control this path; C(strerror) says which part of it, and what to do."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(errno.EPERM, reason, path)
 
 
 def owners() -> Set[int]:
-    """Return the user IDs whose directories and links are followed: root, an installer's account, and who runs this."""
+    """Return the trusted user IDs: root, the account of an installer, and the current user."""
     found = {0, os.geteuid()}
     for name in INSTALLERS:
         with contextlib.suppress(KeyError):
             account = pwd.getpwnam(name).pw_uid
-            if account < 1000:  # a person's account of that name is no installer's
+            if account < 1000:  # a higher ID is the account of a person
                 found.add(account)
     return found
 
 
 def resolve(path: str) -> str:
-    """Return the canonical path, without links; what does not exist yet is kept as it is. Raises Untrusted."""
+    """Return the canonical path without links. Parts that do not exist yet stay as they are. Raises Untrusted."""
     return _walk(path, owners(), False)
 
 
@@ -88,10 +88,10 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
             links += 1
             if links > LINKS:
                 raise Untrusted(path, "it has more than {0} links".format(LINKS))
-            # In a directory that everybody may write to, a link of root's may be a hard link that somebody else made.
+            # In a directory that everybody may write to, another user may have made a hard link to root's link.
             if info.st_uid not in trusted or shared:
-                raise Untrusted(path, "the link {0} may be somebody else's than root's: put the file itself there, or make the link "
-                                      "as root in a directory of root's".format(here))
+                raise Untrusted(path, "others than root may have created the link {0}. Replace it with the file, or create the link as "
+                                      "root in a directory that root owns".format(here))
             target = os.readlink(here)
             if target.startswith("/"):
                 done, shared = "/", False
@@ -100,7 +100,7 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
         if stat.S_ISDIR(info.st_mode):
             shared = _check_directory(here, info, trusted, strict)
         elif shared and (info.st_uid not in trusted or info.st_nlink > 1):
-            raise Untrusted(path, "everybody may write to {0}, and {1} may be somebody else's than root's".format(done, here))
+            raise Untrusted(path, "everybody may write to {0}, so others than root may have created {1}".format(done, here))
         done = here
     return done
 
@@ -108,17 +108,17 @@ def _walk(path: str, trusted: Set[int], strict: bool) -> str:
 def _check_directory(path: str, info: os.stat_result, trusted: Set[int], strict: bool) -> bool:
     """Refuse a directory whose entries others may change; return whether others may add some (C(/tmp))."""
     if info.st_uid not in trusted:
-        raise Untrusted(path, "the directory {0} belongs to user {1}, not to root: give it to root (chown root)".format(path, info.st_uid))
+        raise Untrusted(path, "the directory {0} belongs to user {1}, not to root. Give it to root (chown root)".format(path, info.st_uid))
     theirs = info.st_mode & 0o002
     if info.st_mode & 0o020 and info.st_gid not in (0, os.getegid()) and (strict or path not in GROUP_WRITABLE):
         theirs = 0o020
     if theirs and not info.st_mode & stat.S_ISVTX:
-        raise Untrusted(path, "others than root may write to the directory {0}: take that away (chmod go-w)".format(path))
+        raise Untrusted(path, "others than root may write to the directory {0}. Remove that permission (chmod go-w)".format(path))
     return bool(theirs)
 
 
 def read(path: str, limit: int = LIMIT) -> Optional[bytes]:
-    """Return the content of a regular file, None where there is none. Raises Untrusted, and OSError for what cannot be read."""
+    """Return the content of a regular file, None if it does not exist. Raises Untrusted, and OSError if it cannot be read."""
     real = resolve(path)
     try:
         info = os.lstat(real)
@@ -126,7 +126,7 @@ def read(path: str, limit: int = LIMIT) -> Optional[bytes]:
         return None
     if not stat.S_ISREG(info.st_mode):
         raise Untrusted(path, "it is not a regular file")
-    # Not to wait for a FIFO's writer, should root put one there in this moment.
+    # O_NONBLOCK avoids waiting for a writer, in case root has just replaced the file with a FIFO.
     descriptor = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as handle:
         content = handle.read(limit + 1) if stat.S_ISREG(os.fstat(descriptor).st_mode) else b""
@@ -136,7 +136,7 @@ def read(path: str, limit: int = LIMIT) -> Optional[bytes]:
 
 
 def read_text(path: str) -> Optional[str]:
-    """Return a file's text, None where there is none or where it cannot be read."""
+    """Return a file's text, None if it does not exist or cannot be read."""
     try:
         content = read(path)
     except OSError:
@@ -155,7 +155,7 @@ def tail(path: str, size: int) -> str:
 
 
 def listing(directory: str, pattern: str = "*", limit: int = ENTRIES) -> List[str]:
-    """Return the paths in a directory that match, sorted and without dotted names; [] where there is none. Raises Untrusted."""
+    """Return the matching paths in a directory, sorted and without dotted names; [] if it does not exist. Raises Untrusted."""
     try:
         names = sorted(os.listdir(resolve(directory)))
     except (FileNotFoundError, NotADirectoryError):
@@ -167,19 +167,19 @@ def listing(directory: str, pattern: str = "*", limit: int = ENTRIES) -> List[st
 
 
 def program(path: str) -> str:
-    """Return the path when root may run it: root's, and writable by nobody else, as is every directory on the way. Raises OSError."""
+    """Return the path if root may run it: only root may write to the program and to the directories of its path. Raises OSError."""
     real = _walk(path, {0, os.geteuid()}, True)
     info = os.lstat(real)
     if not stat.S_ISREG(info.st_mode) or not info.st_mode & 0o111:
         raise Untrusted(path, "it is not a program")
     group = info.st_mode & 0o020 and info.st_gid not in (0, os.getegid())
     if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o002 or group:
-        raise Untrusted(path, "others than root may change {0}: give it to root (chown root, chmod go-w)".format(real))
+        raise Untrusted(path, "others than root may change {0}. Give it to root (chown root, chmod go-w)".format(real))
     return path
 
 
 def find_program(name: str) -> str:
-    """Return the absolute path of an installed program. Raises FileNotFoundError, and Untrusted when there is none but others'."""
+    """Return the absolute path of an installed program. Raises FileNotFoundError, and Untrusted if only untrusted ones exist."""
     refused: Optional[Untrusted] = None
     for folder in PROGRAMS:
         try:

@@ -2,17 +2,17 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The journal on each host: what every file was before we changed it, and what we made of it.
+"""The journal on each host: the original of every file that this collection changed, and what it wrote.
 
-It is the rollback's source: the original bytes, owner and mode are kept beside it, and a file that was not there is noted as
-such. The record is written *before* the file, so a run that is killed in between can be undone too. A copy of the journal is in
-the cluster (journal_copy); it counts only where the journal here is lost.
+A rollback needs the journal. It keeps the original bytes, owner and mode of each file, and records files that did not exist. The record
+is written *before* the file, so that a run that is killed in between can also be undone. The cluster has a copy of the journal
+(journal_copy), which counts only if the host lost its journal.
 
-What we wrote in a row is one baseline: an original, and the contents that we gave the file after it. When somebody else
-(C(kubeadm upgrade), an operator) wrote the file before our next change, a new baseline begins with what they wrote, and the
-earlier ones stay: their bytes are out of date, but the flags that we changed then are still ours to undo.
+Consecutive writes of this collection form one baseline: an original, and the contents that were written after it. If somebody else
+(C(kubeadm upgrade), an operator) changes the file before the next write, a new baseline starts with that content. The earlier baselines
+stay: their bytes are outdated, but a rollback must still undo the flags that they changed.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Its folder is root's alone; the callers give its canonical path.
+Stdlib-only, it runs on managed nodes (Python 3.8). Only root can access its folder; the callers give its canonical path.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, s
 
 VERSION = 1
 
-#: Bytes of the journal, and of one backup.
+#: Maximum size in bytes of the journal, and of one backup.
 LIMIT = 64 << 20
 
-#: What a journal is found to be. C(DAMAGED): it is readable, but not all contents that it names are there as they were. C(ROLLED_BACK): it
-#: is gone because nothing was left to roll back.
+#: States of a journal. C(DAMAGED): it is readable, but a recorded content is missing or altered. C(ROLLED_BACK): it is gone because nothing
+#: was left to roll back.
 MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
 
-#: Beside the journal: the C(id) and C(serial) of the last one of which nothing was left to roll back. With it a lost journal is known as such.
+#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It tells that journal from a lost one.
 ENDED = "rolled-back.json"
 
-#: Raised by JSON that is not in the form of a journal.
+#: Exceptions that JSON causes if it is not a journal.
 MISSHAPEN = (AttributeError, IndexError, KeyError, TypeError)
 
-#: Components whose files may hold secrets that stay on the host (secrets).
+#: Components whose files may contain secrets that must stay on the host (secrets).
 SECRETIVE = ("k3s", "rke2")
 
-#: Ends the name of a file that is being written; one that is still there later is the half of a run that was killed.
+#: Suffix of a file while it is written. A killed run leaves such a file behind.
 UNFINISHED = ".new"
 
 
@@ -58,10 +58,10 @@ class JournalRefused(ValueError):
 
 @contextlib.contextmanager
 def alone(directory: str, patience: float) -> Iterator[None]:
-    """Keep other runs from this host meanwhile; raises JournalRefused when one goes on for longer than I(patience) seconds.
+    """Lock this host against other runs; raises JournalRefused if another run holds the lock for more than I(patience) seconds.
 
-    A run whose controller was killed goes on here until its module ends, and may still put files back. The kernel ends
-    the lock together with the process that holds it, so none is ever left behind. A folder that does not exist is held by nobody.
+    If a run's controller was killed, its module still runs to its end on this host and may restore files. The kernel releases the lock
+    with the process that holds it, so no stale lock remains. A folder that does not exist cannot be locked.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -76,7 +76,7 @@ def alone(directory: str, patience: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise JournalRefused("another run is changing this host: it has held {0} for more than {1} s. Wait until "
+                    raise JournalRefused("another run is changing this host: it has locked {0} for more than {1} s. Wait until "
                                          "it ends, then run again".format(directory, int(patience))) from None
                 time.sleep(0.2)
         yield
@@ -90,9 +90,9 @@ def digest(content: Optional[bytes]) -> str:
 
 
 class Baseline(NamedTuple):
-    """What a file was (C(None): it did not exist), and what we last made of it (C(None): no copy was kept).
+    """The original of a file (C(None): it did not exist), and what this collection last wrote (C(None): there is no copy).
 
-    C(sha256) is the original's, '' without one; C(written_sha256) are those of all that we made of it.
+    C(sha256) is the checksum of the original, '' without one. C(written_sha256) are those of all written contents.
     """
 
     original: Optional[bytes]
@@ -102,7 +102,7 @@ class Baseline(NamedTuple):
 
 
 class Original(TypedDict):
-    """What a file was: C(copy) is its path in the journal's folder, C(flags) are those that its component ran with."""
+    """The original of a file: C(copy) is its path in the journal's folder, C(flags) are those with which its component ran."""
 
     exists: bool
     sha256: str
@@ -121,13 +121,13 @@ class _Written(TypedDict):
 
 
 class Written(_Written, total=False):
-    """What one run made of a file. Releases that kept no copy of that had no C(copy)."""
+    """What one run wrote to a file. C(copy) is missing in journals of releases that kept no copy."""
 
     copy: str
 
 
 class Recorded(TypedDict):
-    """A baseline as the journal has it: an original, and what we made of it in a row."""
+    """A baseline in the journal: an original, and the consecutive writes after it."""
 
     original: Original
     written: List[Written]
@@ -138,14 +138,14 @@ class _JournalEntry(Recorded):
 
 
 class JournalEntry(_JournalEntry, total=False):
-    """What the journal has of a file: its newest baseline, and the earlier ones, the oldest first."""
+    """The journal's entry of a file: its newest baseline, and the earlier ones, oldest first."""
 
     service: Dict[str, Any]
     earlier: List[Recorded]
 
 
 def ours(baseline: Recorded, sha256: str) -> Optional[List[Written]]:
-    """Return the records that made a file what it is now, [] when it is the original; None when somebody else wrote it since.
+    """Return the records that led to the current file, [] if it is the original, None if somebody else changed it.
 
     A run that was killed between its record and its write leaves a record that is not among them.
     """
@@ -156,10 +156,10 @@ def ours(baseline: Recorded, sha256: str) -> Optional[List[Written]]:
 
 
 class Journal:
-    """The journal file and its folder; I(directory) is created with the first record.
+    """The journal file and its folder. The first record creates I(directory).
 
-    C(id) is that of the journal from its first record until nothing is left to roll back, C(serial) counts its writes. With I(copied),
-    what exported() returned, it is read from that in place of the folder; nothing is written before adopt().
+    C(id) stays the same from the first record until nothing is left to roll back. C(serial) counts the writes. With I(copied), a result
+    of exported(), the journal is read from that instead of the folder, and nothing is written before adopt().
     """
 
     def __init__(self, directory: str, copied: Optional[Dict[str, Any]] = None) -> None:
@@ -179,16 +179,16 @@ class Journal:
                 return
             data = json.loads(content.decode("utf-8"))
         except (OSError, ValueError) as exc:
-            raise JournalRefused("cannot read {0}: {1}. It says how to undo the migration: mend it or move it away"
+            raise JournalRefused("cannot read {0}: {1}. A rollback needs it. Fix it or move it away"
                                  .format(self.path, exc)) from exc
         if data.get("version") != VERSION:
-            raise JournalRefused("{0} has version {1}, this collection reads {2}: use the release that wrote it"
+            raise JournalRefused("{0} has version {1}, but this collection reads {2}. Use the release that wrote it"
                                  .format(self.path, data.get("version"), VERSION))
         self.files = data["files"]
         self.id, self.serial = _identity(data)
 
     def exported(self) -> Dict[str, Any]:
-        """Return all that a rollback needs, for a copy elsewhere: contents in base64 by their path in the folder, secrets hidden.
+        """Return everything that a rollback needs, for a copy: contents in base64 by their path in the folder, without secrets.
 
         Raises JournalRefused for a content that is missing or altered.
         """
@@ -203,7 +203,7 @@ class Journal:
         return {"id": self.id, "serial": self.serial, "files": self.files, "contents": contents}
 
     def adopt(self) -> None:
-        """Write what was read from a copy into the folder. A journal there that cannot be read is moved aside."""
+        """Write the journal of a copy into the folder, and move an unreadable journal there aside."""
         os.makedirs(self.directory, mode=0o700, exist_ok=True)
         os.chmod(self.directory, 0o700)
         if os.path.lexists(self.path):
@@ -216,7 +216,7 @@ class Journal:
         self._save()
 
     def _reveal(self) -> None:
-        """Put the secrets of the files as they are now in the place of those that were hidden; a wrong one does not match its checksum."""
+        """Replace placeholders with the secrets of the current files. A wrong secret does not match the checksum."""
         for name, entry in self.files.items():
             if entry["component"] in SECRETIVE:
                 now = _text(files.read(name) or b"")
@@ -224,11 +224,11 @@ class Journal:
                     self._contents[path] = _bytes(secrets.reveal(_text(self._contents.get(path, b"")), now))
 
     def original(self, name: str) -> Optional[bytes]:
-        """Return what a recorded file was before our last changes in a row; None when it did not exist. Raises JournalRefused."""
+        """Return the original of a recorded file's newest baseline; None if it did not exist. Raises JournalRefused."""
         return self._original(name, self.files[name])
 
     def baselines(self, name: str) -> List[Baseline]:
-        """Return the baselines of a recorded file, the newest first. Raises JournalRefused for a copy that is missing or altered."""
+        """Return the baselines of a recorded file, newest first. Raises JournalRefused for a copy that is missing or altered."""
         entry = self.files[name]
         found = []
         for baseline in _baselines(entry)[::-1]:
@@ -240,7 +240,7 @@ class Journal:
 
     def record(self, name: str, component: str, run: str, before: Optional[bytes], after: bytes,
                mode: int, owner: "tuple[int, int]", flags_before: List[str], service: Any = None) -> str:
-        """Back the content up under the run, note what will be written; return the backup's path ('' for a new file)."""
+        """Back up the content for the run, and record what will be written; return the backup's path ('' for a new file)."""
         backup = self.keep(run, name, before)
         entry = self.files.get(name)
         written = None if entry is None else ours(entry, digest(before))
@@ -263,13 +263,13 @@ class Journal:
         return backup
 
     def keep(self, run: str, name: str, content: Optional[bytes]) -> str:
-        """Back a content up under a run; return the backup's path, '' for a file that does not exist."""
+        """Back up a content for a run; return the backup's path, '' for a file that does not exist."""
         return "" if content is None else self._copy(os.path.join("backups", run), name, content)
 
     def undo(self, name: str, now: Optional[bytes]) -> None:
-        """Take back the last record of a file that has its content from before it again (I(now)), all of it if it is the first.
+        """Remove the last record of a file that was restored to its content before that record (I(now)).
 
-        Otherwise the rollback would take the file for changed by someone else.
+        Otherwise the rollback would assume that somebody else changed the file.
         """
         entry = self.files[name]
         written = entry["written"]
@@ -282,12 +282,12 @@ class Journal:
             self._save()
 
     def forget(self, name: str) -> None:
-        """Drop a file that has been restored; the backups stay."""
+        """Remove the entry of a restored file. The backups stay."""
         del self.files[name]
         self._save()
 
     def sweep(self) -> None:
-        """Remove what a run that was killed while it wrote here has left half-written."""
+        """Remove half-written files that a killed run left here."""
         for path in glob.glob(os.path.join(glob.escape(self.directory), "**", "*" + UNFINISHED), recursive=True):
             os.unlink(path)
 
@@ -299,9 +299,9 @@ class Journal:
         path = os.path.join(self.directory, copy)
         content = self._contents[copy] if copy in self._contents else files.read(path, LIMIT)
         if content is None:
-            raise JournalRefused("the copy {0} of {1} is missing: restore {1} by hand".format(path, name))
+            raise JournalRefused("the copy {0} of {1} is missing. Restore {1} by hand".format(path, name))
         if digest(content) != sha256:
-            raise JournalRefused("the copy {0} of {1} was altered: restore {1} by hand".format(path, name))
+            raise JournalRefused("the copy {0} of {1} was altered. Restore {1} by hand".format(path, name))
         return content
 
     def _copy(self, folder: str, name: str, content: bytes) -> str:
@@ -327,7 +327,7 @@ class Journal:
 
 
 def found(directory: str) -> Dict[str, Any]:
-    """Return what the journal of a host is found to be: C(state), and its C(id) and C(serial) where they can be read."""
+    """Return the C(state) of a host's journal, and its C(id) and C(serial) if they can be read."""
     try:
         journal = Journal(directory)
     except (JournalRefused, ValueError, *MISSHAPEN):
@@ -347,7 +347,7 @@ def found(directory: str) -> Dict[str, Any]:
 
 
 def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool = False) -> Journal:
-    """Return the journal of a host, and in the place of one that is lost its copy, which I(adopt) writes to the host. Raises JournalRefused."""
+    """Return the journal of a host, or its copy if it is lost. I(adopt) writes the copy to the host. Raises JournalRefused."""
     if copied is None or found(directory)["state"] == READABLE:
         return Journal(directory)
     journal = Journal(directory, copied)
@@ -357,7 +357,7 @@ def opened(directory: str, copied: Optional[Dict[str, Any]] = None, adopt: bool 
 
 
 def _ended(directory: str) -> Tuple[str, int]:
-    """Return the identity of the last journal of which nothing was left to roll back, ('', 0) without one."""
+    """Return the identity of the last journal that was rolled back, ('', 0) without one."""
     try:
         return _identity(json.loads((files.read(os.path.join(directory, ENDED)) or b"{}").decode("utf-8")))
     except (OSError, ValueError, AttributeError):
@@ -370,7 +370,7 @@ def _identity(data: Dict[str, Any]) -> Tuple[str, int]:
 
 
 def _baselines(entry: JournalEntry) -> List[Recorded]:
-    """Return the baselines of a file, the oldest first."""
+    """Return the baselines of a file, oldest first."""
     return [*entry.get("earlier", []), {"original": entry["original"], "written": entry["written"]}]
 
 

@@ -4,10 +4,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The copy of a host's journal in the cluster: its form, its Secret, and when it counts.
 
-Each Node with a journal has one Secret in C(kube-system). The journal on the host counts as long as it is readable; the copy takes its
-place where that journal is lost. Where both exist and the copy is the newer one of the same journal, a person decides.
+Each Node with a journal has one Secret in C(kube-system). The journal on the host counts as long as it is readable. If the host lost it,
+the copy counts. If the copy is newer than the journal on the host, a person must decide.
 
-Pure and stdlib-only (Python 3.8): it takes Secrets as the API gives them (dicts), and what a host says of its journal as data.
+Pure and stdlib-only (Python 3.8): it takes Secrets as dicts from the API, and a host's answer about its journal as data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host.journal import 
 
 VERSION = 1
 
-#: Bytes of all data of a Secret, a limit of the API server.
+#: Maximum size of a Secret's data in bytes, a limit of the API server.
 SECRET_LIMIT = 1 << 20
 
 KEY = "journal"
@@ -48,7 +48,7 @@ class BadCopy(ValueError):
 
 
 class Choice(NamedTuple):
-    """Which journal counts. C(problem): a person decides first. C(note): why it is so, '' where there is nothing to say."""
+    """Which journal counts. C(problem): what a person must decide first. C(note): the reason, or ''."""
 
     source: str
     problem: str
@@ -59,7 +59,7 @@ class Choice(NamedTuple):
 
 
 def encode(journal: Dict[str, Any], node: str, machine: str) -> str:
-    """Return the copy of a journal (C(Journal.exported())) as text: JSON, compressed, in base64. The same journal gives the same text."""
+    """Return the copy of a journal (C(Journal.exported())) as text: compressed JSON in base64. The same journal gives the same text."""
     data = dict(journal, version=VERSION, node=node, machine=machine)
     return base64.b64encode(gzip.compress(json.dumps(data, sort_keys=True).encode("utf-8"), mtime=0)).decode("ascii")
 
@@ -73,14 +73,14 @@ def decode(text: str) -> Dict[str, Any]:
     except (ValueError, zlib.error, RecursionError) as exc:
         raise BadCopy("it cannot be read: {0}".format(exc)) from exc
     if not unpacking.eof:
-        raise BadCopy("it is not complete, or has more than {0} MiB".format(LIMIT >> 20))
+        raise BadCopy("it is incomplete, or larger than {0} MiB".format(LIMIT >> 20))
     if not isinstance(data, dict) or data.get("version") != VERSION:
-        raise BadCopy("it is not of version {0}".format(VERSION))
+        raise BadCopy("its version is not {0}".format(VERSION))
     shape = {"id": str, "serial": int, "node": str, "machine": str, "files": dict, "contents": dict}
     wrong = [key for key, kind in shape.items() if not isinstance(data.get(key), kind)]
     wrong += [str(path) for path, content in data["contents"].items() if not _is_content(path, content)] if not wrong else []
     if wrong:
-        raise BadCopy("it is not in the form of a copy: {0!r} is wrong".format(wrong[0][:200]))
+        raise BadCopy("it does not have the form of a copy: {0!r} is wrong".format(wrong[0][:200]))
     return data
 
 
@@ -99,7 +99,7 @@ def _is_content(path: str, content: Any) -> bool:
 
 
 def secret_name(node: str) -> str:
-    """Return the name of a Node's Secret: readable, a DNS subdomain, and another one for each Node."""
+    """Return the name of a Node's Secret: readable, a DNS subdomain, and unique for each Node."""
     return "outoftree-ccm-journal-{0}-{1}".format(node[:200].rstrip("-."), hashlib.sha256(node.encode("utf-8")).hexdigest()[:12])
 
 
@@ -113,10 +113,10 @@ def size(text: str) -> int:
 
 
 def secret(node: str, text: str) -> Dict[str, Any]:
-    """Return the Secret of a copy. Raises BadCopy for a text that is no copy of this Node's journal."""
+    """Return the Secret of a copy. Raises BadCopy if the text is not a copy of this Node's journal."""
     data = decode(text)
     if data["node"] != node:
-        raise BadCopy("it is of the Node {0!r}".format(data["node"][:253]))
+        raise BadCopy("it belongs to the Node {0!r}".format(data["node"][:253]))
     notes = {NODE: node, ID: data["id"], SERIAL: str(data["serial"]), MACHINE: data["machine"], SHA256: _checksum(text), RESTORED: "false"}
     labels = {LABEL: "true", "app.kubernetes.io/managed-by": "outoftree.ccm", "app.kubernetes.io/component": "journal-copy"}
     return {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": {KEY: text},
@@ -132,22 +132,22 @@ def _notes(found: Dict[str, Any]) -> Dict[str, str]:
 
 
 def text_of(found: Dict[str, Any]) -> str:
-    """Return the copy that a Secret has, '' without one."""
+    """Return the copy in a Secret, '' if it has none."""
     return (found.get("data") or {}).get(KEY) or ""
 
 
 def is_restored(found: Dict[str, Any]) -> bool:
-    """Whether the host was restored since, so that there is nothing left to roll back from the copy."""
+    """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
     return _notes(found).get(RESTORED) == "true"
 
 
 def checked(found: Dict[str, Any], node: str) -> Dict[str, Any]:
-    """Return the copy in a Secret. Raises BadCopy when it is altered, or of another Node."""
+    """Return the copy in a Secret. Raises BadCopy if it was altered or belongs to another Node."""
     if _checksum(text_of(found)) != _notes(found).get(SHA256):
         raise BadCopy("its checksum does not match its content")
     data = decode(text_of(found))
     if data["node"] != node or _notes(found).get(NODE) != node:
-        raise BadCopy("it is of the Node {0!r}".format(data["node"][:253]))
+        raise BadCopy("it belongs to the Node {0!r}".format(data["node"][:253]))
     return data
 
 
@@ -155,7 +155,7 @@ def checked(found: Dict[str, Any], node: str) -> Dict[str, Any]:
 
 
 def local_of(said: Any) -> Optional[Dict[str, Any]]:
-    """Return what a host says of its journal (C(state), C(id), C(serial), C(machine)), None when that has another form."""
+    """Return a host's answer about its journal (C(state), C(id), C(serial), C(machine)), None if it has another form."""
     shape = {"state": str, "id": str, "serial": int, "machine": str}
     if not isinstance(said, dict) or not all(isinstance(said.get(key), kind) for key, kind in shape.items()):
         return None
@@ -163,7 +163,7 @@ def local_of(said: Any) -> Optional[Dict[str, Any]]:
 
 
 def choose(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> Choice:
-    """Return which journal counts for a host. C(found) is the Node's Secret, None when there is none."""
+    """Return which journal counts for a host. C(found) is the Node's Secret, None if there is none."""
     absent = local["state"] in (MISSING, ROLLED_BACK)
     own = Choice(NONE if absent else LOCAL, "", "")
     if found is None or is_restored(found) or ends(local, found):
@@ -176,53 +176,53 @@ def choose(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) ->
     same = local["id"] == data["id"]
     if local["state"] == READABLE:
         return own if not same or data["serial"] <= local["serial"] else own._replace(problem=(
-            "the copy of its journal in {0} is newer than the journal on the host (write {1}, and write {2} on the host). The host may have been put "
-            "back to an older state. Decide: delete that Secret to go by the journal on the host, or move journal.json away on the host to go by "
-            "the copy".format(where, data["serial"], local["serial"])))
+            "the copy of its journal in {0} is newer than the journal on the host (write {1}, but write {2} on the host). The host may have been "
+            "restored to an older state. To use the journal on the host, delete that Secret. To use the copy, move journal.json away on the "
+            "host".format(where, data["serial"], local["serial"])))
     if data["machine"] and data["machine"] != local["machine"]:
-        return own._replace(note="{0}, and its copy in {1} is of another machine of that name".format(lost, where))
+        return own._replace(note="{0}, and its copy in {1} belongs to another machine with the same name".format(lost, where))
     if local["state"] == DAMAGED and not (same and data["serial"] >= local["serial"]):
-        return own._replace(note="{0}, and its copy in {1} is of another state".format(lost, where))
+        return own._replace(note="{0}, and its copy in {1} is older or belongs to another journal".format(lost, where))
     return Choice(COPY, "", "journal: copy in {0}, because {1}".format(where, lost))
 
 
 def ends(local: Dict[str, Any], found: Dict[str, Any]) -> bool:
-    """Whether nothing is left to roll back from a copy, because the host was restored after it was written."""
+    """Whether the host was restored after the copy was written, so that nothing is left to roll back from it."""
     notes = _notes(found)
     return local["state"] == ROLLED_BACK and notes.get(ID) == local["id"] and notes.get(SERIAL, "").isdigit() \
         and int(notes[SERIAL]) < local["serial"]
 
 
 def is_stale(local: Dict[str, Any], found: Optional[Dict[str, Any]], node: str) -> bool:
-    """Whether a readable journal has no copy as new as itself, so that a run brings one up to date."""
+    """Whether a readable journal has no up-to-date copy, so that a run must write one."""
     return local["state"] == READABLE and (found is None or not obstacle(local, found, node)) and not is_kept(local, found)
 
 
 def is_kept(local: Dict[str, Any], found: Optional[Dict[str, Any]]) -> bool:
-    """Whether the Secret has this very state of the journal."""
+    """Whether the Secret has the current state of the journal."""
     if found is None or is_restored(found) or _checksum(text_of(found)) != _notes(found).get(SHA256):
         return False
     return (_notes(found).get(ID), _notes(found).get(SERIAL)) == (local["id"], str(local["serial"]))
 
 
 def obstacle(local: Dict[str, Any], found: Dict[str, Any], node: str) -> str:
-    """Return why a journal must not take the place of the copy that is there, '' when it may."""
+    """Return why a journal must not replace the existing copy, '' if it may."""
     try:
         data = checked(found, node)
     except BadCopy:
-        return ""  # it is of no use
+        return ""  # the existing copy is useless
     where = place(node)
     if is_restored(found):
         return ""
     if data["id"] and data["id"] != local["id"]:
-        return ("{0} has a copy of another journal of this Node, which was not rolled back. It was not replaced. Delete that Secret when nothing of it "
-                "is needed any more".format(where))
+        return ("{0} has a copy of another journal of this Node, which was not rolled back. It was not replaced. Delete that Secret when you no "
+                "longer need it".format(where))
     if data["serial"] > local["serial"]:
-        return "{0} has a newer copy (write {1}, and {2} on the host). It was not replaced".format(where, data["serial"], local["serial"])
+        return "{0} has a newer copy (write {1}, but write {2} on the host). It was not replaced".format(where, data["serial"], local["serial"])
     return ""
 
 
 def claimed_once(nodes: Dict[str, str]) -> List[str]:
-    """Return the hosts whose Node no other host claims to be: a copy goes to its own host alone."""
+    """Return the hosts whose Node no other host claims, because only its own host may get a copy."""
     names = list(nodes.values())
     return [host for host, node in nodes.items() if names.count(node) == 1]

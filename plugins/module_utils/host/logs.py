@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last words of a component that failed, and how often it was started.
+"""The last log lines of a failed component, and how often it was started.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Log files are opened by files.
+Stdlib-only, it runs on managed nodes (Python 3.8). The module files opens the log files.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def pod_log(component: str, since: float, lines: int = 12, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the last lines a static Pod's containers wrote after a time (epoch seconds).
+    """Return the last lines that a static Pod's containers logged after a time (epoch seconds).
 
-    Those of the newest container that wrote anything: the next one may just have been started.
+    They come from the newest container with any output, because the next one may just have started.
     """
     found = []
     for folder in processes.static_pods(component, logs).values():
@@ -44,7 +44,7 @@ def pod_log(component: str, since: float, lines: int = 12, logs: str = processes
 
 
 def pod_directories(component: str, logs: str = processes.POD_LOGS) -> List[str]:
-    """Return the log folders of a static Pod: one for each version of its manifest that still has logs."""
+    """Return the log folders of a static Pod: one for each version of its manifest with logs."""
     return sorted(processes.static_pods(component, logs).values())
 
 
@@ -56,7 +56,7 @@ def container_starts(component: str, known: Iterable[str], logs: str = processes
 
 
 def _listed(folder: str) -> List[str]:
-    """Return the containers' logs in a folder of the kubelet's."""
+    """Return the containers' logs in one of the kubelet's folders."""
     try:
         return files.listing(folder, "*.log")
     except OSError:
@@ -64,7 +64,7 @@ def _listed(folder: str) -> List[str]:
 
 
 def kubelet_log(since: float, lines: int = 12, about: str = "", unit: str = "kubelet") -> List[str]:
-    """Return a unit's last journal lines since a time: those about something, else its errors, else any."""
+    """Return a unit's last journal lines since a time: those with C(about), otherwise errors, otherwise any."""
     done = commands.run(["journalctl", "-u", unit, "--since", "@{0}".format(int(since)), "-n", "5000", "--no-pager", "-o", "cat"])
     text = [line[:400] for line in done.stdout.splitlines() if line.strip()]
     errors = [line for line in text if re.match(r"[EF]\d{4} |Error", line)]

@@ -19,18 +19,18 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import files
 
 
 def identity() -> str:
-    """Return a digest of C(/etc/machine-id), which nobody else should know (machine-id(5)); '' without one."""
+    """Return a digest of C(/etc/machine-id), because the ID itself is confidential (machine-id(5)); '' without one."""
     text = (files.read_text("/etc/machine-id") or "").strip()
     return hashlib.sha256(("outoftree.ccm " + text).encode("utf-8")).hexdigest()[:32] if text else ""
 
 
 def timestamp(epoch: Optional[float] = None) -> str:
-    """Return RFC 3339 UTC with whole seconds."""
+    """Return a time as RFC 3339 in UTC with whole seconds."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() if epoch is None else epoch))
 
 
 def is_local(address: str) -> bool:
-    """Whether an IP address is this host's own, by the kernel's tables."""
+    """Whether an IP address belongs to this host, according to the kernel's tables."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the components of one host answer: their health endpoints, and the serving certificate of a kubelet.
+"""Probes of the components of one host: their health endpoints, and the serving certificate of a kubelet.
 
-Stdlib-only I/O for the modules that run on managed nodes (Python 3.8). It decides nothing. Arguments are those of processes that
-C(host.processes) identified; C(host.files) opens files; only addresses of this host are asked.
+Stdlib-only I/O for the modules that run on managed nodes (Python 3.8). It decides nothing. C(host.processes) identifies the processes
+whose arguments it takes, C(host.files) opens files, and it connects only to addresses of this host.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, m
 
 PKI = "/etc/kubernetes/pki"
 
-#: How often a probe is asked before a component counts as ill before its change, and the seconds between.
+#: Number of failed probes after which a component counts as unhealthy before its change, and the seconds between them.
 BASELINE_ATTEMPTS, BASELINE_PAUSE = 5, 1
 
-#: The API server's port of k3s and RKE2, when nothing else is said.
+#: Default port of the API server of k3s and RKE2.
 RANCHER_PORT = 6443
 
 #: Components with their default secure port and health path.
@@ -37,9 +37,9 @@ ENDPOINTS: Dict[str, Tuple[int, str]] = {
 
 
 def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
-    """Return what a kubelet serves whose certificate the cluster signs: C(bootstrap), C(names), C(not_after), C(problem).
+    """Return facts about a kubelet's serving certificate: C(bootstrap), C(names), C(not_after), C(problem).
 
-    It is asked itself: a file says nothing about what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
+    The kubelet itself is asked, because a file does not show what the process uses. C(texts) are its KubeletConfiguration and drop-ins.
     """
     def setting(key: str, flag: str, default: str) -> str:
         found = [match.group(1) for text in texts
@@ -59,14 +59,14 @@ def kubelet_serving(argv: List[str], texts: List[str]) -> Dict[str, Any]:
 
 
 def serving_certificate(address: str, port: str, authority: str) -> Dict[str, Any]:
-    """Return the names and the end of the certificate that is served there, and what is wrong with it."""
+    """Return the names and the expiry time of the certificate that is served there, or its problem."""
     try:
         context = _trusting(authority)
-        context.check_hostname = False  # the names are what is asked for
+        context.check_hostname = False  # the caller wants the names
         with socket.create_connection(_endpoint(address, port), timeout=5) as raw, context.wrap_socket(raw) as connection:
             served: Dict[str, Any] = connection.getpeercert() or {}
     except ssl.SSLCertVerificationError as exc:
-        return {"problem": "its serving certificate is not of the cluster's authority {0}: {1}".format(authority, exc.verify_message)}
+        return {"problem": "its serving certificate is not signed by the cluster's CA {0}: {1}".format(authority, exc.verify_message)}
     except ssl.SSLError as exc:
         return {"problem": "it has no serving certificate yet ({0})".format(exc.reason)}
     except (OSError, ValueError) as exc:
@@ -79,28 +79,28 @@ def serving_certificate(address: str, port: str, authority: str) -> Dict[str, An
 
 
 def _endpoint(address: str, port: str) -> Tuple[str, int]:
-    """Return where a component of this host listens; raises ValueError for what cannot be this host."""
+    """Return the address and port of a component of this host. Raises ValueError for an address of another host."""
     address = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address)
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError("{0!r} is no port".format(port[:50]))
+        raise ValueError("{0!r} is not a port".format(port[:50]))
     if not machine.is_local(address):
-        raise ValueError("{0!r} is no address of this host, so it is not asked".format(address[:50]))
+        raise ValueError("{0!r} is not an address of this host, so it is not probed".format(address[:50]))
     return address, int(port)
 
 
 def _trusting(authority: str) -> ssl.SSLContext:
-    """Return a context that trusts the certificates in one file of root's alone. Raises OSError and ValueError."""
+    """Return a context that trusts only the certificates in one file, which root must control. Raises OSError and ValueError."""
     content = files.read(authority)
     if content is None:
         raise ValueError("there is no {0}".format(authority))
     context = ssl.create_default_context(cadata=content.decode("utf-8", "replace"))
-    # Python 3.13 made it the default: it wants key identifiers, which authorities of kubeadm up to 1.18 do not have.
+    # The default since Python 3.13. It requires key identifiers, which CAs of kubeadm up to 1.18 do not have.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
 def baseline(probe: Callable[[], str]) -> str:
-    """Return what a probe says of a component that nobody has changed yet; one failure in between says nothing."""
+    """Return the result of a probe before any change. Single failures do not count."""
     ill = probe()
     for unused in range(BASELINE_ATTEMPTS - 1):
         if not ill:
@@ -111,17 +111,17 @@ def baseline(probe: Callable[[], str]) -> str:
 
 
 def kubelet_health(settings: Dict[str, str]) -> str:
-    """Return '' when the kubelet's /healthz answers 200, else what it said instead.
+    """Return '' if the kubelet's /healthz answers 200, otherwise its answer.
 
-    C(healthzPort: 0) turns that endpoint off. The kubelet's API serves the same to whom it knows, and refuses others (401, 403), which
-    only a kubelet that serves does.
+    C(healthzPort: 0) turns that endpoint off. The kubelet's API has the same endpoint for authenticated users. It refuses others (401,
+    403), which also shows that the kubelet serves.
     """
     if settings["healthz_port"] == "0":
         return _kubelet_api_health(settings)
     try:
         connection = http.client.HTTPConnection(*_endpoint(settings["healthz_address"], settings["healthz_port"]), timeout=3)
     except ValueError as exc:
-        return "its /healthz cannot be asked: {0}".format(exc)
+        return "its /healthz cannot be probed: {0}".format(exc)
     try:
         connection.request("GET", "/healthz")
         response = connection.getresponse()
@@ -130,25 +130,25 @@ def kubelet_health(settings: Dict[str, str]) -> str:
         return "its /healthz on port {0}: {1}".format(settings["healthz_port"], exc)
     finally:
         connection.close()
-    return "" if response.status == 200 else "its /healthz says {0}: {1}".format(response.status, body)
+    return "" if response.status == 200 else "its /healthz answers {0}: {1}".format(response.status, body)
 
 
 def _kubelet_api_health(settings: Dict[str, str]) -> str:
     port = settings["port"]
     try:
-        # Its certificate may be self-signed; nothing secret is sent.
+        # Its certificate may be self-signed. The request contains no secrets.
         status, body = _https(_endpoint(settings["address"], port), "/healthz", ssl._create_unverified_context())
     except (OSError, ValueError, http.client.HTTPException) as exc:
         return "its /healthz on port {0}: {1}".format(port, exc)
-    return "" if status in (200, 401, 403) else "its /healthz on port {0} says {1}: {2}".format(port, status, body.strip()[-300:])
+    return "" if status in (200, 401, 403) else "its /healthz on port {0} answers {1}: {2}".format(port, status, body.strip()[-300:])
 
 
 def component_health(component: str, argv: List[str]) -> str:
-    """Return '' when the instance on this host serves its health path, else what it said instead.
+    """Return '' if the instance on this host answers 200 on its health path, otherwise its answer.
 
-    kube-apiserver has to serve the certificate in its own file. Where that cannot be read, its certificate is checked against the
-    cluster's CA under the name every kubeadm certificate has. The others serve self-signed certificates made at each start: there
-    is nothing to check them against, and nothing secret is sent.
+    kube-apiserver must serve the certificate in its own file. If that cannot be read, its certificate is checked against the cluster's CA
+    with the name that every kubeadm certificate has. The other components create self-signed certificates at each start, which cannot be
+    checked. The request contains no secrets.
     """
     number, path = ENDPOINTS[component]
     port = _settings.option(argv, "secure-port", str(number))
@@ -168,11 +168,11 @@ def component_health(component: str, argv: List[str]) -> str:
             status, body = _https(where, path, context, serving)
     except (OSError, ValueError, http.client.HTTPException) as exc:
         return "{0} on port {1}: {2}".format(path, port, exc)
-    return "" if status == 200 else "{0} on port {1} says {2}: {3}".format(path, port, status, body.strip()[-300:])
+    return "" if status == 200 else "{0} on port {1} answers {2}: {3}".format(path, port, status, body.strip()[-300:])
 
 
 def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> str:
-    """Return '' when the kubelet of k3s or RKE2 on this host is healthy, and on a server its API server is ready."""
+    """Return '' if the kubelet of k3s or RKE2 on this host is healthy and, on a server, its API server is ready."""
     ill = kubelet_health(_settings.KUBELET_DEFAULTS)
     if ill or unit.replace(".service", "").endswith("-agent"):
         return ill
@@ -184,11 +184,11 @@ def rancher_health(unit: str, data_directory: str, port: int = RANCHER_PORT) -> 
         status, body = _https(_endpoint("", str(port)), "/readyz", context)
     except (OSError, ValueError, http.client.HTTPException) as exc:
         return "/readyz on port {0}: {1}".format(port, exc)
-    return "" if status == 200 else "/readyz on port {0} says {1}: {2}".format(port, status, body.strip()[-300:])
+    return "" if status == 200 else "/readyz on port {0} answers {1}: {2}".format(port, status, body.strip()[-300:])
 
 
 def _first_certificate(path: str) -> bytes:
-    """Return the first certificate of a file in DER, b'' when there is none that root alone decides about."""
+    """Return the first certificate of a file in DER, b'' if there is none or if others than root control the file."""
     text = files.read_text(path) if path else None
     match = re.search(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", text or "", re.DOTALL)
     try:
@@ -198,15 +198,15 @@ def _first_certificate(path: str) -> bytes:
 
 
 def _https(where: Tuple[str, int], path: str, context: ssl.SSLContext, serving: str = "") -> Tuple[int, str]:
-    """Return the status and the body of a GET; with C(serving) only from whoever has the certificate in that file."""
+    """Return the status and the body of a GET. With C(serving), the server must have the certificate in that file."""
     raw = socket.create_connection(where, timeout=5)
     try:
         connection = http.client.HTTPSConnection(where[0], where[1], timeout=5, context=context)
-        # With a name it might answer with a certificate for that name (--tls-sni-cert-key).
+        # With a name, the server could answer with a certificate for that name (--tls-sni-cert-key).
         connection.sock = context.wrap_socket(raw, server_hostname=None if serving else "kubernetes")
         try:
             if serving and connection.sock.getpeercert(True) != _first_certificate(serving):
-                raise ValueError("it serves another certificate than {0} has".format(serving))
+                raise ValueError("its certificate is not the one in {0}".format(serving))
             connection.request("GET", path)
             response = connection.getresponse()
             return response.status, response.read(4000).decode("utf-8", "replace")

@@ -2,19 +2,19 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which process is this host's kubelet, API server, controller manager, scheduler, k3s or RKE2.
+"""Identifies the processes of this host's kubelet, API server, controller manager, scheduler, k3s or RKE2.
 
-A process is identified by where root put it, never by what it calls itself: any Pod may run a program whose C(argv[0]) is
-C(kubelet). Two things prove a component:
+A process is identified by its control group, never by its name, because any Pod may run a program whose C(argv[0]) is C(kubelet). Two
+kinds of processes count as a component:
 
-- Of a unit: it is the MainPID that systemd reports of the active unit, and its control group is the unit's.
-- Of a static Pod: its control group is the one of a static Pod of this host that has a container of the component's name.
-  A static Pod's UID is 32 hexadecimal digits, which the kubelet computes from the manifest. The UID of every other Pod is a UUID
-  that the API server assigns: no user chooses it, and the kubelet names the control group after it. Which static Pod runs which
-  component is read from C(/var/log/pods/kube-system_NAME_UID/CONTAINER), folders that the kubelet makes as root.
+- The main process of a unit: it is the MainPID that systemd reports for the active unit, and it is in the unit's control group.
+- A process of a static Pod: it is in the control group of a static Pod of this host that has a container with the component's name.
+  A static Pod's UID has 32 hexadecimal digits, which the kubelet computes from the manifest. The UID of every other Pod is a UUID from
+  the API server, which no user can choose. The kubelet names the control group after the UID. The folders
+  C(/var/log/pods/kube-system_NAME_UID/CONTAINER), which the kubelet creates as root, show which static Pod runs which component.
 
-The arguments of an identified process are data. Everything is read through one descriptor of C(/proc/PID), so that a PID
-that is given to another process in between gives nothing instead of that process. Stdlib-only, for managed nodes (Python 3.8).
+The arguments of an identified process are only data. Everything is read through one descriptor of C(/proc/PID), so that a reused PID
+gives no result instead of another process. Stdlib-only, for managed nodes (Python 3.8).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 PROC = "/proc"
 POD_LOGS = "/var/log/pods"
 
-#: Names that only a host's own components have a right to; others that bear them are reported.
+#: Names of a host's own components. Other processes with these names are reported.
 COMPONENTS = ("kubelet", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "k3s", "rke2")
 
-#: Bytes of one file of /proc; a command line has some KiB.
+#: Maximum size in bytes of one file of /proc. A command line has some KiB.
 LIMIT = 1 << 18
 
-#: Log folders of Pods that are looked at: there is one for each Pod, and for some time for each that is gone.
+#: Maximum number of log folders of Pods. Each Pod has one, which stays for some time after the Pod is gone.
 FOLDERS = 100000
 
-#: How many processes that call themselves components are named one by one.
+#: Maximum number of processes that call themselves components and are listed one by one.
 NAMED = 5
 
 _UUID = "[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}"
@@ -48,7 +48,7 @@ _POD_GROUP = re.compile(r"(?:[\w-]*kubepods(?:-besteffort|-burstable)?-)?pod([0-
 
 
 class Process(NamedTuple):
-    """A running process; (pid, start) never comes twice on one boot."""
+    """A running process. (pid, start) is unique within one boot."""
 
     pid: int
     start: int
@@ -60,7 +60,7 @@ class Process(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What the kernel says of one process. C(group): its path in systemd's hierarchy; C(pod): its Pod's UID, '' without one."""
+    """The kernel's data of one process. C(group): its path in systemd's hierarchy; C(pod): its Pod's UID, '' without one."""
 
     process: Process
     name: str
@@ -71,12 +71,12 @@ class Seen(NamedTuple):
 
     @property
     def program(self) -> str:
-        """Return what the process calls itself."""
+        """Return the process's own name for itself."""
         return os.path.basename(self.process.argv[0]) if self.process.argv else ""
 
 
 def look(pid: int, root: Optional[str] = None) -> Optional[Seen]:
-    """Return what is known of one running process, None when it is gone. C(root): the root_group(), where it is known already."""
+    """Return the data of one running process, None if it is gone. C(root): the root_group(), if it is already known."""
     try:
         folder = os.open(os.path.join(PROC, str(pid)), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -127,13 +127,13 @@ def _paths(text: str) -> List[Tuple[str, str]]:
 
 
 def control_group(text: str) -> str:
-    """Return the path in the hierarchy that systemd keeps: a named one of version 1, also beside version 2, or the only one of 2."""
+    """Return the path in systemd's hierarchy: the named one of cgroup version 1, or the only one of version 2."""
     paths = dict(_paths(text))
     return paths.get("name=systemd", paths.get("", ""))
 
 
 def root_group() -> str:
-    """Return the control group below which systemd runs everything: not '' where the host is a container itself."""
+    """Return the control group below which systemd runs everything. It is not '' if the host itself is a container."""
     try:
         with open(os.path.join(PROC, "1", "cgroup"), encoding="utf-8", errors="replace") as handle:
             group = control_group(handle.read(LIMIT))
@@ -145,11 +145,11 @@ def root_group() -> str:
 def pod_of(text: str, root: str = "") -> str:
     """Return the UID of the Pod in whose control group a process is, '' without one.
 
-    The first component that names a Pod counts, and only above services and scopes: what is below them, their own processes may
-    have made, such as a user's in the groups that systemd delegates to the user's session.
+    The first component that names a Pod counts, but only above services and scopes. Processes may create groups below those, for example
+    where systemd delegates groups to a user's session.
     """
     found = {pod for pod in (_first_pod(path, root) for unused, path in _paths(text)) if pod}
-    # Hierarchies that disagree prove nothing, but it is some Pod's.
+    # If the hierarchies disagree, the process belongs to some unknown Pod.
     return found.pop() if len(found) == 1 else "?" if found else ""
 
 
@@ -175,7 +175,7 @@ def within(group: str, unit: str) -> bool:
 def of_unit(unit: str, name: str = "") -> Optional[Process]:
     """Return the main process of an active unit.
 
-    Where the unit starts the component C(name) by way of a wrapper, the process of that name in the unit's control group.
+    If the unit starts the component C(name) through a wrapper, return the process of that name in the unit's control group.
     """
     seen = _main(unit)
     if seen is not None and name and seen.program != name:
@@ -206,7 +206,7 @@ def _moved(seen: Seen) -> bool:
 
 
 def static_pods(component: str, logs: str = POD_LOGS) -> Dict[str, str]:
-    """Return the log folder of the component's container in each of its static Pods, by UID; one for each version of the manifest."""
+    """Return the log folders of the component's container in its static Pods, by UID. Each version of the manifest has its own."""
     found = {}
     for path in pod_folders(logs):
         namespace, name, uid = os.path.basename(path).split("_")
@@ -217,7 +217,7 @@ def static_pods(component: str, logs: str = POD_LOGS) -> Dict[str, str]:
 
 
 def pod_folders(logs: str = POD_LOGS) -> List[str]:
-    """Return the log folders of Pods: NAMESPACE_NAME_UID, of which no part can have another underscore."""
+    """Return the log folders of Pods, named NAMESPACE_NAME_UID. No part of the name can contain an underscore."""
     try:
         return [path for path in files.listing(logs, limit=FOLDERS) if os.path.basename(path).count("_") == 2]
     except OSError:
@@ -225,7 +225,7 @@ def pod_folders(logs: str = POD_LOGS) -> List[str]:
 
 
 def _is_directory(path: str) -> bool:
-    """Whether it is a directory itself, no link, and root's."""
+    """Whether the path is a directory, not a link, and has a trusted owner."""
     try:
         info = os.lstat(path)
     except OSError:
@@ -234,7 +234,7 @@ def _is_directory(path: str) -> bool:
 
 
 def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
-    """Return the component's processes in its static Pods, oldest first; two while the kubelet replaces one by the other."""
+    """Return the component's processes in its static Pods, oldest first. There are two while the kubelet replaces one with the other."""
     pods = static_pods(component, logs)
     found = [seen.process for seen in everything() if seen.pod in pods and seen.program == component] if pods else []
     return sorted(found, key=lambda process: (process.start, process.pid))
@@ -244,10 +244,10 @@ def of_static_pod(component: str, logs: str = POD_LOGS) -> List[Process]:
 
 
 def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], logs: str = POD_LOGS) -> List[Seen]:
-    """Return processes of these names that root started on this host and that are not identified.
+    """Return processes with these names that root started on this host and that are not identified.
 
     They are in a static Pod whose container has another name, or in a system service whose unit has another name. Processes of other
-    Pods, of users' sessions and of containers that are hosts themselves (kind) are none of this host's components.
+    Pods, of user sessions, and of containers that are hosts themselves (kind) are not components of this host.
     """
     static = {os.path.basename(path).split("_")[2] for path in pod_folders(logs)}
     init, wanted = look(1), set(names)
@@ -262,14 +262,14 @@ def unrecognised(identified: Iterable[Optional[Process]], names: Iterable[str], 
 
 
 def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
-    """Return the processes that are none of the identified ones, and no helpers of theirs."""
+    """Return the processes that are neither identified nor helpers of identified ones."""
     known = [look(process.pid) for process in identified if process is not None]
     identities = {seen.process.identity for seen in known if seen is not None}
     groups = {seen.group for seen in known if seen is not None and not seen.pod}
     pods = {seen.pod for seen in known if seen is not None and seen.pod}
     found = []
     for seen in everything():
-        # A component's own helpers, and another process of the same static Pod, are where root put them.
+        # Helpers of a component, and other processes of the same static Pod, are trusted.
         own = seen.pod in pods if seen.pod else any(within(seen.group, group) for group in groups if group != "/")
         if not own and seen.process.identity not in identities:
             found.append(seen)
@@ -277,25 +277,25 @@ def _strangers(identified: Iterable[Optional[Process]]) -> List[Seen]:
 
 
 def impostors(identified: Iterable[Optional[Process]], logs: str = POD_LOGS) -> List[str]:
-    """Return, as sentences, which processes bear a component's name without being this host's component."""
+    """Return messages about processes that have a component's name but are not this host's component."""
     found = []
     for seen in _strangers(identified):
         name = next((name for name in COMPONENTS if name == seen.program or name[:15] == seen.name), "")
         if name:
             found.append((seen, name))
-    # A Pod may start as many processes as it likes: only those that are named are looked up.
+    # A Pod may start any number of processes, so only the listed ones are looked up.
     folders = pod_folders(logs) if found else []
-    sentences = ["process {0} calls itself {1} but {2}: it is ignored".format(seen.process.pid, name, whereabouts(seen, folders))
+    sentences = ["process {0} calls itself {1} but {2}. It is ignored".format(seen.process.pid, name, whereabouts(seen, folders))
                  for seen, name in found[:NAMED]]
     if len(found) > NAMED:
-        sentences.append("{0} more processes call themselves like components of this host: they are ignored".format(len(found) - NAMED))
+        sentences.append("{0} more processes have names of this host's components. They are ignored".format(len(found) - NAMED))
     return sentences
 
 
 def whereabouts(seen: Seen, folders: List[str]) -> str:
-    """Return, as the end of a sentence, where a process is. C(folders): the pod_folders()."""
+    """Return the location of a process as the end of a sentence. C(folders): the pod_folders()."""
     if not seen.pod:
-        return "is in the control group {0}, of no unit that runs it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
+        return "is in the control group {0}, which belongs to no unit of it".format(re.sub(r"[^\w./:@-]", "?", seen.group)[:120] or "(unknown)")
     for path in folders:
         namespace, name, uid = os.path.basename(path).split("_")
         if uid == seen.pod:
@@ -307,17 +307,17 @@ def whereabouts(seen: Seen, folders: List[str]) -> str:
 
 
 def version_of(running: Process, program: str) -> Tuple[str, str]:
-    """Return the version of a component, such as 'v1.36.3' or '' when its program says none, and why the program was not asked.
+    """Return the version of a component, such as 'v1.36.3' or '' if its program prints none, and why the program was not run.
 
-    C(program) is what its unit starts. A program is asked only when root alone could have put it there and when it is the very
-    file that runs; what /proc/PID/exe leads to is compared, and never run.
+    C(program) is the program that its unit starts. It is run only if root alone controls it and if it is the file of the running process.
+    The target of /proc/PID/exe is only compared, never run.
     """
     link = os.path.join(PROC, str(running.pid), "exe")
     try:
         runs = os.stat(link)
         paths = [path for path in (program, os.readlink(link)) if os.path.isabs(path)]
     except OSError as exc:
-        return "", "its program cannot be seen: {0}".format(exc.strerror)
+        return "", "its program cannot be inspected: {0}".format(exc.strerror)
     reason = "its unit names no program"
     for path in paths:
         try:
@@ -326,7 +326,7 @@ def version_of(running: Process, program: str) -> Tuple[str, str]:
         except files.Untrusted as exc:
             reason = str(exc.strerror)
         except OSError:
-            reason = "{0} is not there any more".format(path)
+            reason = "{0} no longer exists".format(path)
         else:
             if (there.st_dev, there.st_ino) == (runs.st_dev, runs.st_ino):
                 match = re.search(r"v\d+\.\d+\.\S+", commands.run([trusted, "--version"], timeout=20).stdout)
@@ -336,7 +336,7 @@ def version_of(running: Process, program: str) -> Tuple[str, str]:
 
 
 def program_of(unit: str) -> str:
-    """Return the absolute path of the program that a unit starts, '' when systemd names none."""
+    """Return the absolute path of the program that a unit starts, '' if systemd reports none."""
     match = re.search(r"path=(.+?) ;", systemd.unit_properties(unit, ["ExecStart"]).get("ExecStart", ""))
     return match.group(1) if match else ""
 

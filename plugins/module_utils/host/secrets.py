@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The secrets in configuration files of k3s and RKE2: they stay on the host.
+"""Keeps the secrets in configuration files of k3s and RKE2 on the host.
 
-The planner needs the files' text, and what a module returns ends in facts and in the output of C(-v) and C(--diff). So the
-values leave the host as placeholders, and come back in when the file is written. Pure and stdlib-only (Python 3.8).
+The planner needs the files' text, but the results of a module end up in facts and in the output of C(-v) and C(--diff). Therefore the
+values leave the host as placeholders, and are filled in again when the file is written. Pure and stdlib-only (Python 3.8).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 KEYS = ("token", "agent-token", "cluster-secret", "datastore-endpoint", "etcd-s3-access-key", "etcd-s3-secret-key",
         "etcd-s3-session-token", "etcd-s3-proxy", "vpn-auth")
 
-#: The options that the planner asks about; the others of a command line may be secret.
+#: The options that the planner needs. Other options of a command line may be secret.
 PUBLIC_OPTIONS = ("kubelet-arg", "kube-apiserver-arg", "kube-controller-manager-arg", "disable", "disable-cloud-controller",
                   "cloud-provider-name", "cloud-provider-config")
 
@@ -40,7 +40,7 @@ def reveal(text: str, original: str) -> str:
 
 
 def public_arguments(arguments: "list[str]") -> "list[str]":
-    """Return the arguments of k3s or RKE2 that the planner asks about, each as one word."""
+    """Return the arguments of k3s or RKE2 that the planner needs, each as one word."""
     kept = []
     for index, argument in enumerate(arguments):
         name, equals, unused = argument[2:].partition("=") if argument.startswith("--") else ("", "", "")

@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a kubelet's and a component's arguments and files say.
+"""Settings of kubelets and other components, from their arguments and files.
 
-Stdlib-only, it runs on managed nodes (Python 3.8). Arguments are those of processes that C(host.processes) identified.
+Stdlib-only, it runs on managed nodes (Python 3.8). C(host.processes) identifies the processes whose arguments it takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Dict, List
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, processes
 
-#: What the gates need of a kubelet's settings: their values without a setting, their keys in KubeletConfiguration, and their flags.
+#: The kubelet settings that the gates need: their defaults, their keys in KubeletConfiguration, and their flags.
 KUBELET_DEFAULTS = {"static_pod_path": "/etc/kubernetes/manifests", "healthz_port": "10248", "healthz_address": "127.0.0.1",
                     "pod_logs": processes.POD_LOGS, "port": "10250", "address": ""}
 KUBELET_KEYS = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",
@@ -35,9 +35,9 @@ def option(argv: List[str], name: str, default: str = "") -> str:
 
 
 def kubelet_settings(argv: List[str]) -> Dict[str, str]:
-    """Return the few scalars we need of the KubeletConfiguration that a running kubelet reads (no YAML library here).
+    """Return the needed scalars of a running kubelet's configuration, without a YAML library.
 
-    Flags count more than drop-ins (C(--config-dir)), the last of these more than the ones before, and all more than C(--config).
+    Flags override drop-ins (C(--config-dir)), later drop-ins override earlier ones, and all of them override C(--config).
     """
     settings = dict(KUBELET_DEFAULTS)
     for path in [option(argv, "config", "/var/lib/kubelet/config.yaml"), *_drop_ins(option(argv, "config-dir"))]:

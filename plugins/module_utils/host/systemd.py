@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What systemd says of a unit.
+"""Properties of systemd units.
 
 Stdlib-only, it runs on managed nodes (Python 3.8).
 """
@@ -15,7 +15,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 
 
 def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
-    """Return properties of a systemd unit; {} where there is no systemd."""
+    """Return properties of a systemd unit; {} without systemd."""
     done = commands.run(["systemctl", "show", unit] + [part for name in names for part in ("-p", name)])
     properties = {}
     for line in done.stdout.splitlines() if done.returncode == 0 else []:
@@ -26,6 +26,6 @@ def unit_properties(unit: str, names: List[str]) -> Dict[str, str]:
 
 
 def restarts(unit: str) -> int:
-    """Return how often systemd has started a unit again by itself since its last ordinary start."""
+    """Return how often systemd has restarted a unit automatically since its last manual start."""
     count = unit_properties(unit, ["NRestarts"]).get("NRestarts", "")
     return int(count) if count.isdigit() else 0

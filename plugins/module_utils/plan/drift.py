@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The running processes against the files: is what would be edited what decides how a component runs?
+"""Compares the running processes with the files: do the files to edit really decide how a component runs?
 
-An edit is safe only when the flags that were parsed are the flags of the process. A shell, a wrapper, a file that nobody read or a
-unit of another name would make the edit a guess, and a component without an edit a false success.
+An edit is safe only if the parsed flags are the flags of the process. With a shell, a wrapper, an unread file or a unit of another
+name, an edit would be a guess, and a component without an edit would be a false success.
 
 Pure, controller side. It only writes problems.
 """
@@ -28,37 +28,37 @@ def changed_since(running: Running, files: Iterable[FileFacts]) -> bool:
 
 
 def unexplained(host: str, component: str, running: Running, written: List[str], paths: List[str]) -> str:
-    """Return the problem of a process whose flags differ from those in its files, '' when they are the same.
+    """Return the problem of a process whose flags differ from those in its files, '' if they are the same.
 
-    C(running) has the C(pid) and the managed C(flags) of the process, C(written) the same flags as the files at C(paths) give them.
+    C(running) has the C(pid) and the managed C(flags) of the process. C(written) are the managed flags in the files at C(paths).
     """
     if running["flags"] == written:
         return ""
     more, less = Counter(running["flags"]) - Counter(written), Counter(written) - Counter(running["flags"])
-    if not more and not less:  # the same flags in another order, of which the last one counts
+    if not more and not less:  # the same flags in another order; the last one counts
         more, less = Counter(running["flags"]), Counter(written)
-    return ("{0}: process {1} ({2}) runs with {3}, and {4} gives it {5}. No file was changed after the process was started that would "
-            "explain the difference, so an edit may not reach it. Look for a wrapper or another file that sets the flag; edit these files "
-            "by hand until they say what is wanted, restart the component, then run again".format(
+    return ("{0}: process {1} ({2}) runs with {3}, but {4} gives it {5}. No file changed after the process started, so something else sets "
+            "its flags and an edit may have no effect. Find the wrapper or file that sets the flag, correct the files by hand, restart the "
+            "component, then run again".format(
                 host, running["pid"], component, show(more.elements()), " with ".join(paths), show(less.elements())))
 
 
 def undefined(host: str, facts: HostFacts, component: str, version: Tuple[int, int], target: Target, why: str) -> List[str]:
-    """Return the problems of a component's processes that no file of ours starts, where their flags would have to change.
+    """Return the problems of processes whose flags must change, but that no known file starts.
 
-    C(why) says which files were looked for.
+    C(why) names the files that were searched.
     """
     seen = list(facts.get("unrecognised", []))
     if component in facts["components"]:
         running = facts["components"][component]
         seen.append({"component": component, "pid": running["pid"], "flags": running["flags"], "place": "is a component of this host"})
-    return ["{0}: process {1} ({2}) {3} and runs with {4}, which has to change: {5}. {6}".format(
+    return ["{0}: process {1} ({2}) {3} and runs with {4}, which must change: {5}. {6}".format(
         host, process["pid"], component, process["place"], show(process["flags"]), _reasons(process["flags"], component, version, target),
         why) for process in seen if process["component"] == component and needs(process["flags"], component, version, target)]
 
 
 def needs(flags: List[str], component: str, version: Tuple[int, int], target: Target) -> bool:
-    """Whether a component with these flags has to be changed."""
+    """Whether a component with these flags must be changed."""
     return bool(target(component, find_flags(flags), version))
 
 
@@ -67,5 +67,5 @@ def _reasons(flags: List[str], component: str, version: Tuple[int, int], target:
 
 
 def show(flags: Iterable[str]) -> str:
-    """Return flags for people to read; a value that is empty is seen."""
+    """Return flags for people to read; an empty value is shown as ''."""
     return " ".join(flag + "''" if flag.endswith("=") else flag for flag in flags) or "no cloud flag"

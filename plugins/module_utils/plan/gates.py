@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Feature gates about clouds where this collection edits nothing: KubeletConfiguration and kube-scheduler.
+"""Cloud-related feature gates in places that this collection does not edit: KubeletConfiguration and kube-scheduler.
 
-These are warnings, with file and line: nothing breaks now, but the next upgrade would not start with them. Pure, controller side.
+They are warnings with file and line. Nothing breaks now, but the component would not start after the next upgrade. Pure, controller side.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ SCHEDULER = "kube-scheduler"
 
 
 def check_kubelet(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
-    """Feature gates in the KubeletConfiguration are the kubelet's too, but that file belongs to the installer."""
+    """Warn of gates in the KubeletConfiguration, which belongs to the installer and is not edited."""
     for path in facts["kubelet"]["config_files"]:
         try:
             data = load(manifest.decoded(facts["files"][path]))
         except NotYaml as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet does not start with it: fix it first".format(host, path, exc))
+            plan["problems"].append("{0}: {1} is not YAML: {2}. The kubelet cannot start with it. Fix it first".format(host, path, exc))
             continue
         gates = data.get("featureGates") if isinstance(data, dict) else None
         items = ",".join("{0}={1}".format(name, str(value).lower()) for name, value in (gates or {}).items())
         for item, fact in versions.dead_gates("kubelet", items, version):
-            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Take it out of the file, and of the ConfigMap "
-                                    "kube-system/kubelet-config where there is one, before the next upgrade".format(
+            plan["warnings"].append("{0}: {1} has the feature gate {2}: {3}. Before the next upgrade, remove it from the file and from "
+                                    "the ConfigMap kube-system/kubelet-config, if there is one".format(
                                         host, path, item, versions.why("kubelet", "feature-gates", version, fact.value)))
 
 
 def check_scheduler(plan: Dict[str, Any], host: str, facts: HostFacts, version: Tuple[int, int]) -> None:
-    """Name the gates in kube-scheduler's manifest, unit and environment files."""
+    """Warn of the gates in kube-scheduler's manifest, unit and environment files."""
     for path in facts["manifests"]:
         try:
             text = manifest.decoded(facts["files"][path])
             if manifest.component_name(load(text)) == SCHEDULER:
                 _warn_of_flags(plan, host, {path: text}, manifest.read(text, SCHEDULER).flags, version)
         except (NotYaml, manifest.BadManifest):
-            continue  # the planner names a file that is not YAML
+            continue  # the planner reports a file that is not YAML
     if SCHEDULER in facts["units"]:
         try:
             sources = unit.sources(facts["files"], facts["units"][SCHEDULER])
@@ -64,12 +64,12 @@ def _warn_of_flags(plan: Dict[str, Any], host: str, texts: Dict[str, str], flags
 
 
 def check_scheduler_of_kubeadm(plan: Dict[str, Any], text: str, version: Tuple[int, int]) -> None:
-    """Name the gates that C(kubeadm upgrade) would write into kube-scheduler's manifest."""
+    """Warn of the gates that C(kubeadm upgrade) would write into kube-scheduler's manifest."""
     for gate, line in kubeadm.scheduler_gates(text):
         _warn(plan, "the ConfigMap kube-system/kubeadm-config line {0}".format(line), gate, version)
 
 
 def _warn(plan: Dict[str, Any], where: str, gates: str, version: Tuple[int, int]) -> None:
     for item, fact in versions.dead_gates(SCHEDULER, gates, version):
-        plan["warnings"].append("{0} gives kube-scheduler the feature gate {1}: {2}. Take it out before the next upgrade".format(
+        plan["warnings"].append("{0} gives kube-scheduler the feature gate {1}: {2}. Remove it before the next upgrade".format(
             where, item.strip(), versions.why(SCHEDULER, "feature-gates", version, fact.value)))

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory against the cluster: does every host belong to a Node, and is this a cluster that can be migrated at all?
+"""Compares the inventory with the cluster: does every host have a Node, and can this cluster be migrated at all?
 
 Pure, controller side. It only adds problems and warnings to the plan.
 """
@@ -19,12 +19,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import 
 #: A kubelet may be this many minor releases older than its API server, and never newer (version skew policy).
 SKEW = 3
 
-#: What the version of a managed service's API server contains.
+#: Parts of the API server's version that identify a managed service.
 MANAGED_VERSIONS = (("-eks-", "EKS"), ("-gke.", "GKE"))
 
 
 def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, HostFacts]:
-    """Return the hosts' facts with the version that each kubelet reports on its Node; a host asks a program only for want of that."""
+    """Return the hosts' facts with the version that each kubelet reports on its Node, which counts more than the host's own answer."""
     reported = {node["name"]: node.get("kubelet_version", "") for node in cluster["nodes"]}
     found = {}
     for host, facts in detected.items():
@@ -37,10 +37,10 @@ def with_versions(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Di
 
 
 def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: List[str], names: Dict[str, List[str]]) -> None:
-    """Refuse to change a Node because a worker says that it is the worker's.
+    """Refuse to change a Node only because a worker claims to be that Node.
 
-    A worker that is somebody else's by now could have another host's Node tainted, or drained and deleted. C(names) is what the
-    inventory calls each host and where it reaches it, by host.
+    A compromised worker could otherwise have another host's Node tainted, or drained and deleted. C(names) are the inventory's names
+    and addresses by host.
     """
     nodes = {node["name"]: node for node in cluster["nodes"]}
     for host, name in plan["nodes"].items():
@@ -48,24 +48,26 @@ def check_claims(plan: Dict[str, Any], cluster: Dict[str, Any], control_plane: L
         if host in control_plane or not changed or host_facts.proven(name, nodes.get(name), names.get(host) or [host]):
             continue
         plan["problems"].append(
-            "{0}: it says that it is the Node {1}, which would be changed, and nothing else says so: the inventory has neither that "
-            "name nor an address of that Node for it. If it is right, set ccm_install_node_name for this host".format(host, name))
+            "{0}: the host claims to be the Node {1}, which the run would change, but nothing else confirms it: the inventory has neither "
+            "that name nor an address of that Node for this host. If it is correct, set ccm_install_node_name for this host".format(
+                host, name))
 
 
 def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
           unseen: Optional[Dict[str, Dict[str, Any]]] = None, excluded_hosts: Sequence[str] = (), away: Sequence[str] = ()) -> None:
-    """Add what keeps the migration from beginning, and what an operator should know before it does.
+    """Add the problems that prevent the migration, and warnings for the operator.
 
-    Of C(unseen) hosts only the failure is known, of those C(excluded_hosts) nothing. Those C(away) have no Node, and will get one.
+    C(unseen): hosts that could not be inspected, with the reason. C(excluded_hosts): hosts that C(--limit) excludes. C(away): hosts
+    without a Node that will register one.
     """
     _check_managed(plan, cluster)
     unseen = unseen or {}
     for host, facts in unseen.items():
-        plan["problems"].append("{0}: could not be looked at: {1}. Mend that{2}".format(
-            host, " ".join(str(facts.get("msg") or "it said nothing").split())[:300],
-            "" if host in control_plane else ", or leave the host out with --limit 'all:!{0}'".format(host)))
+        plan["problems"].append("{0}: could not be inspected: {1}. Fix this{2}".format(
+            host, " ".join(str(facts.get("msg") or "no message").split())[:300],
+            "" if host in control_plane else ", or exclude the host with --limit 'all:!{0}'".format(host)))
     if excluded_hosts:
-        plan["warnings"].append("{0} host(s) are left out of this run, and neither looked at nor changed: {1}".format(
+        plan["warnings"].append("--limit excludes {0} host(s), which are neither inspected nor changed: {1}".format(
             len(excluded_hosts), ", ".join(sorted(excluded_hosts))))
     _check_excluded(plan, detected, cluster, [host for host in control_plane if host in excluded_hosts])
     _check_nodes(plan, {host: facts for host, facts in detected.items() if host not in away}, cluster, {*unseen, *excluded_hosts})
@@ -74,16 +76,16 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
 
 
 def _check_excluded(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], excluded_hosts: List[str]) -> None:
-    """Refuse to start the external controller beside control planes that may run the same loops in kube-controller-manager."""
+    """Refuse to start the external controller while excluded control planes may run the same loops in kube-controller-manager."""
     version = _versions.parse(cluster["version"])
     managers = [facts["components"].get("kube-controller-manager") for facts in detected.values()]
     flags = [flag for running in managers if running for flag in running["flags"]]
     if excluded_hosts and version is not None and version < _versions.IN_TREE_GONE and any(
             flag.startswith("--cloud-provider=") and not flag.endswith("=") for flag in flags):
         plan["problems"].append(
-            "--limit leaves out the control plane(s) {0}. Up to 1.30 kube-controller-manager there may run the cloud loops of an in-tree "
-            "provider, and two controllers would change the same load balancers and routes. Run without --limit, or with the whole group "
-            "kube_control_plane in it".format(", ".join(sorted(excluded_hosts))))
+            "--limit excludes the control plane(s) {0}. Up to 1.30, kube-controller-manager there may run the cloud loops of an in-tree "
+            "provider, and two controllers would change the same load balancers and routes. Run without --limit, or include the whole "
+            "group kube_control_plane".format(", ".join(sorted(excluded_hosts))))
 
 
 def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
@@ -93,8 +95,8 @@ def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
               for node in cluster["nodes"] if node["managed_by"]]
     if found:
         plan["problems"].append(
-            "this is a managed cluster: {0}. The service runs its control plane and a cloud-controller-manager of its own, so "
-            "there is nothing to migrate; this collection is for clusters whose control planes are yours".format(found[0]))
+            "this is a managed cluster: {0}. The service runs its control plane and its own cloud-controller-manager, so there is "
+            "nothing to migrate. This collection is for clusters whose control planes you run yourself".format(found[0]))
 
 
 def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> None:
@@ -104,14 +106,14 @@ def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: 
         name = facts["node_name"]
         if name and name not in names:
             plan["problems"].append(
-                "{0}: its kubelet should register as {1}, and the cluster has no such Node (it has {2}): set "
+                "{0}: its kubelet should register as {1}, but the cluster has no such Node (it has {2}). Set "
                 "ccm_install_node_name for this host".format(host, name, ", ".join(sorted(names)) or "none"))
         if name and name in seen:
-            plan["problems"].append("{0} and {1} are the same Node {2}: remove one of them from the inventory"
+            plan["problems"].append("{0} and {1} are the same Node {2}. Remove one of them from the inventory"
                                     .format(seen[name], host, name))
         seen[name] = host
     for name in sorted(names - set(seen) - unknown):
-        plan["warnings"].append("Node {0} is not in the inventory: its kubelet is not changed".format(name))
+        plan["warnings"].append("Node {0} is not in the inventory, so the run does not change its kubelet".format(name))
 
 
 def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
@@ -122,27 +124,27 @@ def _check_control_plane(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
             continue
         service = facts["service"]
         if service and not service["server"]:
-            plan["problems"].append("{0}: is in kube_control_plane but runs {1}, an agent: move it to kube_node"
+            plan["problems"].append("{0}: is in kube_control_plane but runs {1}, an agent. Move it to kube_node"
                                     .format(host, service["unit"]))
         elif not service and facts["kubelet"].get("unit_files") and not facts["manifests"] and not facts["units"]:
             plan["problems"].append(
-                "{0}: is in kube_control_plane but has neither static Pod manifests in {1} nor a unit kube-apiserver.service: "
-                "move it to kube_node, or this is a layout this release does not edit".format(
+                "{0}: is in kube_control_plane but has neither static Pod manifests in {1} nor a unit kube-apiserver.service. "
+                "If it is a worker, move it to kube_node. Otherwise this release does not support its layout".format(
                     host, facts["kubelet"]["static_pod_path"]))
     ours = {detected[host]["node_name"] for host in control_plane if host in detected}
     for node in cluster["nodes"]:
         if node["control_plane"] and node["name"] not in ours and not unknown.intersection(control_plane):
             plan["problems"].append(
-                "Node {0} is a control plane, and no host of kube_control_plane is it: its API server would keep flags that the "
+                "Node {0} is a control plane, but no host of kube_control_plane is that Node. Its API server would keep flags that the "
                 "others lose. Add it to the group".format(node["name"]))
         if node["etcd_voter"] is False:
             plan["problems"].append(
-                "Node {0} is not a voter of etcd now: another restart could cost the quorum. Wait for it, or mend it".format(
+                "Node {0} is not a voter of etcd now, and another restart could lose the quorum. Wait until it votes, or fix it".format(
                     node["name"]))
     for host, facts in detected.items():
         if facts["service"] and facts["service"]["server"] and host not in control_plane:
-            plan["problems"].append("{0}: runs {1}, a server, but is not in kube_control_plane: all servers must get the same "
-                                    "configuration, add it to the group".format(host, facts["service"]["unit"]))
+            plan["problems"].append("{0}: runs {1}, a server, but is not in kube_control_plane. All servers need the same "
+                                    "configuration. Add it to the group".format(host, facts["service"]["unit"]))
 
 
 def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any],
@@ -152,12 +154,12 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluste
     for host, facts in detected.items():
         kubelet = _versions.parse(facts["kubelet"].get("version", ""))
         if kubelet is not None and not _versions.supported(kubelet):
-            plan["problems"].append("{0}: its kubelet is {1}, and this collection knows {2} to {3}".format(
+            plan["problems"].append("{0}: its kubelet is {1}, but this collection supports {2} to {3}".format(
                 host, facts["kubelet"]["version"], *map(_versions.show, _versions.SUPPORTED)))
         elif kubelet is not None and newest is not None and not (newest[0], newest[1] - SKEW) <= kubelet <= newest:
             plan["problems"].append(
-                "{0}: its kubelet is {1} and the API server {2}, which Kubernetes does not support (not newer, {3} minor releases "
-                "older at most): finish the upgrade, then run again".format(
+                "{0}: its kubelet is {1} and the API server is {2}. Kubernetes supports kubelets that are not newer than the API server "
+                "and at most {3} minor releases older. Finish the upgrade, then run again".format(
                     host, facts["kubelet"]["version"], cluster["version"], SKEW))
         if host in control_plane:
             for component, version in component_versions(facts).items():
@@ -165,7 +167,7 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluste
     for component, versions in sorted(found.items()):
         if len(versions) > 1:
             told = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
-            plan["problems"].append("the control planes disagree about the version of {0}: {1}. Finish the upgrade, then run again"
+            plan["problems"].append("the control planes run different versions of {0}: {1}. Finish the upgrade, then run again"
                                     .format(component, ", ".join(told)))
 
 

@@ -2,11 +2,13 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The first stage of a leader migration (KEP-2436): kube-controller-manager runs its in-tree cloud loops only while it
-holds a second Lease, so that they can be handed over to the external controller with neither a gap nor two owners.
+"""The first stage of a leader migration (KEP-2436).
 
-Pure, controller side; the later stages need no plan of their own. It is pointless from 1.31 on, where
-kube-controller-manager has no such loops.
+In this stage, kube-controller-manager runs its in-tree cloud loops only while it holds a second Lease. The external controller can then
+take them over with neither a gap nor two owners.
+
+Pure, controller side. The later stages need no plan of their own. From 1.31 on, kube-controller-manager has no such loops, so there is
+nothing to migrate.
 """
 
 from __future__ import annotations
@@ -24,17 +26,17 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventor
 
 COMPONENT = "kube-controller-manager"
 
-#: On every control plane. The folder is the one of which kubeadm mounts the whole into kube-controller-manager.
+#: Path on every control plane. kubeadm mounts this whole folder into kube-controller-manager.
 CONFIG = "/etc/kubernetes/pki/outoftree-ccm-leader-migration.yaml"
 
-#: The loops that leave kube-controller-manager, as it calls them since 1.28. Its built-in list has names from before, which
-#: match none but the last.
+#: The loops that leave kube-controller-manager, by their names since 1.28. Its built-in list still has older names, of which only the
+#: last one matches.
 CONTROLLERS = ("node-route-controller", "service-lb-controller", "cloud-node-lifecycle-controller")
 
 
 def configuration(lease: str) -> str:
     """Return the LeaderMigrationConfiguration for both sides."""
-    lines = ["# Made by outoftree.ccm for the time of a leader migration.", "apiVersion: controllermanager.config.k8s.io/v1",
+    lines = ["# Created by outoftree.ccm for a leader migration.", "apiVersion: controllermanager.config.k8s.io/v1",
              "kind: LeaderMigrationConfiguration", "leaderName: " + lease, "controllerLeaders:"]
     for name in CONTROLLERS:
         lines += ["- name: " + name, '  component: "*"']
@@ -61,16 +63,16 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
         steps: HostSteps = {"control_plane": [], "kubelet": None}
         plan["hosts"][host], plan["nodes"][host] = steps, facts["node_name"]
         if facts["service"]:
-            plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over: run "
-                                    "site.yml".format(host, facts["service"]["name"]))
+            plan["problems"].append("{0}: {1} never ran the loops of an in-tree provider, so there is nothing to hand over. Run "
+                                    "site.yml instead".format(host, facts["service"]["name"]))
             continue
         flags = find_flags(facts["components"][COMPONENT]["flags"] if COMPONENT in facts["components"] else [])
         if not hands_over(flags) and is_external(flags):
-            plan["warnings"].append("{0}: {1} is external already, there is nothing to hand over".format(host, COMPONENT))
+            plan["warnings"].append("{0}: {1} is already external, so there is nothing to hand over".format(host, COMPONENT))
             continue
         if not in_tree_provider(flags):
-            plan["warnings"].append("{0}: {1} names no in-tree provider, so that it runs no cloud loop: it will hand over nothing "
-                                    "but the Lease".format(host, COMPONENT))
+            plan["warnings"].append("{0}: {1} has no in-tree provider, so it runs no cloud loops and hands over only the "
+                                    "Lease".format(host, COMPONENT))
         _plan.plan_control_plane(plan, steps, host, facts, version, (COMPONENT,), leader_migration_changes(CONFIG))
         for step in steps["control_plane"]:
             if step["files"]:
@@ -80,8 +82,8 @@ def make_leader_migration_plan(detected: Dict[str, Dict[str, Any]], cluster: Dic
 
 
 def refusal(version: str) -> str:
-    """Say why there is no leader migration at a release."""
-    return ("the cluster runs Kubernetes {0}, and leader migration is for {1} to {2}: from {3} on kube-controller-manager has no "
-            "in-tree cloud loops, so there is nothing to hand over and no gap to avoid. Run site.yml".format(
+    """Return why there is no leader migration at a release."""
+    return ("the cluster runs Kubernetes {0}, but leader migration is for {1} to {2}. From {3} on, kube-controller-manager has no "
+            "in-tree cloud loops, so there is nothing to hand over. Run site.yml instead".format(
                 version, versions.show(versions.SUPPORTED[0]),
                 versions.show((versions.IN_TREE_GONE[0], versions.IN_TREE_GONE[1] - 1)), versions.show(versions.IN_TREE_GONE)))

@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Nodes that join later need: no installer hands the flag to new nodes by itself. Pure."""
+"""What nodes that join later need, because no installer gives them the flag by itself. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 
 
 def instructions(layouts: Iterable[str], cluster: Dict[str, Any]) -> List[str]:
-    """Return, as lines of text, what whoever adds a node later has to write, for each layout of the cluster."""
+    """Return, as lines of text, the configuration that a new node needs, for each layout in the cluster."""
     lines: List[str] = []
     if "kubeadm" in layouts:
         version = versions.parse(cluster["version"]) or versions.SUPPORTED[1]
         kind, extra = ("v1beta4", "    - name: cloud-provider\n      value: external") if version >= (1, 31) else \
             ("v1beta3", "    cloud-provider: external")
-        lines += ["kubeadm join --config FILE, with in FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
+        lines += ["kubeadm join --config FILE, with this content of FILE:", "apiVersion: kubeadm.k8s.io/" + kind, "kind: JoinConfiguration",
                   "nodeRegistration:", "  kubeletExtraArgs:"] + extra.split("\n")
     if "kubespray" in layouts:
         lines += ["kubespray, in group_vars/all: cloud_provider: external and external_cloud_provider: manual"]
     if "systemd" in layouts:
-        lines += ["units of one's own: the kubelet with --cloud-provider=external"]
+        lines += ["other systemd units: start the kubelet with --cloud-provider=external"]
     for name in ("k3s", "rke2"):
         if name in layouts:
             lines += ["/etc/rancher/{0}/config.yaml of a new agent:".format(name), "kubelet-arg:", "- cloud-provider=external",
-                      "and of a new server the same files as on the servers there are"]
+                      "A new server needs the same files as the existing servers."]
     return lines

@@ -2,10 +2,10 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The planner: what was found on the hosts and in the cluster + the target = every edit, before the first one is made.
+"""The planner: computes every edit from the detected state and the target, before the first edit is made.
 
-Pure, controller side. Input are the results of ccm_component_flags_info (by inventory host) and ccm_cluster_info; output
-is plain data that preflight prints, check mode shows and the roles carry out step by step. Nothing is decided later.
+Pure, controller side. It takes the results of ccm_component_flags_info (by inventory host) and ccm_cluster_info, and returns plain
+data. Preflight prints it, check mode shows it, and the roles carry it out step by step. Nothing is decided later.
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import r
 
 KUBEADM_CONFIG = "configmap:kube-system/kubeadm-config"
 
-#: The order in which a control plane's components are changed: the one that others depend on goes last.
+#: The order in which a control plane's components are changed. The one that others depend on comes last.
 COMPONENTS = ("kube-controller-manager", "kube-apiserver")
 
 RISKS = {
-    "kube-apiserver": "restarts: this node's API server is away for some seconds; put back if it does not come up",
-    "kube-controller-manager": "restarts: another instance, or this one after some seconds, leads; put back if it does not come up",
-    "kubelet": "restarts: running Pods stay; put back if it does not come up",
-    "kubeadm-config": "none now: read at the next kubeadm upgrade",
-    "k3s": "restarts k3s: on a server its API server and etcd member too; running Pods stay; put back if it does not come up",
-    "rke2": "restarts RKE2: on a server its API server and etcd member too; running Pods stay; put back if it does not come up",
-    "servicelb": "Services of type LoadBalancer lose the addresses of ServiceLB and get those of the cloud",
+    "kube-apiserver": "restarts: this node's API server is unavailable for some seconds; restored if it does not become healthy",
+    "kube-controller-manager": "restarts: another instance leads, or this one after some seconds; restored if it does not become healthy",
+    "kubelet": "restarts: running Pods stay; restored if it does not become healthy",
+    "kubeadm-config": "none now: the next kubeadm upgrade reads it",
+    "k3s": "restarts k3s, and on a server its API server and etcd member; running Pods stay; restored if it does not become healthy",
+    "rke2": "restarts RKE2, and on a server its API server and etcd member; running Pods stay; restored if it does not become healthy",
+    "servicelb": "Services of type LoadBalancer lose their ServiceLB addresses and get addresses from the cloud",
     "node": "new Pods wait some seconds; running Pods stay (the taint is NoSchedule)",
 }
 
 
-_SHELL = ("{0} starts it by a shell ({1}), and flags inside a shell's text are not edited: edit them by hand, or write the program and "
-          "its arguments there")
+_SHELL = ("{0} starts it with a shell ({1}), and this collection does not edit flags inside a shell command. Edit them by hand, or "
+          "replace the shell command with the program and its arguments")
 
 
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
               names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
-    """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin."""
+    """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty."""
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
     unseen = {host: facts for host, facts in found.items() if host not in known}
@@ -62,7 +62,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     version = versions.parse(cluster["version"])
     if version is None or not versions.supported(version):
         plan["problems"].append(
-            "the cluster runs Kubernetes {0}, and this collection knows {1} to {2}: use a release of it that knows yours"
+            "the cluster runs Kubernetes {0}, but this collection supports {1} to {2}. Use a release that supports your version"
             .format(cluster["version"], *map(versions.show, versions.SUPPORTED)))
         return finish(plan)
     again = _reregister.agents(known, cluster)
@@ -138,8 +138,8 @@ def plan_control_plane(plan: Dict[str, Any], steps: HostSteps, host: str, facts:
             text = manifest.decoded(facts["files"][path])
             name = manifest.component_name(load(text))
         except NotYaml as exc:
-            plan["problems"].append("{0}: {1} is not YAML: {2}. Mend it, or move it out of the folder (the kubelet reads every "
-                                    "file there)".format(host, path, exc))
+            plan["problems"].append("{0}: {1} is not YAML: {2}. Fix it, or move it out of the folder, because the kubelet reads every "
+                                    "file there".format(host, path, exc))
             continue
         if name:
             manifests.setdefault(name, []).append(path)
@@ -148,8 +148,8 @@ def plan_control_plane(plan: Dict[str, Any], steps: HostSteps, host: str, facts:
         unit = facts["units"].get(component)
         if len(paths) + bool(unit) > 1:
             places = paths + (["the unit " + unit["unit"]] if unit else [])
-            plan["problems"].append("{0}: {1} is defined by {2}, and all of them run: remove the one that is not in use (a copy must "
-                                    "be out of the folder, the kubelet reads every file there)".format(
+            plan["problems"].append("{0}: {1} is defined by {2}, and all of them run. Remove the one that is not in use. Keep copies "
+                                    "outside of the folder, because the kubelet reads every file there".format(
                                         host, component, " and ".join(places)))
         elif paths:
             _plan_manifest(plan, steps, host, facts, component, paths[0], cluster_version, target)
@@ -158,8 +158,8 @@ def plan_control_plane(plan: Dict[str, Any], steps: HostSteps, host: str, facts:
         else:
             plan["problems"] += drift.undefined(
                 host, facts, component, cluster_version, target,
-                "Neither a manifest in {0} with a container of that name nor a unit {1}.service starts it, so there is no file to edit: "
-                "edit by hand what starts it, and restart it".format(facts["kubelet"]["static_pod_path"], component))
+                "Neither a manifest in {0} with a container of that name nor a unit {1}.service starts it, so there is no file to edit. "
+                "Change by hand what starts it, and restart it".format(facts["kubelet"]["static_pod_path"], component))
 
 
 def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts, component: str,
@@ -179,7 +179,7 @@ def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Hos
     written = [render(flag.name, flag.value) for flag in parsed.flags]
     wanted = [render(name, value) for name, value in flags_after(parsed.flags, changes)]
     process = facts["components"].get(component)
-    # The kubelet takes a manifest up by itself: only a run of ours that was ended before its gate explains a difference.
+    # The kubelet applies a changed manifest by itself, so only an earlier run that was killed before its gate explains a difference.
     ours = host_facts.is_ours(facts, path)
     if process and not (ours and drift.changed_since(process, [entry])):
         problem = drift.unexplained(host, component, process, written, [path])
@@ -196,9 +196,9 @@ def _plan_manifest(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Hos
         return
     if not changes:
         if running is None and not ours:
-            plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, path))
+            plan["problems"].append("{0}: {1} does not run, although {2} exists. Fix it first".format(host, component, path))
             return
-        plan["warnings"].append("{0}: {1} does not yet run with the flags in {2}: it is waited for".format(host, component, path))
+        plan["warnings"].append("{0}: {1} does not yet run with the flags in {2}. The run waits for it".format(host, component, path))
     steps["control_plane"].append({
         "component": component,
         "files": [{"path": path, "content": _encode(after), "sha256": entry["sha256"]}] if changes else [],
@@ -213,8 +213,8 @@ def _warn_of_two_owners(plan: Dict[str, Any], host: str, component: str, flags: 
     provider = in_tree_provider(flags)
     if component == "kube-controller-manager" and version < versions.IN_TREE_GONE and provider and not hands_over(flags):
         plan["warnings"].append(
-            "{0}: kube-controller-manager runs the cloud loops of the in-tree {1}: until it is changed, Services and routes have two "
-            "owners, or none for some seconds. The playbook leader_migration hands them over instead".format(host, provider))
+            "{0}: kube-controller-manager runs the cloud loops of the in-tree {1}. Until it is changed, Services and routes have two "
+            "owners, or none for some seconds. The playbook leader_migration avoids this".format(host, provider))
 
 
 def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts, component: str,
@@ -255,7 +255,7 @@ def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFac
                 else:
                     _unit.replace(spans, item, change.then)
             if path.startswith(_unit.PACKAGE_DIRECTORIES):
-                raise UnitRefused("{0} sets --{1}, and that file belongs to a package: override it with a drop-in under "
+                raise UnitRefused("{0} sets --{1}, but that file belongs to a package. Override it with a drop-in under "
                                   "/etc/systemd/system/{2}.d".format(path, change.name, unit["unit"]))
             _edit(plan, host, component, path, "--" + change.name, change.now, change.then, change.why, RISKS[component])
     except UnitRefused as exc:
@@ -264,11 +264,11 @@ def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFac
     edited = sources.edited(spans)
     wanted = [render(flag.name, flag.value) for flag in _unit.flags(edited.command_line())]
     if not spans and running is None:
-        plan["problems"].append("{0}: {1} does not run, although {2} is there: mend it first".format(host, component, unit["unit"]))
+        plan["problems"].append("{0}: {1} does not run, although {2} exists. Fix it first".format(host, component, unit["unit"]))
     elif spans or running != wanted:
         if not spans:
             _edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None,
-                  " ".join(wanted), "its files say so, but it was not restarted since", RISKS[component])
+                  " ".join(wanted), "its files already have the flag, but it was not restarted", RISKS[component])
         steps["control_plane"].append({
             "component": component, "files": _unit_files(facts, edited, spans), "flags": wanted, "flags_before": written,
             "restart": not spans, "service": {"unit": unit["unit"]}})
@@ -276,7 +276,7 @@ def _plan_unit(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFac
 
 def _plan_patches(plan: Dict[str, Any], steps: HostSteps, host: str, facts: HostFacts,
                   version: Tuple[int, int]) -> None:
-    """Plan the patches that kubeadm would apply to the next manifests; nothing restarts for them."""
+    """Plan the patches that kubeadm would apply to the next manifests. They need no restart."""
     files: List[StepFile] = []
     for path in facts["patches"]:
         try:
@@ -325,7 +325,7 @@ def _plan_kubelet(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
     restart = not edit.changes and kubelet["flags"] != wanted
     if restart:
         _edit(plan, host, "kubelet", "(the running process)", "--cloud-provider", " ".join(kubelet["flags"]) or None,
-              " ".join(wanted), "its files say so, but it was not restarted since", RISKS["kubelet"])
+              " ".join(wanted), "its files already have the flag, but it was not restarted", RISKS["kubelet"])
     if not edit.changes and not restart:
         return
     files = _unit_files(facts, sources.edited(edit.spans), edit.spans)
@@ -352,7 +352,7 @@ def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
     restart = not edit.changes and service["stale"] and written
     if restart:
         _edit(plan, host, name, "(the running process)", "restart", None, "restarted",
-              "its files say so, but it was not restarted since", RISKS[name])
+              "its files already have the flag, but it was not restarted", RISKS[name])
     if edit.changes or restart:
         files: List[StepFile] = [
             {"path": path, "content": _encode(text), "sha256": facts["files"][path]["sha256"]}
@@ -363,7 +363,7 @@ def _plan_rancher(plan: Dict[str, Any], steps: HostSteps, host: str, facts: Host
 
 def _drift_of_unit(host: str, component: str, process: Optional[drift.Running], facts: HostFacts, unit: Union[UnitFacts, KubeletFacts],
                    written: List[str]) -> str:
-    """Return the problem of a unit's process whose flags come from none of its files; one that was not restarted is none."""
+    """Return the problem of a unit's process whose flags come from none of its files; '' for one that only was not restarted."""
     paths = [path for path in unit["unit_files"] + unit["environment_files"] if facts["files"][path]["exists"]]
     if process is None or drift.changed_since(process, [facts["files"][path] for path in paths]):
         return ""
@@ -386,13 +386,13 @@ def _plan_kubeadm_config(plan: Dict[str, Any], cluster: Dict[str, Any], version:
         after, changes = kubeadm.edit(current["content"], version)
         gates.check_scheduler_of_kubeadm(plan, current["content"], version)
     except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused) as exc:
-        plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Mend it "
+        plan["problems"].append("the ConfigMap kube-system/kubeadm-config cannot be edited: ClusterConfiguration: {0}. Fix it "
                                 "with 'kubectl -n kube-system edit configmap kubeadm-config'".format(exc))
         return
     for component, change in changes:
-        why = "the next kubeadm upgrade makes the manifests from it"
+        why = "the next kubeadm upgrade creates the manifests from it"
         if change.name == "enable-admission-plugins" and change.then is None:
-            why += ", then with kubeadm's own list: NodeRestriction"
+            why += ", with kubeadm's own list: NodeRestriction"
         _edit(plan, "(cluster)", component, "ConfigMap kube-system/kubeadm-config", change.name, change.now, change.then, why,
               RISKS["kubeadm-config"])
     stored = load(current["content"]).get("apiVersion")
@@ -413,15 +413,15 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
             _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", node["provider_id"], "set by the runtime",
                   _reregister.WHY, _reregister.RISK)
         elif node["class"] in ("foreign", "mismatched"):
-            plan["warnings"].append("Node {0} is left alone: {1}{2}".format(
+            plan["warnings"].append("Node {0} is not adopted: {1}{2}".format(
                 node["name"], node["reason"], _reregister.remark(node, again.values())))
         elif node["class"] == "unmanaged" and node["name"] in ours and adopt:
             plan["adopt"].append(node["name"])
             _edit(plan, node["name"], "node", "Node/" + node["name"], "providerID", None, "set by the runtime",
-                  "a registered Node is initialised only while it has the taint: it is tainted again", RISKS["node"])
+                  "the controller initialises only Nodes with the taint, so the Node is tainted again", RISKS["node"])
         elif node["class"] == "uninitialized" and node["name"] in ours:
             plan["adopt"].append(node["name"])
-    # While work is left the runtime runs its node controller alone, unless it already runs everything.
+    # As long as Nodes are left to adopt, the runtime runs only its node controller, unless it already runs everything.
     plan["node_only"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional
 
 COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
-#: What the report holds of the plan; the rest is what the roles carry out, with the contents of files.
+#: The parts of the plan that the report contains. The roles carry out the rest, which has the contents of files.
 REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "takeover", "new_nodes")
 
 
@@ -26,7 +26,7 @@ def _cell(value: Optional[str], absent: str) -> str:
 
 
 def table(plan: Dict[str, Any]) -> List[str]:
-    """Return the plan as lines of text: a row for each edit, the reasons and risks they name, then what else to know."""
+    """Return the plan as lines of text: a row for each edit, the reasons and risks, then notes, warnings and problems."""
     lines: List[str] = []
     reasons: List[str] = []
     risks: List[str] = []
@@ -43,7 +43,7 @@ def table(plan: Dict[str, Any]) -> List[str]:
         lines += ["why {0}: {1}".format(number, text) for number, text in enumerate(reasons, 1)]
         lines += ["risk {0}: {1}".format(_letter(number), text) for number, text in enumerate(risks)]
     else:
-        lines.append(plan.get("nothing") or "Nothing to change: every file and every Node is as it should be.")
+        lines.append(plan.get("nothing") or "Nothing to change: every file and every Node is in its desired state.")
     lines += ["NOTE: " + text for text in plan["notes"]]
     lines += ["WARNING: " + text for text in plan["warnings"]]
     lines += ["PROBLEM: " + text for text in plan["problems"]]

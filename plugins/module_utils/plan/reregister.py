@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Nodes of k3s and RKE2 that have the embedded controller's providerID, and what a drain does with each Pod.
 
-A providerID cannot be changed, so such a Node has to be drained, deleted, and registered anew by its agent. Never a server's: k3s
-and RKE2 take a deleted server's member out of etcd. Pure and stdlib-only.
+A providerID cannot be changed, so such a Node must be drained, deleted, and registered again by its agent. This is never done for a
+server, because k3s and RKE2 remove a deleted server's member from etcd. Pure and stdlib-only.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Set, Tuple
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.nodes import EMBEDDED
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
-WHY = "a providerID cannot be changed: the Node is drained, deleted, and registered anew by its agent"
-RISK = "its Pods are evicted, as far as their PodDisruptionBudgets allow; nothing of the Node's own labels and taints is kept"
-HINT = "; set ccm_install_reregister to true to have agents of k3s and RKE2 drained and registered anew"
+WHY = "a providerID cannot be changed: the Node is drained, deleted, and registered again by its agent"
+RISK = "its Pods are evicted as their PodDisruptionBudgets allow; labels and taints that were added to the Node are lost"
+HINT = "; set ccm_install_reregister to true to drain agents of k3s and RKE2 and register them again"
 
 MIRROR = "kubernetes.io/config.mirror"
 
 
 def agents(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str, str]:
-    """Return the Node names of the agents that have to be registered anew, by host; one whose Node is gone is half-way there."""
+    """Return the Node names of the agents to register again, by host. An agent without a Node is included: an earlier run deleted it."""
     nodes = {node["name"]: node for node in cluster["nodes"]}
     found = {}
     for host, facts in detected.items():
@@ -35,19 +35,19 @@ def agents(detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> Dict[str,
 
 
 def remark(node: Dict[str, Any], names: Iterable[str]) -> str:
-    """Return what to add to the reason why a Node is left alone; C(names) are the Nodes of agents."""
+    """Return what to add to the reason why a Node is not adopted; C(names) are the Nodes of agents."""
     return HINT if node["provider_id"].startswith(EMBEDDED) and node["name"] in names else ""
 
 
 class Fates(NamedTuple):
-    """What becomes of a Node's Pods: (namespace, name) of those to evict, and why others stand in the way."""
+    """What a drain does with a Node's Pods: (namespace, name) of those to evict, and why others prevent the drain."""
 
     evict: List[Tuple[str, str]]
     refused: List[str]
 
 
 def fates(pods: Iterable[Dict[str, Any]], force: bool) -> Fates:
-    """Judge a Node's Pods as kubectl drain does; those of DaemonSets and static Pods stay."""
+    """Decide about a Node's Pods as kubectl drain does. Pods of DaemonSets and static Pods stay."""
     evict, refused = [], []
     for pod in pods:
         meta = pod["metadata"]
@@ -58,7 +58,7 @@ def fates(pods: Iterable[Dict[str, Any]], force: bool) -> Fates:
         finished = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if not finished and not force:
             if not owners:
-                refused.append("{0} has no controller that would make it again".format(name))
+                refused.append("{0} has no controller that would create it again".format(name))
                 continue
             if any("emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or []):
                 refused.append("{0} has data in an emptyDir, which would be lost".format(name))

@@ -2,11 +2,11 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The rollback's planner: what the journals and the hosts say = what goes back, file by file, before anything is taken away.
+"""The rollback's planner: computes from the journals and the hosts what to restore in each file, before anything is removed.
 
-The plan has the shape of the forward plan (plan), so that table, report, check mode, roles and summary are the same. Each file
-goes back by its bytes where nobody else wrote it since, and by its flags where somebody did (undo). What cannot go back is a
-problem of the plan. Pure, controller side.
+The plan has the shape of the forward plan (plan), so that table, report, check mode, roles and summary are the same. If nobody else
+changed a file after the migration, the rollback restores its original bytes; otherwise only its flags (undo). A file that cannot be
+restored is a problem of the plan. Pure, controller side.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import 
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import inventory as _inventory, plan as _plan, undo
 
-#: The order in which a control plane's components go back.
+#: The order in which a control plane's components are restored.
 ORDER = ("kubeadm-patches", "kube-controller-manager", "kube-apiserver")
 #: Components that restart with their node's kubelet, in a step of their own.
 KUBELETS = ("kubelet", "k3s", "rke2")
 
 BYTES, FLAGS, DONE = "bytes", "flags", "done"
 WHY = {
-    BYTES: "bytes: nobody else wrote the file since, so it goes back byte for byte",
-    FLAGS: "flags: somebody else wrote the file since, so only what the migration changed in it goes back",
+    BYTES: "bytes: nobody else changed the file after the migration, so its original bytes are restored",
+    FLAGS: "flags: the file was changed after the migration, so only the migration's own changes are undone",
 }
 EXTERNAL = "--cloud-provider=external"
 
 
 class Restored(NamedTuple):
-    """What a file is going to be: C(after) is None for a file that goes. C(mode) is BYTES, FLAGS, or DONE: it is so already."""
+    """The restored state of a file. C(after) is None if the file is removed. C(mode) is BYTES, FLAGS, or DONE if nothing is left to do."""
 
     path: str
     mode: str
@@ -48,12 +48,12 @@ class Restored(NamedTuple):
 
 def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
                        excluded_hosts: Iterable[str] = (), force: bool = False, copies: Optional[Dict[str, Any]] = None) -> Dict[str, Any]:
-    """Return the plan; see the filter's documentation for its shape. C(problems) not empty means: do not begin.
+    """Return the plan; see the filter's documentation for its shape. The rollback must not start if C(problems) is not empty.
 
-    C(copies) is what ccm_journal_copy says of the journals' copies; the facts of a host that uses one have its journal from there.
+    C(copies) is the result of ccm_journal_copy. The facts of a host that lost its journal already have the journal of its copy.
     """
     plan = _plan.empty()
-    plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal knows of a changed file.", **_cluster(cluster))
+    plan.update(files=[], unrestored=[], kept=[], forget=[], copies={}, nothing="Nothing to restore: no journal lists a changed file.", **_cluster(cluster))
     found = host_facts.sorted_out(detected)
     unseen = {host: facts for host, facts in found.items() if not _looked_at(facts)}
     known = _inventory.with_versions(host_facts.usable({host: facts for host, facts in found.items() if host not in unseen}), cluster)
@@ -74,16 +74,16 @@ def make_rollback_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, A
 
 
 def _looked_at(facts: Dict[str, Any]) -> bool:
-    """Whether enough is known of a host. One whose kubelet does not run has no name of a Node, and matters only if it is to be restored."""
+    """Whether enough is known of a host. One whose kubelet does not run has no Node name, which matters only if it must be restored."""
     return "node_name" in facts and bool(
         facts["node_name"] or facts.get("kubelet") and not facts["journal"] and not facts.get("journal_problem"))
 
 
 def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what becomes of the controller, and of what it leaves in the cluster."""
+    """Return what the rollback does with the controller and with what it leaves in the cluster."""
     runtime = cluster["runtime"]
     return {
-        # What a roll-out or a removal that was ended half-way left is removed, too: the cloud's credentials are in it.
+        # Leftovers of an interrupted rollout or removal are removed, too, because they contain the cloud's credentials.
         "controller": bool(runtime["managed"] if runtime["exists"] else runtime.get("leftovers")),
         "paused": [other for other in cluster["others"] if other.get("paused")],
         "tainted": [node["name"] for node in cluster["nodes"] if node.get("uninitialized")],
@@ -93,25 +93,25 @@ def _cluster(cluster: Dict[str, Any]) -> Dict[str, Any]:
 
 def _hosts(plan: Dict[str, Any], detected: Dict[str, HostFacts], unseen: Dict[str, Dict[str, Any]], excluded_hosts: List[str],
            cluster: Dict[str, Any]) -> None:
-    """Name every host and Node of which nothing is known, and what is wrong with the others."""
+    """Report hosts and Nodes that are unknown, and the problems of the others."""
     for host, answer in unseen.items():
-        said = " ".join(str(answer.get("msg") or "; ".join(answer.get("problems", [])) or "it said nothing").split())[:300]
-        plan["problems"].append("{0}: could not be looked at: {1}. Fix that, or leave the host out with --limit 'all:!{0}': the "
-                                "controller then stays until a later rollback has restored it".format(host, said))
+        said = " ".join(str(answer.get("msg") or "; ".join(answer.get("problems", [])) or "no message").split())[:300]
+        plan["problems"].append("{0}: could not be inspected: {1}. Fix this, or exclude the host with --limit 'all:!{0}'. The "
+                                "controller then stays until a later rollback restores the host".format(host, said))
     for host in excluded_hosts:
-        plan["warnings"].append("{0}: is left out by --limit and is not restored, so the controller stays".format(host))
+        plan["warnings"].append("{0}: --limit excludes the host, which is not restored, so the controller stays".format(host))
     for host, facts in detected.items():
         wrong = facts.get("journal_problem") or ""
         if wrong:
             plan["problems"].append("{0}: {1}".format(host, wrong))
         plan["warnings"] += ["{0}: {1}".format(host, problem) for problem in facts["problems"] if problem != wrong]
     known = {facts["node_name"] for facts in detected.values()} | set(unseen) | set(excluded_hosts)
-    plan["warnings"] += ["Node {0} is not in the inventory: whether its kubelet needs the controller is not known".format(node["name"])
+    plan["warnings"] += ["Node {0} is not in the inventory, so the run cannot check whether its kubelet needs the controller".format(node["name"])
                          for node in cluster["nodes"] if node["name"] not in known and plan["controller"]]
 
 
 def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
-    """Say which journal comes from the cluster, and what a person has to decide about one."""
+    """Report journals that come from the cluster, and those about which a person must decide."""
     for host, item in copies.get("hosts", {}).items():
         if item["problem"]:
             plan["problems"].append("{0}: {1}".format(host, item["problem"]))
@@ -127,7 +127,7 @@ def _copies(plan: Dict[str, Any], copies: Dict[str, Any]) -> None:
 
 
 def decoded(content: str) -> str:
-    """Return the text of a content in base64; bytes that are no UTF-8 come back when it is encoded."""
+    """Return the text of a content in base64. Bytes that are not UTF-8 survive decoded() and encoded()."""
     return base64.b64decode(content).decode("utf-8", "surrogateescape")
 
 
@@ -136,7 +136,7 @@ def encoded(text: str) -> str:
 
 
 def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: Tuple[int, int], force: bool) -> HostSteps:
-    """Return the steps of a host: one for each component of which the journal knows a file."""
+    """Return the steps of a host: one for each component with a file in the journal."""
     by_component: Dict[str, List[Restored]] = {}
     for path, entry in sorted(facts["journal"].items()):
         if path == _plan.KUBEADM_CONFIG:
@@ -156,11 +156,11 @@ def _steps(plan: Dict[str, Any], host: str, facts: HostFacts, cluster_version: T
 
 def _restore(plan: Dict[str, Any], host: str, facts: HostFacts, path: str, entry: JournalFacts,
              cluster_version: Tuple[int, int], force: bool) -> Optional[Restored]:
-    """Return what becomes of one file, and note it in the plan; None when it cannot go back."""
+    """Return how to restore one file, and add it to the plan; None if it cannot be restored."""
     found = facts["files"][path]
     now = decoded(found["content"]) if found["exists"] else None
     component = entry["component"]
-    unknown = entry.get("problem") or found["problem"] or ("" if entry.get("baselines") else "the journal does not say what it was")
+    unknown = entry.get("problem") or found["problem"] or ("" if entry.get("baselines") else "the journal does not have its original")
     try:
         if unknown:
             raise undo.CannotUndo(unknown)
@@ -169,15 +169,15 @@ def _restore(plan: Dict[str, Any], host: str, facts: HostFacts, path: str, entry
     except undo.CannotUndo as exc:
         reason = "{0}: {1} cannot be restored: {2}".format(host, path, exc)
         if not force:
-            plan["problems"].append("{0}. Restore it by hand, or set ccm_install_rollback_force: then {1}".format(
-                reason, "it stays as it is" if unknown else
-                "its original is put over it, and a copy of what is there now is kept"))
+            plan["problems"].append("{0}. Restore it by hand, or set ccm_install_rollback_force: {1}".format(
+                reason, "the file then stays as it is" if unknown else
+                "the rollback then replaces it with its original and keeps a copy"))
             return None
         if unknown:
             plan["unrestored"].append({"host": host, "file": path, "reason": str(exc)})
             plan["warnings"].append(reason + ". It stays as it is")
             return None
-        plan["warnings"].append(reason + ". Its original is put over it, and a copy of what is there now is kept")
+        plan["warnings"].append(reason + ". The rollback replaces it with its original and keeps a copy")
         baseline = entry["baselines"][0]
         kind, restored = None, Restored(path, BYTES, now, decoded(baseline["original"]) if baseline["existed"] else None, [])
     plan["kept"] += ["{0}: {1}: {2}".format(host, path, sentence) for sentence in restored.kept]
@@ -198,10 +198,10 @@ def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts]
         if sha256 in baseline["written_sha256"] and not _fatal(kind, original, after, version):
             after, sha256, mode = original, baseline["sha256"], BYTES if mode == DONE else mode
         elif after is None:
-            return Restored(path, mode, now, None, kept + ["somebody else has removed it, and it stays so"])
+            return Restored(path, mode, now, None, kept + ["it was removed after the migration and stays removed"])
         elif not baseline["copied"] or kind is None:
-            raise undo.CannotUndo("somebody else has changed it since, and {0}".format(
-                "the journal has no copy of what the migration wrote" if kind else "it is no file whose flags could be told apart"))
+            raise undo.CannotUndo("it was changed after the migration, and {0}".format(
+                "the journal has no copy of what the migration wrote" if kind else "flags in a file of this kind cannot be told apart"))
         else:
             undone = undo.undo(kind, original or "", decoded(baseline["written"]), after, version)
             mode = FLAGS if undone.text != after else mode
@@ -211,7 +211,7 @@ def restore(kind: Optional[undo.Kind], path: str, baselines: List[BaselineFacts]
 
 
 def _fatal(kind: Optional[undo.Kind], original: Optional[str], now: Optional[str], version: Tuple[int, int]) -> bool:
-    """Whether a file's original has a flag with which this release does not start, unlike the file as it is."""
+    """Whether a file's original has a flag with which this release does not start, and that the current file does not have."""
     if kind is None or original is None:
         return False
     try:
@@ -242,7 +242,7 @@ def _unit_of(facts: HostFacts, component: str) -> Optional[Union[UnitFacts, Kube
 
 
 def _running(facts: HostFacts, component: str) -> Optional[List[str]]:
-    """Return the managed flags that a component runs with, None when it does not run."""
+    """Return the managed flags that a component runs with, None if it does not run."""
     if component == "kubelet":
         return facts["kubelet"].get("flags")
     return facts["components"][component]["flags"] if component in facts["components"] else None
@@ -255,7 +255,7 @@ def _sources(facts: HostFacts, unit: Union[UnitFacts, KubeletFacts], texts: Dict
 
 
 def _version(facts: HostFacts, component: str, text: Optional[str], cluster_version: Tuple[int, int]) -> Tuple[int, int]:
-    """Return the release that is going to read a file: a manifest's image says it, elsewhere the running program."""
+    """Return the release that will read a file: that of the manifest's image, or of the running program."""
     if component in KUBELETS:
         return versions.parse(facts["kubelet"].get("version", "")) or cluster_version
     try:
@@ -269,7 +269,7 @@ def _version(facts: HostFacts, component: str, text: Optional[str], cluster_vers
 
 
 def _step(plan: Dict[str, Any], host: str, facts: HostFacts, component: str, restored: List[Restored]) -> Step:
-    """Return a step as the forward plan has them. A file that goes back by its bytes is taken from the host's own journal."""
+    """Return a step in the form of the forward plan. Original bytes come from the host's own journal, not from the plan."""
     files: List[StepFile] = []
     for item in restored:
         files.append({"path": item.path, "sha256": facts["files"][item.path]["sha256"]})
@@ -282,14 +282,14 @@ def _step(plan: Dict[str, Any], host: str, facts: HostFacts, component: str, res
     if all(item.mode == DONE for item in restored) and (
             facts["service"].get("stale") if component in ("k3s", "rke2") else running is not None and running != after):
         _plan._edit(plan, host, component, "(the running process)", "--cloud-provider", " ".join(running or []) or None, " ".join(after) or None,
-                    "its files are restored, but it was not restarted since", _plan.RISKS[component])
+                    "its files are restored, but it was not restarted", _plan.RISKS[component])
     service = facts["journal"][restored[0].path].get("service") or {}
     return {"component": component, "state": "restored", "files": files, "flags": after, "flags_before": _flags(facts, component, {}),
             "restart": False, "service": {key: service[key] for key in ("unit", "data_directory") if service.get(key)}}
 
 
 def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) -> List[str]:
-    """Return the managed flags that a component's files give it, with some of their texts replaced: what its process must show."""
+    """Return the managed flags that a component's files give it, with some texts replaced. Its process must show them."""
     unit = _unit_of(facts, component)
     if unit:
         return [render(flag.name, flag.value) for flag in _unit.flags(_sources(facts, unit, texts).command_line())]
@@ -332,7 +332,7 @@ def _changed(kind: Optional[undo.Kind], restored: Restored) -> List[Tuple[str, O
 
 
 def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: bool) -> None:
-    """Find a kubelet that waits for an external controller although no journal knows why: nobody would serve it afterwards."""
+    """Report a kubelet that waits for an external controller without a record in the journal. No controller would serve it afterwards."""
     if any(entry["component"] in KUBELETS for entry in facts["journal"].values()) or facts.get("journal_problem"):
         return
     if facts["service"]:
@@ -343,20 +343,20 @@ def _check_accounted(plan: Dict[str, Any], host: str, facts: HostFacts, force: b
         external = EXTERNAL in facts["kubelet"].get("flags", []) + _flags(facts, "kubelet", {})
     if not external:
         return
-    reason = "its kubelet has {0}, and the journal on this host does not know since when: the journal was lost, or the Node joined " \
+    reason = "its kubelet has {0}, but the journal on this host has no record of it: the journal was lost, or the Node joined " \
         "with the flag".format(EXTERNAL)
     if force:
         plan["unrestored"].append({"host": host, "file": "", "reason": reason})
-        plan["warnings"].append("{0}: {1}. The kubelet stays as it is, and nobody initialises its Node any more".format(host, reason))
+        plan["warnings"].append("{0}: {1}. The kubelet stays as it is, and no controller initialises its Node any more".format(host, reason))
     else:
         plan["problems"].append(
-            "{0}: {1}. Nobody would initialise its Node after the rollback. Put the journal back, take the flag out of its file by hand, "
-            "or set ccm_install_rollback_force to leave the kubelet as it is".format(host, reason))
+            "{0}: {1}. After the rollback, no controller would initialise its Node. Restore the journal, remove the flag from its file by "
+            "hand, or set ccm_install_rollback_force to leave the kubelet as it is".format(host, reason))
 
 
 def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], control_plane: List[str],
                          version: Tuple[int, int], force: bool) -> None:
-    """Plan the ConfigMap by the journal of any control plane: each of them has what it was."""
+    """Plan the ConfigMap by the journal of any control plane, because each of them has its original."""
     known = {host: detected[host]["journal"][_plan.KUBEADM_CONFIG] for host in control_plane
              if host in detected and _plan.KUBEADM_CONFIG in detected[host]["journal"]}
     plan["forget"] = sorted(known)
@@ -365,7 +365,7 @@ def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
     if not known or not current["exists"]:
         return
     place = "ConfigMap kube-system/kubeadm-config"
-    # The one that made the text as it is knows most of it.
+    # Prefer a journal that has the current text as its last write.
     whole.sort(key=lambda entry: current["sha256"] not in entry["baselines"][0]["written_sha256"])
     try:
         if not whole:
@@ -392,10 +392,10 @@ def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
 
 
 def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], foretold: bool = False) -> Dict[str, Any]:
-    """Return whether every host is restored, by what was found on it afterwards: the controller goes only then.
+    """Return whether every host is restored, by its state after the rollback. Only then may the controller be removed.
 
-    C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for each thing that was given up.
-    C(foretold): nothing was written (check mode), so that the journals say nothing yet.
+    C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for everything that the rollback skipped.
+    C(foretold): nothing was written (check mode), so the journals do not count.
     """
     waiting: List[str] = []
     given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
@@ -403,9 +403,9 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
     for host in inventory:
         facts = found.get(host)
         if facts is None:
-            waiting.append("{0}: is left out by --limit".format(host))
+            waiting.append("{0}: --limit excludes the host".format(host))
         elif not _looked_at(facts):
-            waiting.append("{0}: could not be looked at again: {1}".format(host, facts.get("msg") or "it said nothing"))
+            waiting.append("{0}: could not be inspected again: {1}".format(host, facts.get("msg") or "no message"))
         elif facts.get("journal_problem"):
             waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
         elif not foretold:
@@ -417,20 +417,20 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
 
 
 def _last_words(plan: Dict[str, Any], undone: List[str]) -> List[str]:
-    """Say what was restored how, and what a rollback cannot undo. Nothing is claimed of a file that somebody else wrote."""
+    """Return, as lines, what was restored and how, and what a rollback cannot undo."""
     edited = ["{host}: {file}".format(**item) for item in plan["files"] if item["mode"] == FLAGS]
-    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed is as it was before."]
+    lines = [] if edited or plan["kept"] or undone else ["Every file that the migration changed has its original content again."]
     if edited:
-        lines.append("Somebody else wrote these files after the migration. Only what the migration had changed in them went back: "
+        lines.append("These files were changed after the migration, so the rollback undid only the migration's own changes in them: "
                      + ", ".join(edited))
     if plan.get("copies"):
-        lines.append("The journal of these hosts was lost, and its copy in the cluster was used: " + ", ".join(
+        lines.append("These hosts lost their journal, so the rollback used its copy in the cluster: " + ", ".join(
             "{0} (journal: copy in {1})".format(host, place) for host, place in sorted(plan["copies"].items())))
-    lines += ["Not put back: " + sentence for sentence in plan["kept"] + undone]
-    lines.append("Nodes keep their providerID (Kubernetes does not let it be changed or removed), their addresses and their zone, region "
-                 "and type labels; kubelets without a cloud ignore them.")
+    lines += ["Not restored: " + sentence for sentence in plan["kept"] + undone]
+    lines.append("Nodes keep their providerID, which Kubernetes does not allow to change or remove. They also keep their addresses and "
+                 "their zone, region and type labels. Kubelets without a cloud ignore them.")
     if plan["held"] and not plan["paused"]:
-        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers go on "
-                     "serving, but nobody updates them, and deleting such a Service hangs until a cloud-controller-manager runs again or the "
-                     "finalizer is removed by hand.".format(", ".join(plan["held"])))
+        lines.append("These Services keep the finalizer service.kubernetes.io/load-balancer-cleanup: {0}. Their load balancers keep "
+                     "working, but no controller updates them. Deleting such a Service hangs until a cloud-controller-manager runs again or "
+                     "you remove the finalizer by hand.".format(", ".join(plan["held"])))
     return lines

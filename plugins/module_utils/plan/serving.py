@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Serving certificates of kubelets that ask the cluster for them (serverTLSBootstrap): who approves, and what is missing.
 
-Pure. Kubernetes signs these requests but never approves them by itself, and a kubelet asks anew whenever its Node's addresses
-change, which is what an external cloud-controller-manager may do to them.
+Pure. Kubernetes signs these requests but never approves them by itself. A kubelet sends a new request whenever its Node's addresses
+change, and an external cloud-controller-manager may change them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIGNER = "kubernetes.io/kubelet-serving"
 
 
 def may_approve(role: Dict[str, Any]) -> bool:
-    """Return whether a ClusterRole is meant to approve; one that may do everything says nothing about who does."""
+    """Return whether a ClusterRole is meant for approvers. A role that may do everything does not count."""
     for rule in role.get("rules") or []:
         groups, resources, verbs, names = (rule.get(key) or [] for key in ("apiGroups", "resources", "verbs", "resourceNames"))
         if ({"certificates.k8s.io", "*"} & set(groups) and "signers" in resources and {"approve", "*"} & set(verbs)
@@ -36,7 +36,7 @@ def approvers(roles: Iterable[Dict[str, Any]], bindings: Iterable[Dict[str, Any]
 
 
 def pending(requests: Iterable[Dict[str, Any]]) -> List[Dict[str, str]]:
-    """Return the requests that nobody has answered, newest last, as dicts of C(name), C(node) and C(created)."""
+    """Return the pending requests, newest last, as dicts of C(name), C(node) and C(created)."""
     found = [{"name": request["metadata"]["name"], "node": (request["spec"].get("username") or "").rpartition(":")[2],
               "created": request["metadata"].get("creationTimestamp") or ""}
              for request in requests
@@ -50,27 +50,27 @@ def who(approver: Dict[str, Any]) -> str:
 
 
 def foretell(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
-    """Return (notes, warnings) for preflight: who will approve what the migration, or a change of addresses, makes kubelets ask for."""
+    """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes."""
     hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
     if not hosts:
         return [], []
     notes, warnings = [], []
-    about = "{0} kubelet(s) ask the cluster for their serving certificates (serverTLSBootstrap)".format(len(hosts))
+    about = "{0} kubelet(s) request their serving certificates from the cluster (serverTLSBootstrap)".format(len(hosts))
     running = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and item["running"]]
     idle = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and not item["running"]]
     people = [item for item in serving["approvers"] if item["kind"] != "ServiceAccount"]
     if running:
-        notes.append("{0}; they are approved by {1}".format(about, " and ".join(map(who, running))))
+        notes.append("{0}; {1} approves them".format(about, " and ".join(map(who, running))))
     elif people and not idle:
-        notes.append("{0}; {1} may approve them, and whether that happens by itself cannot be seen here".format(
+        notes.append("{0}; {1} may approve them, but preflight cannot check whether that happens automatically".format(
             about, " and ".join(map(who, people))))
     else:
-        lack = "{0} has the right to, but no Pod of it runs: start it".format(" and ".join(map(who, idle))) if idle else \
-            "nobody has the right 'approve' for {0} but who may do everything: install an approver, such as kubelet-csr-approver".format(SIGNER)
+        missing = "{0} has the permission, but none of its Pods runs. Start it".format(" and ".join(map(who, idle))) if idle else \
+            "only cluster admins have the permission 'approve' for {0}. Install an approver, such as kubelet-csr-approver".format(SIGNER)
         warnings.append(
-            "{0}, and nobody approves them by itself: {1}, or approve each request by hand ('kubectl get csr', 'kubectl certificate approve "
-            "NAME'), now and for every new Node and every change of a Node's addresses. Without, 'kubectl logs' and 'exec' fail on that "
-            "Node".format(about, lack))
+            "{0}, but nothing approves them automatically: {1}. Or approve each request by hand ('kubectl get csr', 'kubectl certificate "
+            "approve NAME'), now, for every new Node, and whenever a Node's addresses change. Otherwise 'kubectl logs' and 'exec' fail on "
+            "that Node".format(about, missing))
     if serving["pending"]:
         warnings.append("{0} request(s) for serving certificates wait for approval: {1}".format(
             len(serving["pending"]), approve(serving["pending"])))
@@ -82,13 +82,13 @@ def bootstraps(facts: HostFacts) -> bool:
 
 
 def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
-    """Return the command that approves them; a hundred names help nobody."""
+    """Return the command that approves the requests. It names only the newest ones."""
     more = " ... ({0} more: kubectl get csr)".format(len(requests) - shown) if len(requests) > shown else ""
-    return "look at them, then 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
+    return "check them, then run 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
 
 
 def lacking(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
-    """Return what is missing, for verify: every such kubelet has to serve a certificate with all addresses of its Node."""
+    """Return what is missing, for verify: every such kubelet must serve a certificate with all addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []
     for host, facts in sorted(detected.items()):
@@ -98,9 +98,9 @@ def lacking(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving
         wanted = [a["address"] for a in by_name.get(name, {}).get("addresses", []) if a["type"].endswith("IP")]
         absent = [address for address in wanted if address not in seen["names"]]
         waits = [request for request in serving["pending"] if request["node"] == name]
-        reason = seen["problem"] or ("its serving certificate lacks the Node's address {0}".format(", ".join(absent)) if absent else "")
+        reason = seen["problem"] or ("its serving certificate does not have the Node's address {0}".format(", ".join(absent)) if absent else "")
         if reason:
             way_out = "its newest request waits for approval: " + approve(waits[-1:]) if waits else \
-                "it has no request that waits ('kubectl get csr'): see 'journalctl -u kubelet' on the host for 'certificate'"
+                "it has no pending request ('kubectl get csr'): search 'journalctl -u kubelet' on the host for 'certificate'"
             failures.append("{0}: {1}; {2}".format(host, reason, way_out))
     return failures

@@ -2,21 +2,21 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run did, host by host: for people as lines of text, for programs as data. Pure, controller side."""
+"""What a run did on each host: as lines of text for people, and as data for programs. Pure, controller side."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Dict, Iterator, List, Mapping
 
-#: Where the roles keep what happened on a host, in the order of the run.
+#: Variables in which the roles store what happened on a host, in the order of the run.
 CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
 WAITS = ("__ccm_install_ready",)
 
-#: How a host ends whose change is not done; its Node is not adopted.
+#: States of a host whose change is not complete. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
 
-#: More rows than this, and hosts of which there is nothing to say share one line.
+#: With more rows than this, unchanged hosts share one line.
 MANY = 12
 
 
@@ -54,8 +54,8 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
         elif bad:
             entry.update(detail=_words(bad[-1]), state="unreachable" if bad[-1].get("unreachable") else
                          "restored" if bad[-1].get("restored") else "failed")
-        elif unseen:  # another host of its batch failed in that moment
-            entry.update(state="half done", detail="restarted; that its Node is Ready was not waited for any more")
+        elif unseen:  # another host of its batch failed before the Node was checked
+            entry.update(state="half done", detail="restarted; the run stopped before it checked that the Node is Ready")
         elif len([result for result in results if not result.get("skipped")]) < planned:
             entry["state"] = "not begun" if not done else "half done"
         else:
@@ -80,38 +80,38 @@ def failed(entries: List[Dict[str, Any]]) -> List[str]:
 
 
 def retry(entries: List[Dict[str, Any]]) -> List[str]:
-    """Return, as lines, how to finish the hosts that failed; nothing where the run ended before others, and is run again as a whole."""
+    """Return, as lines, how to finish the failed hosts; nothing if the run stopped before other hosts and must run again as a whole."""
     names = failed(entries)
     if not names or any(entry["state"] in ("not begun", "half done") for entry in entries):
         return []
-    return ["Failed: {0}. Their Nodes are not adopted: they are no backends of load balancers, and get no routes, until that is done. Fix "
-            "the reason, then run site.yml again with --limit 'localhost:kube_control_plane:{1}'".format(", ".join(names), ":".join(names))]
+    return ["Failed: {0}. Their Nodes are not adopted, so load balancers do not use them and they get no routes. Fix the cause, then run "
+            "site.yml again with --limit 'localhost:kube_control_plane:{1}'".format(", ".join(names), ":".join(names))]
 
 
 def node_only(plan: Dict[str, Any], services: int) -> List[str]:
-    """Return, as lines, what it means for this cluster that the controller was left with its node controller alone.
+    """Return, as lines, what it means for this cluster that the controller runs only its node controller.
 
     C(services) is the number of Services of type LoadBalancer.
     """
-    lines = ["The cloud-controller-manager runs its node controller alone: the loops service, route and node-lifecycle do not run. Fix "
-             "what failed and run site.yml again: it starts them."]
+    lines = ["The cloud-controller-manager runs only its node controller: the loops service, route and node-lifecycle do not run. Fix "
+             "what failed and run site.yml again to start them."]
     owners = ["{kind} {namespace}/{name} is paused".format(**other) for other in plan.get("takeover", [])]
-    owners += sorted({"kube-controller-manager, where it was changed, does not run the loops of the in-tree {0} any more".format(edit["now"])
+    owners += sorted({"kube-controller-manager, where it was changed, no longer runs the loops of the in-tree {0}".format(edit["now"])
                       for edit in plan.get("edits", []) if edit["component"] == "kube-controller-manager"
                       and edit["flag"] == "--cloud-provider" and edit["now"] not in (None, "", "external")})
     if not owners:
-        return lines + ["Nobody ran these loops before, as far as can be seen: what was served by then is served."]
-    return lines + ["{0}. So until then nobody changes the load balancers of {1} Service(s), nobody makes routes for new Nodes, and nobody "
-                    "deletes Nodes whose machines are gone. What was there stays and serves.".format(" and ".join(owners), services)]
+        return lines + ["Apparently nothing ran these loops before the migration, so existing load balancers keep working."]
+    return lines + ["{0}. Until then, no controller changes the load balancers of {1} Service(s), creates routes for new Nodes, or deletes "
+                    "Nodes whose machines are gone. Existing load balancers and routes keep working.".format(" and ".join(owners), services)]
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    """Return the first line of what a module said; the whole of it was shown when it came."""
-    return (str(result.get("msg") or "").strip().splitlines() or ["it said nothing"])[0][:300]
+    """Return the first line of a module's message. Ansible has already shown the whole message."""
+    return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]
 
 
 def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
-    """Return the summary as lines: every host of which there is something to say, and the others in one line."""
+    """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many."""
     quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
     rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]
     rows += [[entry["host"], entry["state"], "{edits} of {planned}".format(**entry), "{0:.1f}".format(entry["seconds"]), entry["detail"]]

@@ -2,11 +2,11 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Undo our flags in a text that somebody else has written since: what is theirs stays theirs, byte for byte.
+"""Undo the migration's flags in a text that was changed after it. Other changes stay, byte for byte.
 
-Three texts decide: what a file was before us, what we made of it, and what it is now. Where nobody else wrote in our lines,
-our lines go back as they were (a three-way merge). Otherwise the flags alone are edited. Both must give the same flags, and leave
-all else as it is. Controller side only (it needs PyYAML). Pure: text in, text out.
+Three texts decide: the original, what the migration wrote, and the current text. If nobody else changed the lines that the migration
+changed, a three-way merge restores them. Otherwise only the flags are edited. Both ways must give the same flags and change nothing else.
+Controller side only (it needs PyYAML). Pure: text in, text out.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import version
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import Flag, find_flags, render
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import ADMISSION_LISTS, Change, flags_after
 
-#: Flags whose value is a list of items; others may have added some of their own.
+#: Flags whose value is a list of items, to which others may have added items.
 LISTS = ADMISSION_LISTS + ("feature-gates", "disable")
 
 WHY = "as it was before the migration"
 
 
 class CannotUndo(ValueError):
-    """What we put in cannot be told from what somebody else wrote; the message says which."""
+    """The migration's change cannot be told apart from a later one; the message says which."""
 
 
 class Undone(NamedTuple):
-    """The text without our changes, and a sentence for each of them that stays undone."""
+    """The text without the migration's changes, and a sentence for each change that could not be undone."""
 
     text: str
     kept: List[str]
@@ -44,10 +44,10 @@ class Undone(NamedTuple):
 
 def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Flag],
              version: Tuple[int, int]) -> Tuple[List[Change], List[str]]:
-    """Return what takes our changes out of the flags as they are now, and a sentence for each that stays.
+    """Return the changes that undo the migration in the current flags, and a sentence for each flag that is not restored.
 
-    A flag that somebody else has changed since is theirs. One with which this release does not start is not put back.
-    Raises CannotUndo where what we put in is among what somebody else wrote.
+    A flag that was changed after the migration keeps its value. A flag with which this release does not start is not restored.
+    Raises CannotUndo if a later change contains the migration's value.
     """
     changes: List[Change] = []
     kept: List[str] = []
@@ -62,10 +62,10 @@ def reversal(component: str, before: List[Flag], ours: List[Flag], now: List[Fla
         elif name in LISTS and max(len(old), len(new), len(values)) <= 1:
             back = _list_back(name, old, new, values)
         elif set(values) & (set(new) - set(old)):
-            raise CannotUndo("--{0} was {1}, the migration made it {2}, and somebody else made it {3}".format(
+            raise CannotUndo("--{0} was {1}, the migration set it to {2}, and somebody else then set it to {3}".format(
                 name, _show(old), _show(new), _show(values)))
         else:
-            kept.append("--{0} stays {1}, as somebody else has set it since; before the migration it was {2}".format(
+            kept.append("--{0} stays {1}, because it was set after the migration; before the migration it was {2}".format(
                 name, _show(values), _show(old)))
             continue
         back, dead = _starting(component, name, back, values, version)
@@ -88,7 +88,7 @@ def _items(values: List[str]) -> List[str]:
 
 
 def _list_back(name: str, old: List[str], new: List[str], now: List[str]) -> List[str]:
-    """Return a list without what we added and with what we took out; what others added or took out stays so."""
+    """Return a list without the items that the migration added and with those that it removed. Later changes stay."""
     def key(item: str) -> str:
         return item.partition("=")[0] if name == "feature-gates" else item
 
@@ -101,12 +101,12 @@ def _list_back(name: str, old: List[str], new: List[str], now: List[str]) -> Lis
 
 def _starting(component: str, name: str, values: List[str], now: List[str],
               version: Tuple[int, int]) -> Tuple[List[str], List[str]]:
-    """Return the values without what keeps this release from starting, unless it is there already, and why each of them goes."""
+    """Return the values without those with which this release does not start (unless they are set now), and the reason for each."""
     good, dead = [], []
     for value in values:
         items = value.split(",") if name in LISTS else [value]
         bad = [item for item in items if item not in _items(now) + now and versions.fatal(component, name, item, version)]
-        dead += ["--{0}={1} is not put back: {2} {3} does not start with it ({4})".format(
+        dead += ["--{0}={1} is not restored: {2} {3} does not start with it ({4})".format(
             name, item, component, versions.show(version), versions.fatal(component, name, item, version)) for item in bad]
         if len(bad) < len(items):
             good.append(",".join(item for item in items if item not in bad))
@@ -127,7 +127,7 @@ def _paired(name: str, found: List[Flag], back: List[str]) -> List[Change]:
 
 
 class Kind(abc.ABC):
-    """How one kind of file says flags; C(component) is the one whose flags they are."""
+    """How one kind of file sets flags; C(component) is the component whose flags they are."""
 
     def __init__(self, component: str) -> None:
         self.component = component
@@ -138,15 +138,15 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def rest(self, text: str) -> Any:
-        """Return all that an undo leaves as it is, for comparison."""
+        """Return everything that an undo must not change, for comparison."""
 
     def edit(self, before: str, ours: str, now: str, changes: Dict[str, List[Change]], version: Tuple[int, int]) -> str:
         """Return the text with the flags changed. Raises ValueError."""
-        raise CannotUndo("somebody else has written in the lines that the migration changed")
+        raise CannotUndo("the lines that the migration changed were changed again later")
 
 
 class Manifest(Kind):
-    """A static Pod's manifest, or a kubeadm patch that is made like one."""
+    """A static Pod's manifest, or a kubeadm patch in the form of one."""
 
     def flags(self, text: str) -> Dict[str, List[Flag]]:
         return {self.component: manifest.read(text, self.component).flags}
@@ -219,21 +219,21 @@ class Unit(Kind):
             else:
                 unit.replace(spans, found[change.flag.index], change.then)
         if set(spans) - {self.path}:
-            raise CannotUndo("a flag of it is written in two files by now")
+            raise CannotUndo("one of its flags is now set in two files")
         return unit.apply_spans(now, spans.get(self.path, []))
 
     def _place(self, before: str, line: unit.CommandLine, name: str) -> str:
-        """Return the variable of this file that a flag was in before ('': ExecStart itself), or another one of this file."""
+        """Return the variable of this file that had the flag before ('': ExecStart itself), or another variable of this file."""
         own = [variable for variable, value in line.variables.items() if value.path == self.path]
         was = [item.parts[0].variable for item in self._found(self._line(before)) if item.name == name]
         own = [variable for variable in was if variable in own or variable == "" and line.unit.exec_path == self.path] + own
         if not own:
-            raise CannotUndo("there is no place left in it for --{0}: its unit uses no variable of this file".format(name))
+            raise CannotUndo("it has no place for --{0}, because its unit uses no variable of this file any more".format(name))
         return own[0]
 
 
 class Rancher(Kind):
-    """A configuration file of k3s or RKE2, whose own keys count as flags here."""
+    """A configuration file of k3s or RKE2. Its own keys count as flags here."""
 
     KEYS = ("disable", "disable-cloud-controller", "cloud-provider-name", "cloud-provider-config")
 
@@ -301,7 +301,7 @@ def _sorted(items: Any) -> List[Any]:
 
 
 def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int]) -> Undone:
-    """Return the text as it is now without our changes. Raises CannotUndo."""
+    """Return the current text without the migration's changes. Raises CannotUndo."""
     try:
         old, new, found = kind.flags(before), kind.flags(ours), kind.flags(now)
         changes: Dict[str, List[Change]] = {}
@@ -309,7 +309,7 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
         for component in found:
             changes[component], more = reversal(component, old.get(component, []), new.get(component, []), found[component], version)
             kept += more
-        unread = _plain(old) == _plain(new)  # what we changed in it counts for nothing by now
+        unread = _plain(old) == _plain(new)  # the migration's change no longer has any effect
         if not unread and not any(changes.values()):
             return Undone(now, kept)
         wanted = {component: flags_after(flags, changes[component]) for component, flags in found.items()}
@@ -317,19 +317,19 @@ def undo(kind: Kind, before: str, ours: str, now: str, version: Tuple[int, int])
         if merged is not None and _agrees(kind, merged, now, wanted, _back(kind, before, ours, changes)):
             return Undone(merged, kept)
         if unread:
-            raise CannotUndo("somebody else has written in the lines that the migration changed, and nothing reads them any more")
+            raise CannotUndo("the lines that the migration changed were changed again later, and nothing reads them any more")
         text = kind.edit(before, ours, now, changes, version)
         if _plain(kind.flags(text)) != _named(wanted):
-            raise CannotUndo("its flags would not be what they were")
+            raise CannotUndo("the result would not have the original flags")
         return Undone(text, kept)
     except CannotUndo:
         raise
-    except ValueError as exc:  # what is not YAML, no manifest, or an edit that would change something else
+    except ValueError as exc:  # not YAML, not a manifest, or an edit that would change something else
         raise CannotUndo(str(exc)) from exc
 
 
 def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) -> List[Any]:
-    """Return the volumes and mounts that may come back with a cloud config."""
+    """Return the volumes and mounts that a restored cloud config may bring back."""
     if not any(change.name == "cloud-config" and change.then for found in changes.values() for change in found):
         return []
     if isinstance(kind, Manifest):
@@ -340,10 +340,10 @@ def _back(kind: Kind, before: str, ours: str, changes: Dict[str, List[Change]]) 
 
 
 def _agrees(kind: Kind, merged: str, now: str, wanted: Dict[str, List[Tuple[str, str]]], back: List[Any]) -> bool:
-    """Whether a merged text has the flags that are wanted, and differs from the text as it is now in nothing else."""
+    """Whether a merged text has the wanted flags and is otherwise equal to the current text."""
     try:
         return _plain(kind.flags(merged)) == _named(wanted) and _without(kind.rest(merged), back) == _without(kind.rest(now), back)
-    except (ValueError, LookupError, TypeError, AttributeError):  # a merge of lines need not be a manifest any more
+    except (ValueError, LookupError, TypeError, AttributeError):  # merged lines may no longer be a manifest
         return False
 
 
@@ -358,7 +358,7 @@ def _plain(found: Dict[str, List[Flag]]) -> Dict[str, Dict[str, List[str]]]:
 
 
 def _named(found: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[str]]]:
-    """Return the values by name: the order of different flags does not count, and that of items of a list neither."""
+    """Return the values by name. The order of different flags, and of the items of a list, does not count."""
     names: Dict[str, Dict[str, List[str]]] = {}
     for component, pairs in found.items():
         for name, value in pairs:
@@ -371,7 +371,7 @@ def _named(found: Dict[str, List[Tuple[str, str]]]) -> Dict[str, Dict[str, List[
 
 
 def merge(base: str, first: str, second: str) -> Optional[str]:
-    """Return the base with both sides' changes of whole lines; None where both changed the same lines."""
+    """Return the base with both sides' changes of whole lines; None if both changed the same lines."""
     lines = _lines(base)
     mine, theirs = _edits(lines, _lines(first)), _edits(lines, _lines(second))
     edits = mine + [edit for edit in theirs if edit not in mine]

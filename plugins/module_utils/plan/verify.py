@@ -2,9 +2,9 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Did the migration reach its end? The checks that verify.yml makes, over what was found on hosts and in the cluster.
+"""The checks of verify.yml: is the migration complete, according to the hosts and the cluster?
 
-Pure, controller side. Success is judged by effects (running processes, Nodes, addresses), not by files alone.
+Pure, controller side. The checks judge effects (running processes, Nodes, addresses), not only files.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import mak
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
            control_plane: List[str], names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
-    """Return {ok, checks: [{name, ok, detail}], failures, lines}; every check is made, whatever the others say."""
+    """Return {ok, checks: [{name, ok, detail}], failures, lines}. Every check runs, even if others fail."""
     plan = make_plan(detected, cluster, control_plane, names=names)
-    known = host_facts.usable(host_facts.sorted_out(detected))  # the others are problems of the plan
+    known = host_facts.usable(host_facts.sorted_out(detected))  # the plan reports the others as problems
     checks: List[Dict[str, Any]] = []
 
     def check(name: str, failures: List[str], good: str) -> None:
         checks.append({"name": name, "ok": not failures, "detail": "; ".join(failures) or good})
 
-    check("hosts", plan["problems"], "{0} host(s) can be read and judged".format(len(known)))
+    check("hosts", plan["problems"], "{0} host(s) were inspected".format(len(known)))
     check("flags", ["{host}: {component} {file} {flag}".format(**edit) for edit in plan["edits"]
                     if edit["component"] != "node" and edit["host"] != "(cluster)"],
           "no file sets a flag that should not be there")
     check("kubelets", ["{0}: runs with {1}".format(host, " ".join(_cloud_flags(facts)) or "no cloud flag")
                        for host, facts in sorted(known.items())
-                       # The kubelet of k3s and RKE2 is a part of them: their files and the time of their start are judged as flags.
+                       # The kubelet of k3s and RKE2 is part of their process. The check 'flags' judges their files and start time.
                        if not facts["service"] and set(_cloud_flags(facts)) != {"--cloud-provider=external"}],
           "every running kubelet has --cloud-provider=external")
     check("kubeadm-config", ["{component} {flag}".format(**edit) for edit in plan["edits"] if edit["host"] == "(cluster)"],
@@ -47,11 +47,11 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
                   cluster["compared"]["reason"])))
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
-        "; not judged, since it does not tell: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
+        "; not checked, because the controller does not report it: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
     served = [host for host, facts in known.items() if serving.bootstraps(facts)]
     if served:
         check("serving-certs", serving.lacking(known, cluster["nodes"], cluster["serving"]),
-              "{0} kubelet(s) serve a certificate of the cluster with every address of their Nodes".format(len(served)))
+              "{0} kubelet(s) serve a certificate from the cluster with every address of their Node".format(len(served)))
     waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
     check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
           "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))
@@ -67,17 +67,17 @@ def _cloud_flags(facts: HostFacts) -> List[str]:
 
 
 def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
-    """Return what a Node needs that joined without the flag; the reasons of other classes say so themselves."""
+    """Return what to do about a Node that joined without the flag. For other classes, the reason already says it."""
     if node["class"] != "unmanaged":
         return ""
     if node["name"] not in plan["nodes"].values():
-        return (". No host of the inventory is this Node: add its host to the inventory (group kube_node) and run site.yml again. How "
-                "nodes join so that they need no help, preflight.yml says")
-    return ". To give its kubelet the flag, and it its providerID, run site.yml again; nothing else is changed"
+        return (". No host of the inventory is this Node. Add its host to the inventory (group kube_node) and run site.yml again. "
+                "preflight.yml shows how new nodes join with the flag")
+    return ". Run site.yml again to give its kubelet the flag and the Node its providerID. Nothing else changes"
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:
-    """Return the Nodes as lines of text: what the cloud gave each one."""
+    """Return a table of the Nodes with what the cloud gave each of them, as lines of text."""
     head = ["NODE", "CLASS", "PROVIDER ID", "ADDRESSES", "ZONE", "REGION", "TYPE"]
     rows = [[node["name"], node["class"], node["provider_id"] or "-",
              ",".join(a["address"] for a in node["addresses"] if a["type"].endswith("IP")) or "-",

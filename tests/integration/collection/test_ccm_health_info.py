@@ -99,11 +99,11 @@ async def test_each_ill_has_its_reason(rollout: Rollout, kubeconfig: str):
     calls: list[tuple[dict[str, Any], list[str]]] = [
         ({"name": "well"}, []),
         ({"name": "nowhere"}, ["there is no DaemonSet", "nobody holds the Lease"]),
-        ({"name": "no-node"}, ["wants 0 Pods"]),
+        ({"name": "no-node"}, ["has 0 Pods"]),
         ({"name": "half"}, ["1 of 2 Pods run", "1 of 2 Pods are Ready", "Pod half-2 on cp-2 is not Ready: CrashLoop"]),
-        ({"name": "stale"}, ["the Lease of cp-1_6f1a was not renewed for 3"]),
+        ({"name": "stale"}, ["cp-1_6f1a holds the Lease, but has not renewed it for 3"]),
         ({"name": "no-lease"}, ["nobody holds the Lease"]),
-        ({"name": "stranger"}, ["held by elsewhere_77, which is none of the Pods"]),
+        ({"name": "stranger"}, ["elsewhere_77 holds the Lease, but is none of the Pods"]),
         ({"name": "wrong", "controllers": both}, ["does not run service-lb-controller", "no call to the cloud has"]),
         ({"name": "noted", "max_cloud_age": 60}, ["the last successful call to the cloud was"]),
     ]
@@ -118,7 +118,7 @@ async def test_each_ill_has_its_reason(rollout: Rollout, kubeconfig: str):
         for wanted, said in zip(expected, verdict["reasons"], strict=True):
             assert wanted in said, (arguments, verdict["reasons"])
     assert timed_out["failed"]
-    assert "not healthy after 0 s: the DaemonSet wants 0 Pods" in timed_out["msg"]
+    assert "not healthy after 0 s: the DaemonSet has 0 Pods" in timed_out["msg"]
     assert timed_out["daemonset"]["desired"] == 0
 
 
@@ -147,4 +147,4 @@ async def test_a_leading_runtime_is_healthy_until_it_ends(
 
     await ccm.stop()
     (ended,) = await call(kubeconfig, task("ccm_health_info", controllers=wanted))
-    assert not ended["healthy"] and "nobody holds the Lease: no controller leads" in ended["reasons"]
+    assert not ended["healthy"] and "no controller leads, because nobody holds the Lease" in ended["reasons"]

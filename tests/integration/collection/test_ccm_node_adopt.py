@@ -66,7 +66,7 @@ async def test_only_what_has_to_change_is_touched(kube: KubeClient, clean: None,
     assert not ours["changed"] and not ours.get("failed")
     for refused in (strange, strange_tainted):
         assert refused["failed"] and not refused["changed"]
-        assert "was not touched" in refused["msg"] and "aws:///eu-1a/i-0" in refused["msg"]
+        assert "was not changed" in refused["msg"] and "aws:///eu-1a/i-0" in refused["msg"]
     assert lost["failed"] and "the cluster has no Node lost" in lost["msg"]
 
     assert released["changed"] and released["node"]["class"] == "unmanaged"
@@ -101,8 +101,8 @@ async def test_the_runtime_initialises_what_is_adopted(
     assert second["node"]["resource_version"] == adopted["resource_version"]
 
     assert orphan["failed"]
-    assert "did not initialise Node orphan within 1 s; it lacks providerID" in orphan["msg"]
-    assert "The taint was taken off again" in orphan["msg"]
+    assert "did not initialise Node orphan within 1 s. Missing: providerID" in orphan["msg"]
+    assert "The taint was removed again" in orphan["msg"]
     assert any("InstanceNotFound" in event for event in orphan["events"])
     assert orphan["events"][-1] in orphan["msg"]
     assert await taints(kube, "orphan") == {OTHER["key"]}
@@ -130,7 +130,7 @@ async def test_what_someone_else_does_meanwhile_is_not_lost(kube: KubeClient, cl
     for name in ("taken", "overtaken"):
         assert interloper.statuses[f"{NODES}/{name}"] == [409]
         assert await taints(kube, name) == set()
-    assert taken["failed"] and "was not touched" in taken["msg"] and "aws:///eu-1a/i-0d" in taken["msg"]
+    assert taken["failed"] and "was not changed" in taken["msg"] and "aws:///eu-1a/i-0d" in taken["msg"]
     assert not overtaken.get("failed"), overtaken
     assert not overtaken["changed"] and "diff" not in overtaken
     assert overtaken["node"]["class"] == "initialized"

@@ -93,14 +93,14 @@ async def test_budgets_are_honoured_and_a_node_that_cannot_be_drained_is_given_b
         task("ccm_node_drain", name=NODE, state="deleted"),
         task("ccm_node_drain", name=NODE, state="deleted", force=True, check=True),
     )
-    assert refused["failed"] and "default/lonely has no controller that would make it again" in refused["msg"]
+    assert refused["failed"] and "default/lonely has no controller that would create it again" in refused["msg"]
     assert "ccm_install_reregister_force" in refused["msg"]
     assert foretold["changed"] and foretold["evicted"] == ["default/lonely", "default/web"]
     assert agent.node()["metadata"]["resourceVersion"] == before
     agent.apiserver.kubectl("delete", "pod", "lonely", "--grace-period=0", "--force")
     (held,) = await call(kubeconfig, task("ccm_node_drain", name=NODE, state="deleted", wait_timeout=3))
     assert held["failed"] and "disruption budget" in held["msg"] and "default/web" in held["msg"], held
-    assert "it takes Pods again" in held["msg"] and "unschedulable" not in agent.node()["spec"]
+    assert "it accepts Pods again" in held["msg"] and "unschedulable" not in agent.node()["spec"]
     assert set(agent.pods()) == {"web", "daemon"}
     kubelet = asyncio.create_task(agent.kubelet())
     try:

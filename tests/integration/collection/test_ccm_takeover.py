@@ -88,7 +88,7 @@ async def test_one_of_its_pods_is_waited_for_and_named(kubeconfig: str, kube: Ku
     await kube.create(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
     try:
         (paused,) = await call(kubeconfig, task("ccm_takeover", kind="DaemonSet", name="acme", wait_timeout=1))
-        assert paused["failed"] and "these Pods of it still run: acme-x1" in paused["msg"]
+        assert paused["failed"] and "these of its Pods still run: acme-x1" in paused["msg"]
     finally:
         with contextlib.suppress(NotFoundError):
             await kube.delete(f"{PODS}/acme-x1")

@@ -51,7 +51,7 @@ async def test_a_host_whose_journal_is_lost_is_rolled_back_from_its_copy(
     name = kept["w-2"]["metadata"]["name"]
     await kube.delete(f"{SECRETS}/{name}")
     lost = await back(cluster)
-    assert lost.status != 0 and "the controller is still there" in lost.failures[-1]
+    assert lost.status != 0 and "the controller still runs" in lost.failures[-1]
     assert "w-2: its kubelet has --cloud-provider=external" in lost.failures[-1] and "w-1:" not in lost.failures[-1]
     assert files(cluster) == after and await there(kube)
 

@@ -233,7 +233,7 @@ async def test_what_is_written_is_what_was_foretold_and_comes_back_byte_for_byte
     drop_in = before["systemd-worker"]["/etc/systemd/system/kubelet.service.d/20-cloud.conf"]
     dead = b"--cloud-provider=openstack --cloud-config=/etc/kubernetes/cloud.conf "
     before["systemd-worker"]["/etc/systemd/system/kubelet.service.d/20-cloud.conf"] = drop_in.replace(dead, b"")
-    assert "--cloud-provider=openstack is not put back" in back.output
+    assert "--cloud-provider=openstack is not restored" in back.output
     assert {name: cluster.machines[name].files() for name in workers} == before
 
 
@@ -246,7 +246,8 @@ async def test_a_unit_that_does_not_come_up_is_put_back(cluster: Cluster):
     run = await cluster.play("/dev/stdin", given=json.dumps(plays), ccm_install_gate_timeout=2)
     assert run.status != 0
     message = " ".join(str(item.get("msg")) for result in run for item in result.get("results", []))
-    assert "kube-controller-manager on systemd-cp did not come up" in message and "/healthz" in message, run.failures
+    assert "kube-controller-manager on systemd-cp did not become healthy" in message, run.failures
+    assert "/healthz" in message, run.failures
     assert machine.files() == before
 
 
@@ -277,7 +278,7 @@ async def test_hosts_that_cannot_be_changed_are_refused_before_the_first_change(
         assert any(all(word in problem for word in words) for problem in mine), (host, words, problems)
 
     told("kubeadm-cp", "cannot write to /etc/kubernetes", "read-only")
-    told("full", "less than 16 MiB are free for backups in /var/lib/outoftree-ccm")
+    told("full", "/var/lib/outoftree-ccm has less than 16 MiB of free space for backups")
     told("two", "k3s-agent.service and kubelet.service each run a kubelet")
     told("none", "the kubelet's layout is unknown")
     told("k3s-broken", "/etc/rancher/k3s/config.yaml", "line 2")

@@ -88,9 +88,10 @@ async def test_rights_and_trust_that_are_missing_are_named(apiserver: ApiServer)
     *forbidden, unauthorised, untrusted = run.failures
     for message in forbidden:
         assert "(403)" in message and '"powerless"' in message and "needs this permission" in message
-    assert "(401)" in unauthorised and "credentials are not valid" in unauthorised
+    assert "(401)" in unauthorised and "credentials are invalid or expired" in unauthorised
     assert "no-such-token" not in run.output
-    assert "certificate verify failed" in untrusted and "certificate-authority the one of this cluster" in untrusted
+    assert "certificate verify failed" in untrusted
+    assert "check that the kubeconfig has the CA of this cluster" in untrusted
     assert apiserver.token not in run.output
 
 

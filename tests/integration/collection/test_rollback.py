@@ -77,7 +77,7 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     forget_copies(cluster.apiserver)
     after = files(cluster)
     lost = await back(cluster)
-    assert lost.status != 0 and "Nothing was changed, and the controller is still there." in lost.failures[-1]
+    assert lost.status != 0 and "Nothing was changed, and the controller still runs." in lost.failures[-1]
     assert "w-2: its kubelet has --cloud-provider=external" in lost.failures[-1] and "w-1" not in lost.failures[-1]
     assert files(cluster) == after and await there(kube)
     shutil.move(state.with_name("elsewhere"), state)
@@ -85,15 +85,15 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     # Left out, it keeps the controller; the other one is restored.
     part = await back(cluster, "--limit", "all:localhost:!w-2")
     assert part.status != 0
-    assert any("w-2: is left out by --limit" in message for message in part.failures), part.failures
-    assert "The controller is still there." in part.failures[-1] and await there(kube)
-    assert "Every file that the migration changed is as it was before" not in part.output
+    assert any("w-2: --limit excludes the host" in message for message in part.failures), part.failures
+    assert "The controller is still installed." in part.failures[-1] and await there(kube)
+    assert "Every file that the migration changed has its original content" not in part.output
     assert files(cluster) == {"w-1": migrated["w-1"], "w-2": after["w-2"]}
 
     # A host that fails ends it with a summary; the controller is still there.
     cluster.machines["w-2"].refuse("restart")
     failed = await back(cluster)
-    assert failed.status != 0 and "The controller is still there." in failed.failures[-1] and await there(kube)
+    assert failed.status != 0 and "The controller is still installed." in failed.failures[-1] and await there(kube)
     assert any("HOST " in str(result.get("msg")) and "SECONDS" in result["msg"] for result in failed)
     cluster.machines["w-2"].refuse()
 
@@ -102,12 +102,12 @@ async def test_a_rollback_takes_nothing_away_before_every_host_is_restored(
     path.write_bytes(path.read_bytes().replace(b'external"', b'external --v=4"'))
     shown = await back(cluster, "--check", "--diff")
     table = next(str(result["msg"]) for result in shown if "HOST " in str(result.get("msg")))
-    assert "flags: somebody else wrote the file since" in table and ENV in table, table
+    assert "flags: the file was changed after the migration" in table and ENV in table, table
     assert shown.status == 0 and await there(kube) and b"external --v=4" in path.read_bytes(), shown.failures
     done = await back(cluster)
     assert done.status == 0, done.output[-4000:]
     expected = migrated["w-2"][ENV].rstrip(b'"\n') + b' --v=4"\n'
     assert files(cluster)["w-2"][ENV] == expected and not await there(kube)
-    assert "Somebody else wrote these files after the migration" in done.output
+    assert "These files were changed after the migration" in done.output
     again = await back(cluster)
     assert again.status == 0 and not any(result.get("changed") for result in again), again.output[-3000:]

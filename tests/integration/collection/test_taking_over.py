@@ -29,7 +29,7 @@ __all__ = ["cluster"]
 
 OLD, NEW = "acme", "cloud-controller-manager"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-ROLL_OUT = plays("site", "Roll the controller out")
+ROLL_OUT = plays("site", "Roll out the controller")
 GO_BACK = plays(
     "rollback", "Detect", "Plan the rollback", "Restore the cluster's configuration", "Remove the controller"
 )
@@ -168,7 +168,7 @@ async def test_one_that_does_not_come_up_leaves_the_old_one_running(
     broken = {"ccm_runtime_image": BAD_IMAGE, "ccm_runtime_health_timeout": 3, "ccm_install_takeover": "adopt"}
     failed = await run(cluster, LOOK + ROLL_OUT, **broken)
     assert failed.status != 0 and "ErrImageNeverPull" in failed.failures[-1]
-    assert f"The other cloud-controller-manager runs again: {OLD}. Nothing else was changed" in failed.failures[-1]
+    assert f"The run resumed the other cloud-controller-manager: {OLD}. Nothing else was changed" in failed.failures[-1]
     old = await kube.get(f"{APPS}/deployments/{OLD}", dict)
     assert old["spec"]["replicas"] == 2 and NOTE not in old["metadata"].get("annotations", {})
     with pytest.raises(NotFoundError):

@@ -15,7 +15,7 @@ INVENTORIES = sorted((REPOSITORY / "docs" / "inventories").glob("*.yml"))
 
 def options(role: str) -> set[str]:
     specs = yaml.safe_load((REPOSITORY / "roles" / role / "meta" / "argument_specs.yml").read_text())
-    return {name for entry in specs["argument_specs"].values() for name in entry["options"]}
+    return {name for entry in specs["argument_specs"].values() for name in entry.get("options", {})}
 
 
 def variables(group: dict[str, Any]) -> set[str]:

@@ -30,9 +30,9 @@ def test_the_id_is_the_digest_of_the_config(tmp_path: pathlib.Path, config: str)
 
 def test_archives_that_cannot_serve_are_told_with_a_way_out(tmp_path: pathlib.Path) -> None:
     path = archive(tmp_path / "a.tar", [{"Config": "x.json", "RepoTags": ["other:1"]}])
-    with pytest.raises(AnsibleError, match="it has other:1"):
+    with pytest.raises(AnsibleError, match="one of its images: other:1"):
         image_id(path, "localhost/ccm:1")
-    with pytest.raises(AnsibleError, match="leave ccm_runtime_image_archive unset"):
+    with pytest.raises(AnsibleError, match="unset ccm_runtime_image_archive"):
         image_id(str(tmp_path / "none.tar"), "x")
     (tmp_path / "text.tar").write_text("no")
     with pytest.raises(AnsibleError, match="not an image archive"):

@@ -95,14 +95,14 @@ def test_a_component_that_does_not_come_up_is_restored_and_its_log_told(host: Ho
     host.broken.add(AFTER)
     result = host.present(monkeypatch)
     assert result["failed"] and result["restored"] and not result["changed"]
-    assert "Error: unknown flag" in result["msg"] and "put back and serves again" in result["msg"]
+    assert "Error: unknown flag" in result["msg"] and "restored and is healthy" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE and not (host.state / "journal.json").exists()
 
 
 def test_a_restored_component_that_does_not_serve_is_called_that(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.broken.update((AFTER, BEFORE))
     result = host.present(monkeypatch)
-    assert not result["restored"] and "does not serve yet" in result["msg"]
+    assert not result["restored"] and "is not healthy yet" in result["msg"]
     assert host.manifest.read_bytes() == BEFORE
 
 
@@ -297,7 +297,7 @@ def test_a_rollback_waits_for_a_static_pod_that_is_just_starting_with_the_old_ma
     host.manifest.write_bytes(BEFORE)  # a rollback that was killed here
     host.broken.add(BEFORE)
     result = host.run(monkeypatch, state="restored")
-    assert result["failed"] and "Its files are the old ones again" in result["msg"], result
+    assert result["failed"] and "Its old files are restored" in result["msg"], result
     host.broken.clear()
     host.run(monkeypatch, state="restored")
     assert not (host.state / "journal.json").exists()

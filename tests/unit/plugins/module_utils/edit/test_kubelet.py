@@ -183,7 +183,7 @@ def test_a_packages_file_is_never_edited(flags: str) -> None:
 
 def test_a_value_in_a_packages_file_is_not_edited() -> None:
     unit = "[Service]\nEnvironment=P=aws\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS $P\n"
-    with pytest.raises(_unit.UnitRefused, match="sets --cloud-provider=aws, and that file belongs to a package"):
+    with pytest.raises(_unit.UnitRefused, match="sets --cloud-provider=aws, but that file belongs to a package"):
         plan_unit((PACKAGE, unit), (OURS, '[Service]\nEnvironment="KUBELET_EXTRA_ARGS=--cloud-provider"\n'))
 
 
@@ -200,7 +200,7 @@ def test_a_packages_variable_is_not_edited() -> None:
 ])
 def test_a_conflict_is_two_values_in_two_files(kubeadm: Any, flags: str, default: str, twice: bool) -> None:
     edit, _, _ = kubeadm(flags=f'KUBELET_KUBEADM_ARGS="{flags}"\n', default=f"KUBELET_EXTRA_ARGS={default}\n")
-    assert any("set twice, the last one counts" in change.why for change in edit.changes) is twice
+    assert any("set twice, and the last one counts" in change.why for change in edit.changes) is twice
 
 
 def test_a_flag_that_is_new_says_what_it_is_for(kubeadm: Any) -> None:

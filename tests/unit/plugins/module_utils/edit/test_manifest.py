@@ -131,7 +131,7 @@ def test_anchors_elsewhere_stay() -> None:
         ("a: b: c", NotYaml, "line 1, column 5"),
         ("spec: {}", manifest.BadManifest, "no spec.containers"),
         ("just text", manifest.BadManifest, "no spec.containers"),
-        ("spec: {containers: [{name: other}]}", manifest.BadManifest, "none of its containers"),
+        ("spec: {containers: [{name: other}]}", manifest.BadManifest, "it has no container named"),
         (f"spec: {{containers: [{{name: {KCM}}}]}}", manifest.BadManifest, "no command"),
         (f"spec: {{containers: [{{name: {KCM}, command: x}}]}}", manifest.BadManifest, "not a list of strings"),
     ],
@@ -237,8 +237,8 @@ def test_a_path_and_a_name_that_somebody_else_uses_by_now_stay_as_they_are() -> 
 
 
 @pytest.mark.parametrize(("rest", "words"), [
-    ("", "there is no list volumeMounts any more to put cloud back into"),
-    (LITTLE[:LITTLE.index("  volumes")], "there is no list volumes any more to put cloud back into"),
+    ("", "it no longer has a list volumeMounts to which cloud could be restored"),
+    (LITTLE[:LITTLE.index("  volumes")], "it no longer has a list volumes to which cloud could be restored"),
 ])
 def test_mounts_need_a_list_to_come_back_into(rest: str, words: str) -> None:
     with pytest.raises(EditRefused, match=words):

@@ -106,7 +106,7 @@ def test_quotes_inside_a_value_are_not_put_in_quotes_again(value: str) -> None:
     """They would come to mean something else."""
     found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",
                                                 DROP_IN: f"[Service]\nEnvironment=KUBELET_EXTRA_ARGS={value}\n"})
-    with pytest.raises(_unit.UnitRefused, match=f"{DROP_IN} has quotes inside the value of KUBELET_EXTRA_ARGS, and --cloud-provider cannot"):
+    with pytest.raises(_unit.UnitRefused, match=f"{DROP_IN} has quotes inside the value of KUBELET_EXTRA_ARGS, so --cloud-provider cannot"):
         kubelet.plan(found, (1, 33))
 
 

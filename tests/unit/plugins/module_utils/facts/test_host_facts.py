@@ -55,7 +55,7 @@ def test_a_host_that_returns_something_else_is_refused_by_name_and_alone(lie: An
     honest = make_plan(copy.deepcopy(hosts), cluster, [])
     lie(hosts["w-1"])
     plan = make_plan(hosts, cluster, [])
-    assert [problem for problem in plan["problems"] if problem.startswith("w-1: could not be looked at: what it returned")], plan["problems"]
+    assert [problem for problem in plan["problems"] if problem.startswith("w-1: could not be inspected: it returned an invalid result")], plan["problems"]
     assert "w-1" not in plan["hosts"] and plan["adopt"] == ["w-2"]
     assert plan["hosts"]["w-2"] == honest["hosts"]["w-2"]
     assert [edit for edit in plan["edits"] if "w-2" in edit["host"]] == [edit for edit in honest["edits"] if "w-2" in edit["host"]]
@@ -84,9 +84,9 @@ def test_names_of_nodes(name: str, good: bool) -> None:
     pytest.param(["x" * 993], "it returned more than 0 MiB", id="too-many-characters-with-their-list"),
     pytest.param("x" * 1001, "it returned more than 0 MiB", id="too-many-characters"),
     pytest.param([0] * 125, "it returned more than 0 MiB", id="too-many-things"),
-    pytest.param("x" * 1000, "what it returned is no dictionary with printable keys", id="as-much-as-may-be"),
-    pytest.param([0] * 124, "what it returned is no dictionary with printable keys", id="as-many-things-as-may-be"),
-    pytest.param(nested(20), "what it returned is no dictionary with printable keys", id="as-deep-as-may-be"),
+    pytest.param("x" * 1000, "the result is not a dictionary with printable keys", id="as-much-as-may-be"),
+    pytest.param([0] * 124, "the result is not a dictionary with printable keys", id="as-many-things-as-may-be"),
+    pytest.param(nested(20), "the result is not a dictionary with printable keys", id="as-deep-as-may-be"),
     pytest.param(nested(21), "it returned more than 0 MiB", id="too-deep"),
 ])
 def test_where_the_limits_are(facts: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,9 +103,9 @@ LONG = "n" * 500
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    (lambda f: f.update(node_name="/" + LONG), "'/" + "n" * 99 + "' is no name of a Node"),
+    (lambda f: f.update(node_name="/" + LONG), "'/" + "n" * 99 + "' is not a valid Node name"),
     (lambda f: f["manifests"].append("/" + LONG), "the file '/" + "n" * 199 + "' is missing"),
-    (lambda f: f["files"].update({"/" + LONG: dict(f["files"][FLAGS_ENV], content="a")}), "the content of '/" + "n" * 199 + "' is no base64"),
+    (lambda f: f["files"].update({"/" + LONG: dict(f["files"][FLAGS_ENV], content="a")}), "the content of '/" + "n" * 199 + "' is not base64"),
     (lambda f: f["journal"].update({"/" + LONG: {"component": "kubelet", "state": ""}}), "the file '/" + "n" * 199 + "' of the journal is missing"),
     (lambda f: f["journal"].update({FLAGS_ENV: {"component": "kubelet", "state": ""}, "configmap:x": {"component": "kubeadm-config", "state": ""}}), ""),
 ])
@@ -134,7 +134,7 @@ def test_a_worker_cannot_have_another_hosts_node_tainted(hosts: Any, cluster_fac
     hosts["w-1"]["node_name"] = "victim"
     plan = make_plan(hosts, victim(cluster_facts), [])
     (problem,) = [text for text in plan["problems"] if "victim" in text]
-    assert problem.startswith("w-1: it says that it is the Node victim") and "ccm_install_node_name" in problem and not plan["go"]
+    assert problem.startswith("w-1: the host claims to be the Node victim") and "ccm_install_node_name" in problem and not plan["go"]
 
 
 def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts: Any, cluster_facts: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_worker_cannot_have_another_hosts_node_drained_and_deleted(tree_facts:
     cluster = victim(cluster_facts)
     cluster["nodes"][2]["provider_id"] = "k3s://victim"
     plan = make_plan({"w-1": facts}, cluster, [], reregister=True)
-    assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: it says that it is the Node victim" in "\n".join(plan["problems"])
+    assert plan["reregister"] == ["w-1"] and not plan["go"] and "w-1: the host claims to be the Node victim" in "\n".join(plan["problems"])
     assert make_plan({"victim": facts}, cluster, [], reregister=True)["go"]
 
 

@@ -46,7 +46,7 @@ def summaries(**provider_ids: str) -> list[dict[str, Any]]:
 def test_one_provider_id_on_two_nodes_is_wrong_on_one_of_them() -> None:
     found = nodes.judged(summaries(a="sim://1", b="sim://1", c="sim://2", d="", e=""), [])
     assert [item["class"] for item in found] == ["mismatched", "mismatched", "initialized", "unmanaged", "unmanaged"]
-    assert "sim://1 is also that of b" in found[0]["reason"] and "delete the Node" in found[0]["reason"]
+    assert "b has the same providerID sim://1" in found[0]["reason"] and "delete the Node" in found[0]["reason"]
 
 
 def test_what_the_runtime_says_of_nodes_is_told_before_anything_is_done_to_them() -> None:
@@ -137,10 +137,10 @@ GOOD = {"cloud_provider": "sim", "last_cloud_success": "2026-11-21T09:00:20Z", "
         (daemonset(desired=0, ready=0, updated=0), [], lease(), "no node matches"),
         (daemonset(ready=0), [{**POD, "ready": False, "reason": "ErrImageNeverPull"}], lease(), "ErrImageNeverPull"),
         (daemonset(updated=0), [POD], lease(), "0 of 1 Pods run the newest"),
-        (daemonset(observed=False), [POD], lease(), "not taken up"),
+        (daemonset(observed=False), [POD], lease(), "newest version yet"),
         (daemonset(), [POD], lease(""), "nobody holds the Lease"),
         (daemonset(), [POD], health.lease_state(None, NOW), "nobody holds the Lease"),
-        (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed for 20.0 s"),
+        (daemonset(), [POD], lease(renewed="2026-11-21T09:00:10Z"), "not renewed it for 20.0 s"),
         (daemonset(), [POD], lease("vendor_1"), "none of the Pods"),
         (daemonset(), [POD], lease(**{**GOOD, "controllers": "service-lb-controller"}), "does not run cloud-node-controller"),
         (daemonset(), [POD], lease(cloud_provider="sim"), "no call to the cloud has succeeded"),

@@ -112,7 +112,7 @@ def test_json_of_another_form_is_refused(change: dict[str, Any]) -> None:
 
 def test_a_copy_that_unpacks_to_very_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_copy, "LIMIT", 2 << 20)
-    with pytest.raises(BadCopy, match="not complete, or has more than 2 MiB"):
+    with pytest.raises(BadCopy, match="incomplete, or larger than 2 MiB"):
         decode(base64.b64encode(gzip.compress(b" " * (3 << 20))).decode())
 
 
@@ -154,13 +154,13 @@ def test_a_readable_journal_counts_and_a_lost_one_is_replaced() -> None:
 
 def test_a_newer_copy_of_the_same_journal_is_a_persons_decision() -> None:
     source, problem, _ = choose(said(serial=2), secret(serial=3), "w-1")
-    assert source == "local" and "(write 3, and write 2 on the host)" in problem and "Decide: delete that Secret" in problem
+    assert source == "local" and "(write 3, but write 2 on the host)" in problem and "delete that Secret" in problem
     assert "was not replaced" in obstacle(said(serial=2), secret(serial=3), "w-1")
 
 
 def test_a_damaged_journal_is_replaced_by_a_copy_of_the_same_state_alone() -> None:
     assert choose(said(DAMAGED), secret(), "w-1").source == "copy"
-    assert "of another state" in choose(said(DAMAGED, serial=4), secret(), "w-1").note
+    assert "is older or belongs to another journal" in choose(said(DAMAGED, serial=4), secret(), "w-1").note
     assert choose(said(DAMAGED, name="b2"), secret(), "w-1").source == "local"
 
 
@@ -168,27 +168,27 @@ def test_a_damaged_journal_is_replaced_by_a_copy_of_the_same_state_alone() -> No
 def test_a_copy_of_another_node_or_machine_or_with_another_content_is_not_used() -> None:
     foreign = secret(node="w-2")
     assert choose(said(MISSING, 0, ""), foreign, "w-1").source == "none"
-    assert "it is of the Node 'w-2'" in choose(said(MISSING, 0, ""), foreign, "w-1").note
+    assert "it belongs to the Node 'w-2'" in choose(said(MISSING, 0, ""), foreign, "w-1").note
     for machine in ("m2", ""):  # who says nothing of itself is not believed either
         choice = choose(said(MISSING, 0, "", machine), secret(), "w-1")
-        assert choice.source == "none" and "of another machine of that name" in choice.note
+        assert choice.source == "none" and "belongs to another machine with the same name" in choice.note
     assert choose(said(MISSING, 0, "", "m1"), secret(machine=""), "w-1").source == "copy"
     altered = secret()
     altered["data"] = secret(serial=4)["data"]
     assert "its checksum does not match" in choose(said(MISSING, 0, ""), altered, "w-1").note
-    with pytest.raises(BadCopy, match="of the Node"):
+    with pytest.raises(BadCopy, match="belongs to the Node"):
         journal_copy.secret("w-2", encode(journal(), "w-1", ""))
     renamed = secret()
     renamed["metadata"]["annotations"][journal_copy.NODE] = "w-2"
-    with pytest.raises(BadCopy, match="of the Node"):
+    with pytest.raises(BadCopy, match="belongs to the Node"):
         journal_copy.checked(renamed, "w-1")
 
 
 def test_a_long_name_of_another_node_is_cut_where_no_node_has_a_longer_one() -> None:
     long = "n" * 300
-    with pytest.raises(BadCopy, match=f"^it is of the Node '{'n' * 253}'$"):
+    with pytest.raises(BadCopy, match=f"^it belongs to the Node '{'n' * 253}'$"):
         journal_copy.secret("w-1", encode(journal(), long, ""))
-    with pytest.raises(BadCopy, match=f"^it is of the Node '{'n' * 253}'$"):
+    with pytest.raises(BadCopy, match=f"^it belongs to the Node '{'n' * 253}'$"):
         journal_copy.checked(secret(node=long), "w-1")
 
 

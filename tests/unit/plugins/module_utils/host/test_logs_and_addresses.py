@@ -62,8 +62,8 @@ def test_a_component_is_asked_on_this_host_alone(connected, address, tmp_path):
     authority = tmp_path / "ca.crt"
     authority.write_text("")
     settings = {"healthz_address": address, "healthz_port": "10248"}
-    assert "no address of this host" in probes.kubelet_health(settings)
-    assert "no address of this host" in probes.component_health("kube-scheduler", ["kube-scheduler", "--bind-address=" + address])
+    assert "not an address of this host" in probes.kubelet_health(settings)
+    assert "not an address of this host" in probes.component_health("kube-scheduler", ["kube-scheduler", "--bind-address=" + address])
     argv = ["kubelet", "--rotate-server-certificates", "--address=" + address, "--client-ca-file=" + str(authority)]
     assert probes.kubelet_serving(argv, [])["problem"]
     assert connected == []
@@ -82,8 +82,8 @@ def test_an_address_of_an_interface_is_this_host(monkeypatch):
 
 @pytest.mark.parametrize("port", ["", "00", "65536", "http", "-1", "10248/x"])
 def test_a_port_that_is_none(connected, port):
-    assert "is no port" in probes.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
-    assert port == "" or "is no port" in probes.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])
+    assert "is not a port" in probes.kubelet_health({"healthz_address": "127.0.0.1", "healthz_port": port})
+    assert port == "" or "is not a port" in probes.component_health("kube-apiserver", ["kube-apiserver", "--secure-port=" + port])
     assert connected == []
 
 

@@ -71,7 +71,7 @@ def test_an_api_server_may_serve_a_certificate_of_another_authority(server, tmp_
     authority, unused = certificate(tmp_path, "clients")
     assert probes.component_health("kube-apiserver", apiserver(port, serving, authority)) == ""
     ill = probes.component_health("kube-apiserver", apiserver(port, authority, authority))
-    assert "another certificate than" in ill and authority in ill
+    assert "its certificate is not the one in" in ill and authority in ill
     ill = probes.component_health("kube-apiserver", apiserver(port, str(tmp_path / "none.crt"), authority))
     assert "certificate verify failed" in ill, "without the file the authority decides"
 
@@ -98,7 +98,7 @@ def test_a_kubelet_without_a_health_port_answers_on_its_own(server, tmp_path, st
     config.write_text("healthzPort: 0\nport: {0}\naddress: 127.0.0.1\n".format(port))
     ill = probes.kubelet_health(_settings.kubelet_settings(["kubelet", "--config=" + str(config)]))
     assert (ill == "") is healthy
-    assert healthy or "its /healthz on port {0} says {1}".format(port, status) in ill
+    assert healthy or "its /healthz on port {0} answers {1}".format(port, status) in ill
 
 
 def test_drop_ins_of_the_kubelets_configuration_count_and_flags_count_more(tmp_path):

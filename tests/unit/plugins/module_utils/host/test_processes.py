@@ -119,9 +119,9 @@ def test_the_kubelet_is_the_units_main_process_whatever_else_bears_its_name(host
     found = processes.of_unit("kubelet", "kubelet")
     assert (found.pid, found.argv) == (647, ["/usr/bin/kubelet", "--v=2"])
     assert processes.impostors([found], str(host.logs)) == [
-        "process 100 calls itself kubelet but belongs to Pod team-a/web-0: it is ignored",
-        "process 101 calls itself kubelet but is in the control group /user.slice/user-1000.slice/session-1.scope, of no unit that "
-        "runs it: it is ignored"]
+        "process 100 calls itself kubelet but belongs to Pod team-a/web-0. It is ignored",
+        "process 101 calls itself kubelet but is in the control group /user.slice/user-1000.slice/session-1.scope, which belongs to no "
+        "unit of it. It is ignored"]
 
 
 def test_a_pid_that_went_to_a_pod_is_not_the_units(host):
@@ -260,7 +260,7 @@ def test_a_program_of_others_and_a_replaced_one_are_never_run(tmp_path, running,
     path.write_text("#!/bin/sh\necho v9.9.9\n")
     path.chmod(0o755)
     version, reason = processes.version_of(process, str(path))
-    assert version == "" and ("replaced" in reason or "not there any more" in reason)
+    assert version == "" and ("replaced" in reason or "no longer exists" in reason)
     assert asked == []
 
 
@@ -305,4 +305,4 @@ def test_a_control_plane_of_a_tenant_or_a_user_is_none_of_this_hosts(host, group
     assert processes.of_static_pod(KCM[0], str(host.logs)) == []
     assert processes.unrecognised([], [KCM[0]], str(host.logs)) == []
     (told,) = processes.impostors([], str(host.logs))
-    assert told.startswith("process 77 calls itself kube-controller-manager but ") and told.endswith("it is ignored")
+    assert told.startswith("process 77 calls itself kube-controller-manager but ") and told.endswith("It is ignored")

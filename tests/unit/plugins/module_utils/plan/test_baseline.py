@@ -33,7 +33,7 @@ def test_what_is_ill_before_its_change_is_not_changed(control_plane: Any, cluste
     place["health"] = "/healthz on port 10257: refused"
     plan = plan_of(control_plane, cluster_facts)
     (problem,) = plan["problems"]
-    for word in ("cp-1: ", component, "/healthz on port 10257: refused", "put back", "run again"):
+    for word in ("cp-1: ", component, "/healthz on port 10257: refused", "undo the change", "run again"):
         assert word in problem, (word, problem)
 
 

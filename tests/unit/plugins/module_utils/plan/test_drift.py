@@ -170,11 +170,11 @@ def test_a_leader_migration_judges_kube_controller_manager_alike(control_plane: 
 
 
 @pytest.mark.parametrize(("running", "written", "words"), [
-    (["--a=1", "--b="], ["--a=1", "--c=3"], "runs with --b='', and /f gives it --c=3. "),
-    (["--a=1"], ["--a=1", "--c=3"], "runs with no cloud flag, and /f gives it --c=3. "),
-    (["--a=1", "--c=3"], ["--a=1"], "runs with --c=3, and /f gives it no cloud flag. "),
-    (["--a=1", "--a=1"], ["--a=1"], "runs with --a=1, and /f gives it no cloud flag. "),
-    (["--a=1", "--a=2"], ["--a=2", "--a=1"], "runs with --a=1 --a=2, and /f gives it --a=2 --a=1. "),
+    (["--a=1", "--b="], ["--a=1", "--c=3"], "runs with --b='', but /f gives it --c=3. "),
+    (["--a=1"], ["--a=1", "--c=3"], "runs with no cloud flag, but /f gives it --c=3. "),
+    (["--a=1", "--c=3"], ["--a=1"], "runs with --c=3, but /f gives it no cloud flag. "),
+    (["--a=1", "--a=1"], ["--a=1"], "runs with --a=1, but /f gives it no cloud flag. "),
+    (["--a=1", "--a=2"], ["--a=2", "--a=1"], "runs with --a=1 --a=2, but /f gives it --a=2 --a=1. "),
 ])
 def test_a_difference_is_told_without_what_is_the_same(running: list[str], written: list[str], words: str) -> None:
     assert words in drift.unexplained("cp-1", "kubelet", {"pid": 7, "flags": running}, written, ["/f"])

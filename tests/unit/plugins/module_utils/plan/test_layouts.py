@@ -238,7 +238,7 @@ MERGED = "shared: &shared\n  disable: [a]\n  cloud-provider-name: aws\n<<: *shar
     lambda file: file.add_item("disable", "b"),
 ])
 def test_a_merge_key_of_k3s_is_named_with_its_file(edit: Any) -> None:
-    with pytest.raises(rancher.RancherRefused, match=r"^/f: line 1: '(disable|cloud-provider-name)' comes from a merge key \(<<\): write it out there$"):
+    with pytest.raises(rancher.RancherRefused, match=r"^/f: line 1: '(disable|cloud-provider-name)' comes from a merge key \(<<\). Write it out there$"):
         edit(rancher.File("/f", MERGED))
 
 

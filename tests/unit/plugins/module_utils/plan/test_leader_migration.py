@@ -74,7 +74,7 @@ def test_a_second_run_and_an_owner_who_did_it_already_change_nothing(cluster: An
 
 def test_a_manager_that_is_external_already_is_left_alone(cluster: Any) -> None:
     plan = make_leader_migration_plan(*cluster("--cloud-provider=external"), ["cp-1"], LEASE)
-    assert plan["go"] and plan["edits"] == [] and "cp-1: kube-controller-manager is external already" in plan["warnings"][0]
+    assert plan["go"] and plan["edits"] == [] and "cp-1: kube-controller-manager is already external" in plan["warnings"][0]
 
 
 @pytest.mark.parametrize("version", ["v1.31.0", "v1.36.3", "v1.99.0"])
@@ -82,7 +82,7 @@ def test_where_nothing_can_be_handed_over_it_is_refused_with_the_reason(cluster:
     plan = make_leader_migration_plan(*cluster(version=version), ["cp-1"], LEASE)
     (problem,) = plan["problems"]
     assert not plan["go"] and plan["edits"] == []
-    for words in (version, "leader migration is for 1.29 to 1.30", "from 1.31 on kube-controller-manager has no in-tree cloud loops", "site.yml"):
+    for words in (version, "leader migration is for 1.29 to 1.30", "From 1.31 on, kube-controller-manager has no in-tree cloud loops", "site.yml"):
         assert words in problem
 
 

@@ -105,7 +105,7 @@ def test_a_kubeconfig_of_the_host_itself_leads_to_its_address(address: str, serv
     from ansible.template import Templar
 
     tasks = yaml.safe_load((REPOSITORY / "roles" / "ccm_install" / "tasks" / "api.yml").read_text())
-    task = next(task for task in tasks if task["name"] == "Keep it in memory")
+    task = next(task for task in tasks if task["name"] == "Keep the kubeconfig in memory")
     text = yaml.safe_dump({"clusters": [{"cluster": {"server": server}}]})
     given = {"ansible_host": address, "inventory_hostname": "cp-1",
              "__ccm_install_admin_file": {"content": base64.b64encode(text.encode()).decode()}}
@@ -138,7 +138,7 @@ def test_a_limit_must_not_leave_control_planes_with_in_tree_loops_behind(
     plan = make_plan({"cp-1": facts}, cluster, ["cp-1", "cp-2"], excluded_hosts=["cp-2"])
     if refused:
         problem = only_problem(plan)
-        assert "--limit leaves out the control plane(s) cp-2" in problem and "two" in problem and "without" in problem
+        assert "--limit excludes the control plane(s) cp-2" in problem and "two" in problem and "without" in problem
     else:
         assert plan["go"], plan["problems"]
     assert make_plan({"cp-1": facts}, cluster, ["cp-1"], excluded_hosts=["w-9"])["problems"] != [] or not refused
@@ -181,7 +181,7 @@ def test_gates_of_the_kubelets_configuration_are_judged_file_by_file(host_facts:
     plan: dict[str, list[str]] = {"problems": [], "warnings": []}
     gates.check_kubelet(plan, "cp-1", facts, (1, 32))
     assert [text.split(" line ")[0] for text in plan["problems"]] == ["cp-1: /1 is not YAML:"]
-    assert plan["problems"][0].endswith("The kubelet does not start with it: fix it first")
+    assert plan["problems"][0].endswith("The kubelet cannot start with it. Fix it first")
     assert [text.split(": ")[1] for text in plan["warnings"]] == ["/5 has the feature gate DisableCloudProviders=false"]
 
 

@@ -127,7 +127,7 @@ def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, clu
     assert f"{MANIFESTS}a.yaml and {MANIFESTS}b.yaml.bak" in problems({"cp-1": twice}, nodes)
     assert "has neither static Pod manifests" in problems({"cp-1": host_facts("cp-1", {FLAGS_ENV: PLAIN_ENV})}, nodes)
     other = host_facts("elsewhere", {FLAGS_ENV: PLAIN_ENV})
-    assert "set ccm_install_node_name" in problems({**leftovers, "w-2": other}, nodes)
+    assert "Set ccm_install_node_name" in problems({**leftovers, "w-2": other}, nodes)
     same = host_facts("w-1", {FLAGS_ENV: PLAIN_ENV})
     assert "w-1 and w-2 are the same Node" in problems({**leftovers, "w-2": same}, nodes)
     split = host_facts("w-1", {FLAGS_ENV: 'KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', DEFAULT: "KUBELET_EXTRA_ARGS=--cloud-provider=gce\n"})
@@ -138,7 +138,7 @@ def test_bad_hosts_are_named_with_a_way_out(leftovers: Any, host_facts: Any, clu
 def test_foreign_nodes_are_reported_and_left_alone(leftovers: Any, cluster_facts: Any) -> None:
     plan = make_plan(leftovers, cluster_facts(("cp-1", "unmanaged"), ("w-1", "foreign"), ("stranger", "unmanaged")), ["cp-1"])
     assert plan["go"] and plan["adopt"] == ["cp-1"]
-    assert any(text.startswith("Node w-1 is left alone") for text in plan["warnings"])
+    assert any(text.startswith("Node w-1 is not adopted") for text in plan["warnings"])
     assert any("stranger is not in the inventory" in text for text in plan["warnings"])
 
 
@@ -156,7 +156,7 @@ def test_verification_needs_effects_not_files(leftovers: Any, cluster_facts: Any
         return not verdict["ok"] and [c["name"] for c in verdict["checks"] if not c["ok"]] == [name]
 
     facts["w-1"]["kubelet"]["flags"] = []
-    assert "runs with no cloud flag, and" in verify(facts, cluster, health, ["cp-1"])["failures"][0]
+    assert "runs with no cloud flag, but" in verify(facts, cluster, health, ["cp-1"])["failures"][0]
     facts["w-1"]["files"][DEFAULT]["changed"] = 0.5
     assert [c["name"] for c in verify(facts, cluster, health, ["cp-1"])["checks"] if not c["ok"]] == ["flags", "kubelets"]
     facts["w-1"]["kubelet"]["flags"] = ["--cloud-provider=external"]
@@ -252,7 +252,7 @@ def test_what_is_written_and_does_not_run_yet_is_waited_for(leftovers: Any, clus
     facts["journal"] = {KCM: {"component": "kube-controller-manager", "state": "written"}}
     plan = planned(facts, cluster_facts)
     (step,) = plan["hosts"]["cp-1"]["control_plane"]
-    assert (step["files"], step["flags"]) == ([], []) and any("it is waited for" in text for text in plan["warnings"])
+    assert (step["files"], step["flags"]) == ([], []) and any("The run waits for it" in text for text in plan["warnings"])
 
 
 def test_a_component_of_a_unit_and_a_manifest_is_refused(tree_facts: Any, cluster_facts: Any, fixture_text: Any) -> None:
@@ -262,7 +262,7 @@ def test_a_component_of_a_unit_and_a_manifest_is_refused(tree_facts: Any, cluste
 
 @pytest.mark.parametrize(("content", "problem"), [
     (b"[Service]\nExecStart=/usr/bin/kube-apiserver --x=\xff\n", "kube-apiserver: "),
-    (b"[Service]\nExecStart=/bin/sh -c 'exec kube-apiserver --cloud-provider=openstack'\n", "starts it by a shell"),
+    (b"[Service]\nExecStart=/bin/sh -c 'exec kube-apiserver --cloud-provider=openstack'\n", "starts it with a shell"),
     (b"[Service]\n", "the flags of kube-apiserver cannot be changed: its unit has no ExecStart"),
 ])
 def test_a_unit_that_cannot_be_edited_is_named(content: bytes, problem: str, tree_facts: Any, cluster_facts: Any) -> None:
@@ -292,7 +292,7 @@ def test_a_unit_with_nothing_to_edit_must_run_and_is_restarted_when_it_runs_othe
         plan = planned(facts, cluster_facts, "v1.30.4")
         assert rows(plan, "kube-controller-manager") == [("--cloud-provider", now, "--cloud-provider=external")]
     del facts["components"]["kube-controller-manager"]
-    assert "does not run, although kube-controller-manager.service is there" in "\n".join(planned(facts, cluster_facts, "v1.30.4")["problems"])
+    assert "does not run, although kube-controller-manager.service exists" in "\n".join(planned(facts, cluster_facts, "v1.30.4")["problems"])
 
 
 def test_patches_are_told_each_and_one_that_is_refused_hides_no_other(leftovers: Any, host_facts: Any, cluster_facts: Any) -> None:

@@ -57,7 +57,7 @@ def test_a_managed_cluster_is_known_by_its_nodes(control_plane: Any, cluster_fac
 def test_control_planes_that_disagree_about_the_version(control_plane: Any, cluster_facts: Any) -> None:
     hosts = {"cp-1": control_plane("cp-1"), "cp-2": control_plane("cp-2", version="v1.35.4", kubelet="v1.35.4")}
     text = problems(hosts, cluster_facts(("cp-1", "unmanaged"), ("cp-2", "unmanaged")), ["cp-1", "cp-2"])
-    assert "disagree about the version of kube-apiserver: 1.35 on cp-2, 1.36 on cp-1. Finish the upgrade" in text
+    assert "run different versions of kube-apiserver: 1.35 on cp-2, 1.36 on cp-1. Finish the upgrade" in text
     assert "of kube-controller-manager" in text
 
 
@@ -65,7 +65,7 @@ def test_control_planes_that_disagree_about_the_version(control_plane: Any, clus
 def test_kubelets_outside_the_version_skew(control_plane: Any, cluster_facts: Any, kubelet: str) -> None:
     facts = control_plane("cp-1", version="v1.35.4", kubelet=kubelet)
     text = problems({"cp-1": facts}, cluster_facts(("cp-1", "unmanaged"), version="v1.35.4"), ["cp-1"])
-    assert f"cp-1: its kubelet is {kubelet} and the API server v1.35.4" in text
+    assert f"cp-1: its kubelet is {kubelet} and the API server is v1.35.4" in text
 
 
 def test_older_kubelets_within_the_skew_are_fine(control_plane: Any, cluster_facts: Any) -> None:
@@ -78,19 +78,19 @@ def test_a_component_that_is_both_a_static_pod_and_a_unit(control_plane: Any, tr
     facts["units"] = {"kube-apiserver": units["units"]["kube-apiserver"]}
     facts["files"].update(units["files"])
     text = problems({"cp-1": facts}, cluster_facts(("cp-1", "unmanaged")), ["cp-1"])
-    assert f"{MANIFESTS}kube-apiserver.yaml and the unit kube-apiserver.service" in text and "remove the one" in text
+    assert f"{MANIFESTS}kube-apiserver.yaml and the unit kube-apiserver.service" in text and "Remove the one" in text
 
 
 def test_a_control_plane_that_the_group_lacks(control_plane: Any, cluster_facts: Any) -> None:
     text = problems({"cp-1": control_plane("cp-1")}, cluster_facts(("cp-1", "unmanaged"), ("cp-2", "unmanaged")), ["cp-1"])
-    assert "Node cp-2 is a control plane, and no host of kube_control_plane is it" in text
+    assert "Node cp-2 is a control plane, but no host of kube_control_plane is that Node" in text
 
 
 def test_servers_and_agents_in_the_wrong_group(tree_facts: Any, cluster_facts: Any) -> None:
     hosts = {"k3s-server": tree_facts("k3s/server"), "k3s-agent": tree_facts("k3s/agent")}
     cluster = cluster_facts(("k3s-server", "foreign"), ("k3s-agent", "foreign"), version="v1.33.4", kubeadm="")
     text = problems(hosts, cluster, ["k3s-agent"])
-    assert "k3s-agent: is in kube_control_plane but runs k3s-agent.service, an agent: move it to kube_node" in text
+    assert "k3s-agent: is in kube_control_plane but runs k3s-agent.service, an agent. Move it to kube_node" in text
     assert "k3s-server: runs k3s.service, a server, but is not in kube_control_plane" in text
 
 
@@ -135,13 +135,13 @@ def test_a_host_that_cannot_be_looked_at_is_told_with_the_plan_of_the_others(con
     cluster = cluster_facts(("cp-1", "unmanaged"), ("cp-2", "unmanaged"), ("w-1", "unmanaged"))
     plan = make_plan(detected, cluster, ["cp-1", "cp-2"])
     assert not plan["go"] and plan["problems"] == [
-        "cp-2: could not be looked at: Failed to connect to the host via ssh: no route to host. Mend that",
-        "w-1: could not be looked at: no python3. Mend that, or leave the host out with --limit 'all:!w-1'"]
+        "cp-2: could not be inspected: Failed to connect to the host via ssh: no route to host. Fix this",
+        "w-1: could not be inspected: no python3. Fix this, or exclude the host with --limit 'all:!w-1'"]
     assert {edit["host"] for edit in plan["edits"]} >= {"cp-1"} and not plan["warnings"]
 
 
 def test_hosts_that_a_limit_leaves_out_are_named_and_not_judged(control_plane: Any, cluster_facts: Any) -> None:
     cluster = cluster_facts(("cp-1", "unmanaged"), ("w-1", "unmanaged"), ("w-2", "unmanaged"))
     plan = make_plan({"cp-1": control_plane("cp-1")}, cluster, ["cp-1"], True, ["w-1", "w-2"])
-    assert plan["go"] and plan["warnings"] == ["2 host(s) are left out of this run, and neither looked at nor changed: w-1, w-2"]
+    assert plan["go"] and plan["warnings"] == ["--limit excludes 2 host(s), which are neither inspected nor changed: w-1, w-2"]
     assert plan["adopt"] == ["cp-1"]

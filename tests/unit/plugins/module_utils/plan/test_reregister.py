@@ -29,9 +29,9 @@ EMBEDDED = {"k3s-server": "k3s://k3s-server", "k3s-agent": "k3s://k3s-agent"}
 
 def test_nodes_of_the_embedded_controller_are_reported_with_their_way_out(tree_facts: Any, cluster_facts: Any) -> None:
     made = plan(tree_facts, cluster_facts, EMBEDDED, False)
-    server, agent = (next(text for text in made["warnings"] if f"Node {name} is left alone" in text) for name in EMBEDDED)
+    server, agent = (next(text for text in made["warnings"] if f"Node {name} is not adopted" in text) for name in EMBEDDED)
     assert "drain and delete the Node" in agent and "set ccm_install_reregister to true" in agent
-    assert "must not be deleted: its member would be taken out of etcd" in server
+    assert "must not be deleted, because that removes its member from etcd" in server
     assert "drain and delete" not in server and "ccm_install_reregister" not in server
     assert made["reregister"] == [] and made["go"]
 
@@ -41,8 +41,8 @@ def test_agents_are_registered_anew_when_asked_and_servers_never(tree_facts: Any
     assert made["reregister"] == ["k3s-agent"] and made["node_only"] and made["adopt"] == []
     (edit,) = (edit for edit in made["edits"] if edit["component"] == "node")
     assert (edit["host"], edit["now"], edit["then"]) == ("k3s-agent", "k3s://k3s-agent", "set by the runtime")
-    assert [text for text in made["warnings"] if "left alone" in text and "k3s-agent" in text] == []
-    assert any("Node k3s-server is left alone" in text for text in made["warnings"])
+    assert [text for text in made["warnings"] if "not adopted" in text and "k3s-agent" in text] == []
+    assert any("Node k3s-server is not adopted" in text for text in made["warnings"])
 
 
 def test_a_run_that_was_killed_after_the_node_was_deleted_is_taken_up(tree_facts: Any, cluster_facts: Any) -> None:
@@ -53,7 +53,7 @@ def test_a_run_that_was_killed_after_the_node_was_deleted_is_taken_up(tree_facts
 
 def test_a_node_of_another_cloud_is_never_registered_anew(tree_facts: Any, cluster_facts: Any) -> None:
     made = plan(tree_facts, cluster_facts, EMBEDDED | {"k3s-agent": "aws:///eu-1a/i-0f"}, True)
-    assert made["reregister"] == [] and any("Node k3s-agent is left alone" in text for text in made["warnings"])
+    assert made["reregister"] == [] and any("Node k3s-agent is not adopted" in text for text in made["warnings"])
 
 
 def pod(owner: str = "", volumes: Any = (), phase: str = "Running", mirror: bool = False) -> dict[str, Any]:

@@ -79,8 +79,9 @@ def test_what_nobody_else_wrote_goes_back_byte_for_byte(control_plane: Any, clus
     assert plan["go"] and host.texts == before and modes(plan) == {KCM: "bytes", FLAGS_ENV: "bytes"}
     rows = [(row["component"], row["flag"], row["now"], row["then"]) for row in plan["edits"]]
     assert ("kubelet", "--cloud-provider", "external", "aws") in rows
-    assert any(line.startswith("why 1: bytes: nobody else wrote") for line in plan["table"])
-    assert plan["kept"] == [] and judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"][0] == "Every file that the migration changed is as it was before."
+    assert any(line.startswith("why 1: bytes: nobody else changed") for line in plan["table"])
+    lines = judge(plan, {"cp-1": host.facts()}, ["cp-1"])["lines"]
+    assert plan["kept"] == [] and lines[0] == "Every file that the migration changed has its original content again."
     assert back(host, cluster, "cp-1")["table"][0].startswith("Nothing to restore")
 
 
@@ -110,7 +111,7 @@ def test_two_runs_with_an_upgrade_between_them_do_not_bring_the_old_image_back(c
     plan = back(host, at(cluster_facts, "v1.31.4", "cp-1"), "cp-1")
     assert plan["go"] and "v1.31.4" in host.texts[KCM] and "v1.29" not in host.texts[KCM]
     assert "--cloud-provider" not in host.texts[KCM]
-    assert any("--cloud-provider=aws is not put back: kube-controller-manager 1.31 does not start with it" in line for line in plan["warnings"])
+    assert any("--cloud-provider=aws is not restored: kube-controller-manager 1.31 does not start with it" in line for line in plan["warnings"])
 
 
 def test_a_flag_that_somebody_else_has_set_since_is_theirs(worker: Any, cluster_facts: Any) -> None:
@@ -119,7 +120,7 @@ def test_a_flag_that_somebody_else_has_set_since_is_theirs(worker: Any, cluster_
     host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce"\n'
     plan = back(host, cluster, "w-1")
     assert plan["go"] and host.texts[FLAGS_ENV] == 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce"\n'
-    assert any("--cloud-provider stays gce, as somebody else has set it since" in line for line in plan["warnings"])
+    assert any("--cloud-provider stays gce, because it was set after the migration" in line for line in plan["warnings"])
     assert journal.Journal(str(host.directory)).files == {}
 
 
@@ -146,7 +147,7 @@ def test_ours_among_somebody_elses_values_is_a_problem(worker: Any, cluster_fact
     migrate(host, cluster, "w-1")
     host.texts[FLAGS_ENV] = 'KUBELET_KUBEADM_ARGS="--cloud-provider=gce --cloud-provider=external"\n'
     plan = back(host, cluster, "w-1")
-    assert "--cloud-provider was aws, the migration made it external, and somebody else made it gce external" in plan["problems"][0]
+    assert "--cloud-provider was aws, the migration set it to external, and somebody else then set it to gce external" in plan["problems"][0]
 
 
 def test_what_is_expected_is_what_the_restored_files_say(worker: Any, cluster_facts: Any) -> None:
@@ -179,7 +180,7 @@ def test_a_lost_journal_is_named_before_anything_is_taken_away(worker: Any, clus
     cluster["runtime"].update(exists=True, managed=True)
     shutil.rmtree(host.directory)
     plan = back(host, cluster, "w-1")
-    assert not plan["go"] and "w-1: its kubelet has --cloud-provider=external, and the journal on this host does not know" in plan["problems"][0]
+    assert not plan["go"] and "w-1: its kubelet has --cloud-provider=external, but the journal on this host has no record" in plan["problems"][0]
     forced = back(host, cluster, "w-1", force=True)
     assert forced["go"] and forced["unrestored"][0]["host"] == "w-1"
     verdict = judge(forced, {"w-1": host.facts()}, ["w-1"])
@@ -213,7 +214,7 @@ def test_a_host_whose_kubelet_does_not_run_stops_nothing_unless_it_is_to_be_rest
     assert plan["go"] and plan["warnings"] == ["w-1: the kubelet does not run"]
     migrate(host, cluster, "w-1")
     dead = host.facts(node_name="", problems=["the kubelet does not run"])
-    assert "w-1: could not be looked at: the kubelet does not run" in make_rollback_plan({"w-1": dead}, cluster, [])["problems"][0]
+    assert "w-1: could not be inspected: the kubelet does not run" in make_rollback_plan({"w-1": dead}, cluster, [])["problems"][0]
     # Without root nothing is known of a host, and that is no host that needs nothing.
     blind = {**dead, "kubelet": {}, "files": {}, "journal": {}, "manifests": [], "problems": ["root is needed"]}
     plan = make_rollback_plan({"w-1": blind}, cluster, [])
@@ -236,7 +237,7 @@ def test_a_journal_that_says_too_little_is_named(worker: Any, cluster_facts: Any
     facts = worker().facts(journal={FLAGS_ENV: entry})
     cluster = at(cluster_facts, "v1.33.4", "w-1")
     plan = make_rollback_plan({"w-1": facts}, cluster, [])
-    assert f"w-1: {FLAGS_ENV} cannot be restored: the journal does not say what it was" in plan["problems"][0]
+    assert f"w-1: {FLAGS_ENV} cannot be restored: the journal does not have its original" in plan["problems"][0]
     assert make_rollback_plan({"w-1": facts}, cluster, [], force=True)["unrestored"][0]["file"] == FLAGS_ENV
     facts["journal"] = {"/elsewhere": entry}
     assert "the file '/elsewhere' of the journal is missing" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
@@ -247,12 +248,12 @@ def test_a_host_that_is_left_out_keeps_the_controller(worker: Any, cluster_facts
     migrate(host, at(cluster_facts, "v1.33.4", "w-1"), "w-1")
     cluster["runtime"].update(exists=True, managed=True)
     plan = back(host, cluster, "w-1", excluded_hosts=["w-2"])
-    assert plan["go"] and "w-2: is left out by --limit and is not restored, so the controller stays" in plan["warnings"]
+    assert plan["go"] and "w-2: --limit excludes the host, which is not restored, so the controller stays" in plan["warnings"]
     verdict = judge(plan, {"w-1": host.facts()}, ["w-1", "w-2"])
-    assert not verdict["restored"] and verdict["waiting"] == ["w-2: is left out by --limit"] and verdict["unrestored"] == []
+    assert not verdict["restored"] and verdict["waiting"] == ["w-2: --limit excludes the host"] and verdict["unrestored"] == []
     for answer in ({"unreachable": True, "msg": "no route"}, {"msg": "no route", "kubelet": {"version": ""}, "journal": {}}):
         gone = make_rollback_plan({"w-1": host.facts(), "w-2": answer}, cluster, [])
-        assert "w-2: could not be looked at: no route. Fix that, or leave the host out" in gone["problems"][0]
+        assert "w-2: could not be inspected: no route. Fix this, or exclude the host" in gone["problems"][0]
 
 
 def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_facts: Any) -> None:
@@ -263,7 +264,7 @@ def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_f
     assert verdict["waiting"] == [f"w-1: {FLAGS_ENV} is not restored"]
     assert not any(line.startswith("Every file") for line in verdict["lines"])
     assert judge(plan, {"w-1": host.facts()}, ["w-1"], foretold=True)["complete"]
-    assert judge(plan, {"w-1": {"msg": "gone"}}, ["w-1"])["waiting"] == ["w-1: could not be looked at again: gone"]
+    assert judge(plan, {"w-1": {"msg": "gone"}}, ["w-1"])["waiting"] == ["w-1: could not be inspected again: gone"]
     host.carry_out(plan["hosts"]["w-1"])
     assert judge(plan, {"w-1": host.facts()}, ["w-1"])["complete"]
 
@@ -277,7 +278,7 @@ def test_what_cannot_be_told_apart_is_a_problem_and_force_keeps_a_copy(control_p
     assert not plan["go"] and f"cp-1: {KCM} cannot be restored: line" in plan["problems"][0]
     forced = back(host, cluster, "cp-1", force=True)
     assert forced["go"] and host.texts[KCM] == before and modes(forced)[KCM] == "bytes"
-    assert any("a copy of what is there now is kept" in line for line in forced["warnings"])
+    assert any("replaces it with its original and keeps a copy" in line for line in forced["warnings"])
 
 
 def test_a_file_that_the_migration_made_goes_and_what_others_added_to_it_stays(worker: Any, cluster_facts: Any, host_facts: Any) -> None:
@@ -297,7 +298,7 @@ def test_a_file_that_somebody_else_has_removed_stays_removed(worker: Any, cluste
     migrate(host, cluster, "w-1")
     host.texts[FLAGS_ENV] = None
     plan = back(host, cluster, "w-1")
-    assert plan["go"] and host.texts[FLAGS_ENV] is None and any("removed it, and it stays so" in line for line in plan["warnings"])
+    assert plan["go"] and host.texts[FLAGS_ENV] is None and any("removed after the migration and stays removed" in line for line in plan["warnings"])
 
 
 def test_k3s_keeps_what_others_added_and_loses_what_the_migration_did(tree_facts: Any, machine: Any, cluster_facts: Any) -> None:
@@ -312,7 +313,7 @@ def test_k3s_keeps_what_others_added_and_loses_what_the_migration_did(tree_facts
     expected = before.replace("  - k3s.example.com\n", "  - k3s.example.com\n  - second.example.com\n")
     # A plugin with which this release does not start is not put back, and that is said.
     assert host.texts[K3S] == expected.replace("NodeRestriction,PersistentVolumeLabel", "NodeRestriction")
-    assert any("PersistentVolumeLabel is not put back" in line for line in plan["warnings"])
+    assert any("PersistentVolumeLabel is not restored" in line for line in plan["warnings"])
 
 
 # -- kubeadm's configuration --------------------------------------------------------------------------------------------
@@ -418,7 +419,7 @@ def test_how_a_file_goes_back(kind: Any, baselines: list[dict[str, Any]], now: s
 
 @pytest.mark.parametrize(("kind", "copied", "reason"), [
     (KIND, False, "the journal has no copy of what the migration wrote"),
-    (None, True, "it is no file whose flags could be told apart"),
+    (None, True, "flags in a file of this kind cannot be told apart"),
 ])
 def test_a_file_that_somebody_else_wrote_and_that_cannot_go_back(kind: Any, copied: bool, reason: str) -> None:
     with pytest.raises(undo.CannotUndo, match=reason):
@@ -500,7 +501,7 @@ def test_what_is_known_of_hosts_and_nodes(worker: Any, cluster_facts: Any) -> No
     plan = make_rollback_plan(detected, cluster, [], ["w-3"])
     assert [text.split(" is ")[0] for text in plan["warnings"] if "not in the inventory" in text] == ["Node stranger"]
     assert (plan["held"], plan["tainted"]) == (["shop/web"], ["w-1"])
-    assert plan["problems"][0].startswith("w-2: could not be looked at: " + ("no route " * 100)[:300] + ". Fix that")
+    assert plan["problems"][0].startswith("w-2: could not be inspected: " + ("no route " * 100)[:300] + ". Fix this")
 
 
 def test_one_journal_is_enough_to_ask_every_kubelet_why_it_waits(worker: Any, cluster_facts: Any) -> None:
@@ -510,17 +511,17 @@ def test_one_journal_is_enough_to_ask_every_kubelet_why_it_waits(worker: Any, cl
     detected = {"w-1": known.facts(), "w-2": lost.facts(node_name="w-2")}
     assert "w-2: its kubelet has --cloud-provider=external" in make_rollback_plan(detected, cluster, [])["problems"][0]
     forced = make_rollback_plan(detected, cluster, [], force=True)
-    assert forced["go"] and any("nobody initialises its Node any more" in text for text in forced["warnings"])
+    assert forced["go"] and any("no controller initialises its Node any more" in text for text in forced["warnings"])
 
 
 def test_force_is_offered_with_what_it_does(control_plane: Any, worker: Any, cluster_facts: Any) -> None:
     facts, cluster = worker().facts(journal={FLAGS_ENV: {"component": "kubelet", "state": "written"}}), at(cluster_facts, "v1.33.4", "w-1")
-    assert make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0].endswith("then it stays as it is")
+    assert make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0].endswith("the file then stays as it is")
     assert any(text.endswith("It stays as it is") for text in make_rollback_plan({"w-1": facts}, cluster, [], force=True)["warnings"])
     host, cluster = control_plane(), at(cluster_facts, "v1.29.9", "cp-1")
     migrate(host, cluster, "cp-1")
     host.texts[KCM] = "{"
-    assert "then its original is put over it" in make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"])["problems"][0]
+    assert "the rollback then replaces it with its original" in make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"])["problems"][0]
     forced = make_rollback_plan({"cp-1": host.facts()}, cluster, ["cp-1"], force=True)
     assert [(row["flag"], row["then"]) for row in forced["edits"] if row["file"] == KCM] == [("(the file)", "as it was before")]
 
@@ -708,14 +709,14 @@ def test_where_a_flag_comes_back_that_went(path: str, exec_start: str, before: s
 
 def test_a_flag_has_no_place_in_a_file_that_the_unit_does_not_use() -> None:
     kind = unit_kind(DEFAULT, (UNIT, SERVICE), (DEFAULT, "A=-a\n"))
-    with pytest.raises(undo.CannotUndo, match="no place left in it for --cloud-provider"):
+    with pytest.raises(undo.CannotUndo, match="no place for --cloud-provider"):
         kind.edit("A=--cloud-provider=aws\n", "", "A=-a\n", {"kubelet": [undo.Change("cloud-provider", None, "aws", undo.WHY, "")]}, (1, 29))
 
 
 def test_a_flag_has_no_place_where_its_variable_is_gone() -> None:
     kind = unit_kind(UNIT, (UNIT, SERVICE))
     before = "[Service]\nEnvironment=A=--cloud-provider=aws\nExecStart=/usr/bin/kubelet $A\n"
-    with pytest.raises(undo.CannotUndo, match="no place left in it for --cloud-provider"):
+    with pytest.raises(undo.CannotUndo, match="no place for --cloud-provider"):
         kind.edit(before, "", SERVICE, {"kubelet": [undo.Change("cloud-provider", None, "aws", undo.WHY, "")]}, (1, 29))
 
 
@@ -768,7 +769,7 @@ def test_how_flags_go_back(before: list[str], ours: list[str], now: list[str], e
 
 def test_ours_among_other_values_cannot_be_told_apart() -> None:
     ours, now = ["--cloud-provider=external"], ["--cloud-provider=external", "--cloud-provider=''"]
-    with pytest.raises(undo.CannotUndo, match=r"--cloud-provider was not set, the migration made it external, and somebody else made it"):
+    with pytest.raises(undo.CannotUndo, match=r"--cloud-provider was not set, the migration set it to external, and somebody else then set it"):
         undo.reversal("kubelet", [], find_flags(ours), find_flags(now), (1, 33))
 
 

@@ -80,11 +80,11 @@ def serving(*approvers: dict[str, Any], pending: tuple[str, ...] = ()) -> dict[s
 @pytest.mark.parametrize(
     ("found", "notes", "warnings"),
     [
-        (serving(dict(APPROVER, running=2)), ["approved by ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r)"], []),
-        (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the right to, but no Pod of it runs"]),
-        (serving(dict(ADMIN, namespace="")), ["User alice (ClusterRole r) may approve them, and whether"], []),
-        (serving(), [], ["nobody approves them by itself: nobody has the right 'approve'"]),
-        (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approved by"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
+        (serving(dict(APPROVER, running=2)), ["ServiceAccount kube-system/kubelet-csr-approver (ClusterRole r) approves them"], []),
+        (serving(dict(APPROVER, running=0)), [], ["kubelet-csr-approver (ClusterRole r) has the permission, but none of its Pods runs"]),
+        (serving(dict(ADMIN, namespace="")), ["User alice (ClusterRole r) may approve them, but preflight"], []),
+        (serving(), [], ["nothing approves them automatically: only cluster admins have the permission 'approve'"]),
+        (serving(dict(APPROVER, running=1), pending=("csr-1", "csr-2")), ["approves them"], ["2 request(s)", "kubectl certificate approve csr-1 csr-2'"]),
     ],
 )
 def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, found: Any, notes: list[str], warnings: list[str]) -> None:
@@ -130,7 +130,7 @@ def test_verify_wants_every_address_of_the_node_in_the_certificate(facts: Any, c
     cluster["serving"] = serving(pending=("csr-1", "csr-2"))
     found = served(facts, cluster)
     assert not found["ok"]
-    assert "w-1: its serving certificate lacks the Node's address 192.0.2.1" in found["detail"]
+    assert "w-1: its serving certificate does not have the Node's address 192.0.2.1" in found["detail"]
     assert "kubectl certificate approve csr-2'" in found["detail"]
     facts["w-1"]["kubelet"]["serving"].update(problem="it has no serving certificate yet", names=[])
     assert "w-1: it has no serving certificate yet" in served(facts, cluster)["detail"]
@@ -184,7 +184,7 @@ def test_the_kubelet_itself_is_asked(tmp_path: Path) -> None:
     good = ask(ours)
     assert (good["bootstrap"], good["problem"], sorted(good["names"])) == (True, "", ["10.0.0.1", "w-1"])
     assert good["not_after"] == "2046-01-01T00:00:00Z"
-    assert "not of the cluster's authority" in ask(other)["problem"]
+    assert "not signed by the cluster's CA" in ask(other)["problem"]
     assert "no serving certificate yet" in ask(None)["problem"]
 
 

@@ -28,11 +28,11 @@ def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
     (changed(DONE), "changed", 2, ""),
     (changed({"component": "kubelet", "changed": False, "seconds": 0.1}), "nothing to do", 0, ""),
     (changed({"component": "kubelet", "failed": True, "restored": True, "msg": "did not come up\nlog"}), "restored", 0, "did not come up"),
-    (changed({"component": "kubelet", "failed": True, "restored": False, "msg": ""}), "failed", 0, "it said nothing"),
+    (changed({"component": "kubelet", "failed": True, "restored": False, "msg": ""}), "failed", 0, "no message"),
     (changed(GONE), "unreachable", 0, "Failed to connect"),
     (changed(DONE, __ccm_install_ready={"failed": True, "msg": "not Ready"}), "failed", 2, "not Ready"),
     (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"waited": 1.0}), "changed", 2, ""),
-    (changed({**DONE, "restarted_at": "x"}), "half done", 2, "restarted; that its Node is Ready was not waited for any more"),
+    (changed({**DONE, "restarted_at": "x"}), "half done", 2, "restarted; the run stopped before it checked that the Node is Ready"),
 ])
 def test_the_state_of_a_host(facts: dict[str, Any], state: str, edits: int, detail: str) -> None:
     (entry,) = summary.summarise({"w": facts}, PLAN)
@@ -116,11 +116,11 @@ KCM = {"host": "cp-1", "component": "kube-controller-manager", "flag": "--cloud-
 @pytest.mark.parametrize(("plan", "words"), [
     ({"edits": [KCM]}, "in-tree aws"),
     ({"takeover": [{"kind": "Deployment", "namespace": "kube-system", "name": "other"}]}, "Deployment kube-system/other is paused"),
-    ({"edits": []}, "Nobody ran these loops before"),
+    ({"edits": []}, "nothing ran these loops before"),
 ])
 def test_a_run_that_ends_with_the_node_controller_alone_says_what_that_means(plan: dict[str, Any], words: str) -> None:
     text = " ".join(summary.node_only(plan, 12))
-    assert "node controller alone" in text and words in text and "run site.yml again" in text
+    assert "only its node controller" in text and words in text and "run site.yml again" in text
     for loop in ("service", "route", "node-lifecycle"):
         assert loop in text
     assert ("12 Service(s)" in text) is (plan != {"edits": []})

@@ -141,7 +141,7 @@ def test_with_one_lease_it_hands_over_and_with_two_it_is_stopped_first(cluster_f
         "Deployment kube-system/acme-ccm", "replicas", "1", "0")
     taken = planned(cluster_facts, others=[other(port=10258)])
     assert not taken["takeover"][0]["handover"] and "with another ccm_runtime_secure_port" in taken["edits"][0]["why"]
-    assert "is both's" in plan["edits"][0]["why"] and "the Lease kube-system/acme: it is stopped before" in plan["edits"][1]["why"]
+    assert "Both use the Lease" in plan["edits"][0]["why"] and "the Lease kube-system/acme: it stops before" in plan["edits"][1]["why"]
 
 
 def test_load_balancers_of_another_cluster_name_would_be_lost(cluster_facts: Any) -> None:
@@ -157,7 +157,7 @@ def test_one_that_does_not_run_is_in_nobodys_way(cluster_facts: Any, kept: dict[
 
 def test_a_holder_of_the_lease_that_nothing_explains_is_refused(cluster_facts: Any) -> None:
     (problem,) = planned(cluster_facts, held="vendor_1")["problems"]
-    assert "vendor_1 holds the Lease kube-system/cloud-controller-manager, and no Deployment or DaemonSet" in problem
+    assert "vendor_1 holds the Lease kube-system/cloud-controller-manager, but it belongs to no known Deployment or DaemonSet" in problem
 
 
 def test_what_belongs_to_somebody_else_is_not_overwritten(cluster_facts: Any) -> None:
