@@ -86,4 +86,4 @@ async def test_what_someone_else_writes_meanwhile_is_not_lost(
     assert interloper.statuses[PATH] == [409]
     assert (await data(kube))["ClusterConfiguration"] == "kind: Theirs\n"
     assert refused["failed"] and not refused["changed"]
-    assert "was changed by someone else" in refused["msg"] and "run again" in refused["msg"]
+    assert "was changed by someone else" in refused["msg"] and "Run again" in refused["msg"]

@@ -67,7 +67,7 @@ async def test_every_node_has_its_class_and_a_wait_names_what_is_missing(kubecon
         "lost": ["the Node itself"],
     }
     assert "after 0 s" in timed_out["msg"] and "waiting: missing providerID" in timed_out["msg"]
-    assert "ours lacks" not in timed_out["msg"]
+    assert "ours: missing" not in timed_out["msg"]
 
     assert classes(cluster) == classes(everything)
     assert cluster["version"].startswith("v1.")

@@ -97,7 +97,7 @@ async def test_a_person_decides_where_the_copy_is_newer_and_copies_of_others_are
     message = refused.failures[-1]
     assert (
         "w-1: the copy of its journal in Secret kube-system/outoftree-ccm-journal-w-1-" in message
-        and "Decide:" in message
+        and "delete that Secret" in message
     )
     assert "w-2: its kubelet has --cloud-provider=external" in message
     assert "cannot be used: its checksum does not match its content" in refused.output
@@ -167,5 +167,5 @@ async def test_a_copy_that_is_too_large_is_named_with_its_size(kubeconfig: str, 
         not told["changed"] and not told.get("failed") and told["missed"] == [] and content[:60] not in json.dumps(told)
     )
     size = len(base64.b64decode(content))
-    assert told["said"][0].startswith("host-1: ") and f"it has {size} bytes" in told["said"][0], told["said"]
+    assert told["said"][0].startswith("host-1: ") and f"its compressed size is {size} bytes" in told["said"][0], told["said"]
     forget_copies(cluster.apiserver)
