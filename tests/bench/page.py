@@ -157,7 +157,7 @@ API server almost nothing. Cloud calls are counted by the simulator's journal.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.
-- *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours is told nothing of it but its defaults.
+- *Limited*: the cloud answers 429 beyond 20 calls a second (40 at once). Ours runs with its defaults.
 - *The raw generator* sends the two patches of an initialisation for each of 1,000 Nodes and does nothing else:
   {generator}. Its best is the API server's own limit here, and what no controller that writes two patches for each Node
   can beat.{ceiling}

@@ -199,7 +199,7 @@ def in_memory(kubeconfig: Dict[str, Any]) -> Dict[str, Any]:
             for name in _FILES:
                 data = (entry.get(kind) or {}).pop(name + "-data", None)
                 if data:
-                    descriptor = os.memfd_create(name)  # stays open until the process ends
+                    descriptor = os.memfd_create(name)  # stays open until the process exits
                     with open(descriptor, "wb", closefd=False) as handle:
                         handle.write(base64.b64decode(data))
                     entry[kind][name] = "/proc/self/fd/{0}".format(descriptor)

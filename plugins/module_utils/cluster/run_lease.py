@@ -5,7 +5,7 @@
 """The Lease that allows one run at a time: who holds it, and whether another run may take it.
 
 A run is an ansible-playbook process. It renews the Lease before each step that may take long. A Lease that was not renewed for its
-duration is stale. If its process ended on the same machine, the Lease is free at once, so that a killed run can be restarted.
+duration is stale. If its process no longer exists on the same machine, the Lease is free at once, so that a killed run can be restarted.
 
 Pure and stdlib-only: it takes the Lease as a dict from the API, and the API server's time.
 """

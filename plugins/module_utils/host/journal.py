@@ -39,7 +39,7 @@ LIMIT = 64 << 20
 #: was left to roll back.
 MISSING, READABLE, UNREADABLE, DAMAGED, ROLLED_BACK = "missing", "readable", "unreadable", "damaged", "rolled back"
 
-#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It tells that journal from a lost one.
+#: A file beside the journal with the C(id) and C(serial) of the last journal that was rolled back. It shows that that journal is not lost.
 ENDED = "rolled-back.json"
 
 #: Exceptions that JSON causes if it is not a journal.

@@ -60,7 +60,7 @@ class World:
         raise NotRun("needs an instance to lose its tags")
 
     async def break_load_balancer(self, name: str) -> None:
-        """Make the load balancer with this name fail in the cloud (its error state)."""
+        """Put the load balancer with this name into the cloud's error state."""
         raise NotRun("needs a load balancer to fail")
 
     async def load_balancer_parts(self) -> frozenset[str]:

@@ -230,7 +230,7 @@ class KubeClient:
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch: the lines of the stream, each a JSON WatchEvent. The status is checked before the first line.
 
-        Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server ends the
+        Silence for `read_timeout` seconds is UnavailableError, as is a broken connection; if the server closes the
         stream, the lines end without an error.
         """
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout)

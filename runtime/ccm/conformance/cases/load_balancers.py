@@ -307,7 +307,7 @@ async def a_half_made_one_is_deleted(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_server_error_is_transient(trial: Trial) -> None:
-    """A 5xx from the cloud is Transient for all methods: it neither makes a load balancer gone nor a listing empty."""
+    """A 5xx from the cloud is Transient for all methods: nothing counts as gone or empty because of it."""
     await _asked_in(trial, Trouble.SERVER_ERROR, Transient, *ALL)
 
 

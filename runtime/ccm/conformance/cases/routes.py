@@ -102,7 +102,7 @@ async def a_route_to_nowhere_shows(trial: Trial) -> None:
 
 @case(writes=True)
 async def a_server_error_is_transient(trial: Trial) -> None:
-    """A 5xx from the cloud is Transient for `list`, `create` and `delete`: it never makes a route gone."""
+    """A 5xx from the cloud is Transient for `list`, `create` and `delete`: no route counts as gone because of it."""
     await _asked_in(trial, Trouble.SERVER_ERROR, Transient, *ALL)
 
 

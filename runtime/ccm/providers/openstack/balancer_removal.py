@@ -113,7 +113,7 @@ class Removal:
     async def _leave(self, row: Row, claim: Claim, listeners: Sequence[Row], *, keep: bool) -> bool:
         """Remove the Service from a load balancer that stays: its listeners, one at a time, then its tags.
 
-        `keep`: adds a tag that tells whoever deletes the load balancer to keep its floating IP.
+        `keep`: adds a tag so that whoever deletes the load balancer keeps its floating IP.
         Return False if nothing of the Service was left.
         """
         if row["provisioning_status"] == "ERROR":

@@ -147,7 +147,7 @@ class OpenStackInstances:
                 self._flavours,
             )
             if not rules.is_outline(server)
-            # Invalid under the contract, which tells the framework that the listing is incomplete.
+            # Invalid under the contract, which means to the framework that the listing is incomplete.
             else cloud.Instance(self._spelt(str(server["id"])), name=None)  # type: ignore[arg-type]
             for server in servers
         ]
