@@ -26,9 +26,9 @@ def found(path: str, text: str) -> list[str]:
         ("a.md", "one\nread it anew\n", ['a.md:2: "anew": write "again"']),
         ("a.md", f"{FENCE}console\nanew\n{FENCE}\n`anew` and [x](anew.md)\n", []),
         ("a.md", f"{FENCE}\nanew\n{FENCE}\nTell\n", ['a.md:4: "Tell": write "report"']),
-        ("a.py", "x = 1  # it lacks one\n", ['a.py:1: "lacks": write "missing"']),  # prose: keep
+        ("a.py", "x = 1  # it is lacking one\n", ['a.py:1: "lacking": write "missing"']),  # prose: keep
         ("a.py", '"""One.\n\nIt was mended.\n"""\n', ['a.py:3: "mended": write "fix"']),  # prose: keep
-        ("a.py", 'raise E(f"{x} lacks {y}")\n', ['a.py:1: "lacks": write "missing"']),  # prose: keep
+        ("a.py", 'raise E(f"{x} is lacking {y}")\n', ['a.py:1: "lacking": write "missing"']),  # prose: keep
         ("a.py", 'raise E(f"no {told} here")\nx = {"tell": wish}\n', []),
         ("a.py", "x = 1  # it says anew  prose: keep\n", []),
         ("a.yml", "a:\n  msg: >-\n    one\n    anew two\n  anew: anew anew\n", ['a.yml:4: "anew": write "again"']),
