@@ -123,7 +123,7 @@ cores: setup binaries ## the collection with every supported ansible-core that a
 
 .PHONY: install-test
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it
-	@pytest -q $(call junit,install-test) tests/packaging
+	@PYTHONPATH=tests/bed pytest -q $(call junit,install-test) tests/packaging
 
 .PHONY: docs-site
 docs-site: setup ## build/site: docs/, and antsibull-docs' pages about the collection

@@ -64,7 +64,8 @@ async def test_paused_noted_found_and_resumed(kubeconfig: str, kube: KubeClient,
         task("ccm_takeover", **pause, state="resumed", wait_timeout=1),
         task("ccm_takeover", **pause, state="resumed", wait_timeout=1),
     )
-    assert "not all of its Pods are Ready" in resumed["msg"] and not untouched.get("failed") and not untouched["changed"]
+    assert "not all of its Pods are Ready" in resumed["msg"]
+    assert not untouched.get("failed") and not untouched["changed"]
     now = await kube.get(deployment, dict)
     assert now["spec"]["replicas"] == 2 and NOTE not in now["metadata"].get("annotations", {})
 

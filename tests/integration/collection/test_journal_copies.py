@@ -167,5 +167,6 @@ async def test_a_copy_that_is_too_large_is_named_with_its_size(kubeconfig: str, 
         not told["changed"] and not told.get("failed") and told["missed"] == [] and content[:60] not in json.dumps(told)
     )
     size = len(base64.b64decode(content))
-    assert told["said"][0].startswith("host-1: ") and f"its compressed size is {size} bytes" in told["said"][0], told["said"]
+    (said,) = told["said"][:1]
+    assert said.startswith("host-1: ") and f"its compressed size is {size} bytes" in said, told["said"]
     forget_copies(cluster.apiserver)
