@@ -62,6 +62,59 @@ KNOWN = (
         ("backend-removed",),
         ("api-stale",),
     ),
+    Known(
+        "a restored etcd shows what was before Nodes had a providerID: load balancers lose members until the Nodes are "
+        "initialised again",
+        "services@123; steps=; api PATCH services/shop/api/status#2=snapshot; api EVENT nodes#13=silent",
+        ("backend-removed",),
+        ("snapshot",),
+        points=("api ",),
+    ),
+    Known(
+        "a watch that resumes sends a change to ClusterIP before the change that took it back: the load balancer is "
+        "deleted, and created again",
+        "services@382; api EVENT services#11=silent; api EVENT services#16=cut",
+        ("load-balancer-deleted",),
+        ("silent",),
+        workloads=("services",),
+    ),
+    *(
+        Known(
+            "a Service becomes ClusterIP and LoadBalancer again while the cloud's listing is stale: it has no load "
+            "balancer, or its status no address, until its next change",
+            example,
+            ("not-converged",),
+            ("cloud-stale",),
+            says,
+            workloads=("services",),
+        )
+        for example, says in (
+            ("services@405; steps=0,1,2,3,4; api EVENT services#14=cloud-stale", "has no load balancer"),
+            (
+                "services@396; api PATCH services/shop/web/status#5=error; cloud load_balancers.list#31=cloud-stale",
+                "does not name its load balancer's address",
+            ),
+        )
+    ),
+    Known(
+        "a load balancer that the cloud failed to provision after an update stays in its error state beyond the bound",
+        "churn-327@327; steps=2,3,4; cloud routes.create#1=cloud-stale; "
+        "cloud load_balancers.update#3=provision-error",
+        ("not-converged",),
+        ("provision-error",),
+        "is error",
+    ),
+    *(
+        Known(
+            "a cloud that shows again what was before a machine was replaced is believed: the new machine loses its "
+            "route and its place in load balancers until the cloud shows it again",
+            "one-replaced@480; api PATCH nodes/n2#1=stop-40; cloud instances.list#4=snapshot",
+            (invariant,),
+            ("snapshot",),
+            points=("cloud ",),
+        )
+        for invariant in ("route-deleted", "backend-removed")
+    ),
     *(
         Known(
             _FORMER_MACHINE,

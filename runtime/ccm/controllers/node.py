@@ -281,11 +281,12 @@ class NodeController:
         Each patch names the resourceVersion that the decision was based on. After a conflict, the Node is read again
         and the decision is repeated with the same facts.
         """
-        path, uid = f"/api/v1/nodes/{node.metadata.name}", node.metadata.uid
+        name, uid = node.metadata.name, node.metadata.uid
+        path = f"/api/v1/nodes/{name}"
         for _ in range(CONFLICT_RETRIES):
             plan = plan_for(node)
             if plan.is_empty or node.metadata.uid != uid:  # the facts do not apply to a successor
-                return None
+                break
             version = node.metadata.resource_version
             try:
                 if plan.status is not None:
@@ -301,10 +302,15 @@ class NodeController:
                 try:
                     node = await self._context.client.get(path, Node)
                 except NotFoundError:
-                    return None
+                    break
             except NotFoundError:
                 return None
-        raise Requeue(1.0)
+        else:
+            raise Requeue(1.0)
+        known = self._context.nodes.get(name)
+        if known is not None and known.metadata.uid == uid and not plan_for(known).is_empty:
+            raise Requeue(1.0)  # the read after the conflict was older than the cache
+        return None
 
     async def _refresh_for_ever(self) -> None:
         """Refresh at start and then every `refresh` seconds, sooner after a failure."""

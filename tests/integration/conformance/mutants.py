@@ -426,7 +426,7 @@ class ReadsWhatItCan(SimInstances):
         try:
             return await super().list_page(token)
         except Transient as error:
-            if "cannot be read" not in str(error):
+            if "cannot parse the response" not in str(error):
                 raise
             return Page([])
 

@@ -414,7 +414,7 @@ async def test_W30_two_clusters_in_one_network_leave_each_others_routes(
     await start_ccm(**LIFECYCLE_OFF, cluster_name="ours").leading()
     await nodes_of(kube, cloud, "shared-", 2)
     messages = await eventually(lambda: event_messages(kube, "FailedToCreateRoute", "shared-1"))
-    assert messages == ["pod CIDR 10.244.2.0/24 is routed elsewhere by cluster 'theirs' of the same network"]
+    assert messages == ["pod CIDR 10.244.2.0/24 is routed elsewhere by cluster 'theirs' in the same network"]
 
     async def settled() -> bool:
         return routes(cloud) == {

@@ -575,6 +575,18 @@ async def test_another_writer_that_never_rests_does_not_occupy_a_worker():
 
 
 @in_virtual_time
+async def test_a_read_that_is_older_than_the_conflict_before_it_is_no_answer():
+    """An API server behind the others has not seen the Node yet: nothing else would initialise it."""
+    async with Cluster(machine("n1")) as c:
+        c.api.add("n1")
+        answers = {"PATCH": ConflictError(409, "Conflict", "modified"), "GET": NotFoundError(404, "NotFound", "n1")}
+        c.api.fault = lambda verb, path: answers.pop(verb, None) if "/nodes/n1" in path else None
+        c.initialise_nodes()
+        await until(lambda: not c.api.tainted("n1"))
+        assert not answers
+
+
+@in_virtual_time
 async def test_events_of_nodes_name_their_api_version_L29():
     async with Cluster(machine("n1")) as c:
         uid = c.api.add("n1")["metadata"]["uid"]
