@@ -37,7 +37,7 @@ RESULTS ?=
 junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
 
 .PHONY: test
-test: prerequisites setup ## what a contributor runs before a change lands: 20 minutes on two idle cores
+test: prerequisites setup ## what a contributor runs before a change lands: about half an hour on two cores
 	@$(PARTS) --first images --timed molecule,integration --patient lint,unit,install-test,docs-site \
 		--elsewhere "make test-ci: 100 kills of the leader, long stories, three control planes, OpenStack's own services" \
 		--elsewhere "make test-all: every ansible-core, the other scenarios, half an hour of churn, mutation"
@@ -108,7 +108,7 @@ prose: setup ## words that this project does not use, in every file; make lint r
 	@python tests/prose/check.py --all
 
 .PHONY: unit
-unit: setup ## pure logic in seconds, and 10,000 sequences of faults in under three minutes
+unit: setup ## pure logic, and 10,000 sequences of faults
 	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/parity tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-549 --jobs 2 --least 10000
 
