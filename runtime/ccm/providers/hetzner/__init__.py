@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of Hetzner Cloud (docs/providers/hetzner.md): what hcloud-cloud-controller-manager is in Go.
+
+`settings` reads its variables, `api` makes a call, and each capability is a file of its own. Robot servers are left
+alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.cloud import Limits, ProviderConfig
+
+from .api import Api
+from .balancer_calls import HetznerLoadBalancers
+from .network_routes import HetznerRoutes
+from .servers import HetznerInstances
+from .settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class HetznerCloud(cloud.Cloud):
+    name: ClassVar[str] = "hetzner"
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        self._settings = Settings.parse(config)
+        found = self._settings.variables
+        self._api = Api(self._settings)
+        self.limits = Limits(
+            found.hcloud_calls_per_second, found.hcloud_calls_burst, deadline=2 * found.hcloud_request_timeout + 3
+        )
+        self.instances = HetznerInstances(self._api)
+        self.load_balancers = HetznerLoadBalancers(self._api) if found.hcloud_load_balancers_enabled else None
+        has_routes = bool(found.hcloud_network) and found.hcloud_network_routes_enabled
+        self.routes = HetznerRoutes(self._api) if has_routes else None
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return [path] if (path := self._settings.variables.hcloud_token_file) else []
+
+    async def start(self) -> None:
+        for sentence in self._settings.ignored:
+            log.warning("%s", sentence)
+        await self._api.open()
+
+    async def close(self) -> None:
+        await self._api.close()

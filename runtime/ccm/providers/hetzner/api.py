@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to the Hetzner Cloud API: its pages, its errors, its limits. One call is one request, and nothing waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ccm.cloud import (
+    ConfigError,
+    Conflict,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi
+
+from .settings import Settings
+
+#: The largest page that the API gives.
+PAGE = "50"
+#: How long to pause at most when the calls of an hour are used up, in seconds: the cloud grants one more each second.
+LONGEST_PAUSE = 30.0
+#: When to ask again about a running action, in seconds.
+SOON = 1.0
+MISSING = "not_found"
+CODES = {
+    "not_found": NotFound,
+    "unauthorized": Unauthorized,
+    "token_readonly": Unauthorized,
+    "locked": RetryAfter,
+    "conflict": RetryAfter,
+    "rate_limit_exceeded": RateLimited,
+    "resource_limit_exceeded": QuotaExceeded,
+    "uniqueness_error": Conflict,
+    "protected": Conflict,
+    "resource_locked": Conflict,
+    "invalid_input": Invalid,
+    "unsupported_error": Invalid,
+    "server_not_attached_to_network": Invalid,
+    "load_balancer_not_attached_to_network": RetryAfter,
+    "missing_ipv4": Invalid,
+    "invalid_load_balancer_type": Invalid,
+    "ip_not_available": Conflict,
+    "no_subnet_available": Invalid,
+    "resource_unavailable": Transient,
+    "maintenance": Transient,
+    "timeout": Transient,
+    "service_error": Transient,
+    "server_error": Transient,
+    "bad_gateway": Transient,
+}
+
+
+def pause(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds until calls are allowed again, by the headers about the limit; None if they do not say."""
+    for prefix in ("RateLimit", "X-RateLimit"):
+        reset = headers.get(f"{prefix}-Reset", "")
+        if reset.isascii() and reset.isdigit():
+            return min(max(1.0, int(reset) - now), LONGEST_PAUSE)
+    return None
+
+
+def failure(answer: Any) -> Failure:
+    """The API's error, with the fields that it names."""
+    error = answer["error"]
+    told = str(error["message"])
+    details = error.get("details") or {}
+    fields = details.get("fields", ()) if isinstance(details, dict) else ()
+    named = [f"{each['name']}: {', '.join(map(str, each.get('messages') or ()))}" for each in fields]
+    return Failure(str(error["code"]), "; ".join([told, *named]))
+
+
+def _next(answer: Any) -> str | None:
+    following = answer["meta"]["pagination"]["next_page"]
+    return None if following is None else str(int(following))
+
+
+DIALECT = Dialect(
+    failure=failure,
+    next_page=_next,
+    total=lambda answer: answer["meta"]["pagination"]["total_entries"],
+    page_query=lambda token: [("per_page", PAGE), ("page", token or "1")],
+    codes=CODES,
+    pause=pause,
+)
+
+
+class Api(JsonApi):
+    """`network`: the ID of the private network, 0 without one; known after `open`."""
+
+    def __init__(self, settings: Settings) -> None:
+        found = settings.variables
+        self.settings = settings
+        self.network = 0
+        self._token = found.hcloud_token
+        super().__init__(
+            found.hcloud_endpoint,
+            DIALECT,
+            self._headers,
+            source="HCLOUD_TOKEN_FILE" if found.hcloud_token_file else "HCLOUD_TOKEN",
+            timeout=found.hcloud_request_timeout,
+        )
+
+    async def _headers(self, renew: bool) -> Mapping[str, str]:
+        return {"Authorization": f"Bearer {self._token}", "User-Agent": "outoftree-ccm"}
+
+    async def open(self) -> None:
+        """Prove the token by one call, and find the network. Raises Unauthorized, Transient, ConfigError."""
+        found = self.settings.variables
+        if found.hcloud_token_file:
+            self._token = await asyncio.to_thread(_read_token, found.hcloud_token_file)
+        await super().open()
+        if not found.hcloud_network:
+            await self.call("GET", "/locations", query=[("per_page", "1")])
+            return
+        rows = await self.rows("/networks", "networks")
+        wanted = [row for row in rows if found.hcloud_network == row.get("name")]
+        wanted = wanted or [row for row in rows if found.hcloud_network == str(row.get("id"))]
+        if not wanted:
+            names = ", ".join(sorted(f"{row.get('name')} ({row.get('id')})" for row in rows)[:10]) or "none"
+            raise ConfigError([f"HCLOUD_NETWORK: the project has no such network; its networks are: {names}"])
+        self.network = int(wanted[0]["id"])
+
+    async def action(self, method: str, path: str, body: Any = None, *, missing: str = "") -> Mapping[str, Any]:
+        """Start a change; returns the action. Raises Transient if the answer has none."""
+        return action_of(await self.call(method, path, body=body, missing=missing), f"{method} {path}")
+
+
+def action_of(answer: Any, what: str) -> Mapping[str, Any]:
+    found = answer.get("action") if isinstance(answer, dict) else None
+    if not isinstance(found, dict) or found.get("status") not in ("running", "success", "error"):
+        raise Transient(f"{what}: the answer has no action")
+    if found["status"] == "error":
+        error = found.get("error") or {}
+        raise Transient(f"{what}: the action failed: {error.get('code')} {error.get('message')}")
+    return found
+
+
+def _read_token(path: str) -> str:
+    try:
+        found = Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError([f"HCLOUD_TOKEN_FILE: cannot read {path}: {reason}"]) from None
+    if not found or not found.isascii() or not found.isprintable() or " " in found:
+        raise ConfigError([f"HCLOUD_TOKEN_FILE: {path} contains no token"])
+    return found

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration: the variables of hcloud-cloud-controller-manager, from the environment or a file. Pure.
+
+The file (`--cloud-config`) has one `NAME=value` on each line. All problems are found at once, each with the variable's
+name, and with file and line if it stands there. Values may be secrets, so no problem quotes one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.setting_kinds import count, duration, key, networks, number, one_of, text
+
+from .label_selectors import CLOUD_VALUES, Selector
+
+LINE = re.compile(r"(?:export\s+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)\s*=\s*(?P<value>.*)")
+PREFIXES = ("HCLOUD_", "ROBOT_")
+#: As Go's strconv.ParseBool, which the original uses.
+TRUE, FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
+
+
+def boolean(raw: str) -> bool:
+    if raw not in TRUE + FALSE:
+        raise ValueError("expected true or false")
+    return raw in TRUE
+
+
+def seconds(raw: str) -> int:
+    """A duration of whole seconds, as the API takes it."""
+    if not (value := duration(raw)).is_integer():
+        raise ValueError("expected a duration in whole seconds, such as 15s")
+    return int(value)
+
+
+def url(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
+        raise ValueError("expected https://HOST/PATH, without credentials")
+    return raw.rstrip("/")
+
+
+def subnet(raw: str) -> str:
+    if len(found := networks(raw)) != 1:
+        raise ValueError("expected one CIDR")
+    return str(found[0])
+
+
+def selector(raw: str) -> str:
+    try:
+        Selector.parse(raw, values=CLOUD_VALUES)
+    except ValueError as error:
+        raise ValueError(f"expected {error}") from None
+    return raw.strip()
+
+
+def algorithm(raw: str) -> str:
+    return one_of("round_robin", "least_connections")(raw.strip().lower())
+
+
+#: Kind -> its name in the documentation, for those of this module.
+KINDS: dict[Callable[[str], Any], str] = {
+    text: "text",
+    boolean: "true or false",
+    seconds: "duration",
+    duration: "duration",
+    number: "number",
+    count: "whole number",
+    url: "URL",
+    subnet: "CIDR",
+    selector: "label selector",
+    algorithm: "`round_robin` or `least_connections`",
+}
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Each field is the variable of the same name, in capitals. None: not set, so the cloud's or our default counts."""
+
+    hcloud_token: str = key("", "The API token of the project, with rights to read and write.", secret=True)
+    hcloud_token_file: str = key("", "The file that contains the token. A change of its content is noticed.")
+    hcloud_endpoint: str = key("https://api.hetzner.cloud/v1", "The API's URL.", url)
+    hcloud_network: str = key("", "The private network's name or ID: InternalIPs, routes, load balancers.")
+    hcloud_network_routes_enabled: bool = key(True, "Whether to write routes into the network.", boolean)
+    hcloud_instances_address_family: str = key(
+        "ipv4", "Which public addresses a Node has.", one_of("ipv4", "ipv6", "dualstack")
+    )
+    hcloud_instances_zone_label_enabled: bool = key(True, "Whether a Node has the label of its zone.", boolean)
+    hcloud_load_balancers_enabled: bool = key(True, "Whether to serve Services of type LoadBalancer.", boolean)
+    hcloud_load_balancers_location: str = key("", "The location of new load balancers.")
+    hcloud_load_balancers_network_zone: str = key("", "The network zone of new load balancers.")
+    hcloud_load_balancers_type: str = key("", "The type of load balancers; new ones are `lb11` without it.")
+    hcloud_load_balancers_algorithm_type: str = key("", "How a load balancer chooses a target.", algorithm)
+    hcloud_load_balancers_disable_ipv6: bool = key(False, "Leaves the IPv6 address out of the status.", boolean)
+    hcloud_load_balancers_disable_public_network: bool | None = key(None, "Switches off the public interface.", boolean)
+    hcloud_load_balancers_disable_private_ingress: bool = key(
+        False, "Leaves the private address out of the status.", boolean
+    )
+    hcloud_load_balancers_use_private_ip: bool = key(False, "Whether traffic goes to private addresses.", boolean)
+    hcloud_load_balancers_uses_proxyprotocol: bool | None = key(None, "Whether to use the PROXY protocol.", boolean)
+    hcloud_load_balancers_private_subnet_ip_range: str = key("", "The subnet of load balancers.", subnet)
+    hcloud_load_balancers_health_check_interval: int | None = key(None, "The time between two checks.", seconds)
+    hcloud_load_balancers_health_check_timeout: int | None = key(None, "How long a check may take.", seconds)
+    hcloud_load_balancers_health_check_retries: int | None = key(None, "How many checks must fail.", count)
+    # Variables that the original does not have.
+    hcloud_load_balancers_adopt_by_name: bool = key(
+        False, "Whether a Service may take over an unmarked load balancer that has its name.", boolean, ours=True
+    )
+    hcloud_load_balancers_target_selector: str = key(
+        "", "Label selector: load balancers send to all servers that match, instead of to Nodes.", selector, ours=True
+    )
+    hcloud_request_timeout: float = key(15.0, "How long to wait for an answer of the API.", duration, ours=True)
+    hcloud_calls_per_second: float = key(1.0, "The rate of calls. A project has 3,600 an hour.", number, ours=True)
+    hcloud_calls_burst: int = key(600, "How many calls may follow one another without a pause.", count, ours=True)
+
+
+_FRAMEWORK = "the framework does this by itself"
+_ROBOT = "Nodes of Robot servers are left alone"
+#: Variables of the original that have no effect here -> the reason.
+IGNORED = {
+    "HCLOUD_DEBUG": "use --v",
+    "HCLOUD_METRICS_ENABLED": "metrics are at --secure-port",
+    "HCLOUD_METRICS_ADDRESS": "metrics are at --secure-port",
+    "HCLOUD_SERVER_CACHE_MODE": _FRAMEWORK,
+    "HCLOUD_SERVER_CACHE_MAX_AGE": _FRAMEWORK,
+    "HCLOUD_NETWORK_DISABLE_ATTACHED_CHECK": "routes outside --cluster-cidr are never touched, wherever this runs",
+    "ROBOT_USER": _ROBOT,
+    "ROBOT_USER_FILE": _ROBOT,
+    "ROBOT_PASSWORD": _ROBOT,
+    "ROBOT_PASSWORD_FILE": _ROBOT,
+    "ROBOT_CACHE_TIMEOUT": _ROBOT,
+    "ROBOT_RATE_LIMIT_WAIT_TIME": _ROBOT,
+    "ROBOT_FORWARD_INTERNAL_IPS": _ROBOT,
+}
+ROBOT_REFUSED = (
+    "Robot servers are not supported: set it to false, and their Nodes (hrobot://) are left alone, or keep "
+    "hcloud-cloud-controller-manager"
+)
+_FIELDS = {field.name.upper(): field for field in dataclasses.fields(Variables)}
+
+
+@dataclass(frozen=True)
+class _Given:
+    """A variable as somebody set it. `where`: for messages."""
+
+    name: str
+    value: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`ignored`: one sentence for each variable without effect."""
+
+    variables: Variables
+    source: str
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, config: ProviderConfig) -> Settings:
+        """Raises ConfigError with all problems."""
+        problems: list[str] = []
+        given = _merged([*_in_file(config, problems), *_in_environment(config)], problems)
+        values: dict[str, Any] = {}
+        ignored = []
+        for each in given.values():
+            if each.name == "ROBOT_ENABLED":
+                problems += _robot(each)
+            elif each.name in IGNORED:
+                ignored.append(f"{each.where} has no effect: {IGNORED[each.name]}")
+            elif each.name not in _FIELDS:
+                sentence = f"{each.where}: unknown variable{_similar(each.name)}"
+                # Kubernetes itself sets variables with the names of Services.
+                (problems if each.where != each.name else ignored).append(sentence)
+            elif each.value:
+                try:
+                    values[each.name.lower()] = _FIELDS[each.name].metadata["kind"](each.value)
+                except ValueError as error:
+                    problems.append(f"{each.where}: {error}")
+        variables = Variables(**values)
+        problems += _contradictions(variables, given)
+        if problems:
+            raise ConfigError(problems)
+        return cls(variables, config.source, tuple(ignored))
+
+
+def _in_file(config: ProviderConfig, problems: list[str]) -> Iterator[_Given]:
+    for number_, line in enumerate(config.text.removeprefix("\ufeff").splitlines(), 1):
+        if not (line := line.strip()) or line.startswith("#"):
+            continue
+        at = f"{config.source}: line {number_}"
+        if (match := LINE.fullmatch(line)) is None:
+            problems.append(f"{at}: expected NAME=value, or a comment")
+            continue
+        value = match["value"].strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        yield _Given(match["name"], value, f"{at}: {match['name']}")
+
+
+def _in_environment(config: ProviderConfig) -> Iterator[_Given]:
+    for name, value in sorted(config.environment.items()):
+        if name.startswith(PREFIXES):
+            yield _Given(name, value, name)
+
+
+def _merged(given: list[_Given], problems: list[str]) -> dict[str, _Given]:
+    found: dict[str, _Given] = {}
+    for each in given:
+        if (first := found.setdefault(each.name, each)).value != each.value:
+            there = "in the environment" if each.where == each.name else "again"
+            problems.append(f"{first.where}: it is set {there} with another value: remove one of them")
+    return found
+
+
+def _robot(given: _Given) -> list[str]:
+    try:
+        return [f"{given.where}: {ROBOT_REFUSED}"] if given.value and boolean(given.value) else []
+    except ValueError as error:
+        return [f"{given.where}: {error}"]
+
+
+def _contradictions(found: Variables, given: Mapping[str, _Given]) -> Iterator[str]:
+    def at(name: str) -> str:
+        return given[name].where if name in given else name
+
+    if not found.hcloud_token and not found.hcloud_token_file:
+        yield "HCLOUD_TOKEN: it is missing: set it to an API token of the project, or HCLOUD_TOKEN_FILE to its file"
+    if found.hcloud_token and found.hcloud_token_file:
+        yield f"{at('HCLOUD_TOKEN_FILE')}: HCLOUD_TOKEN is set, too: remove one of them"
+    if not re.fullmatch(r"[!-~]*", found.hcloud_token):
+        yield f"{at('HCLOUD_TOKEN')}: a token has only letters and digits"
+    if found.hcloud_load_balancers_location and found.hcloud_load_balancers_network_zone:
+        zone = at("HCLOUD_LOAD_BALANCERS_NETWORK_ZONE")
+        yield f"{zone}: HCLOUD_LOAD_BALANCERS_LOCATION is set, too: remove one of them"
+    if not found.hcloud_network:
+        for name in ("HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "HCLOUD_LOAD_BALANCERS_PRIVATE_SUBNET_IP_RANGE"):
+            if getattr(found, name.lower()):
+                yield f"{at(name)}: it needs HCLOUD_NETWORK"
+
+
+def _similar(name: str) -> str:
+    similar = difflib.get_close_matches(name, [*_FIELDS, *IGNORED], 1)
+    return f"; did you mean {similar[0]}?" if similar else ""
