@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of vSphere (docs/providers/vsphere.md): Nodes, as cloud-provider-vsphere describes them.
+
+`conf_file` reads its vsphere.conf, `vcenter_session` keeps a session with a vCenter, `inventory` reads it, and the
+`*_rules` convert. pyvmomi is imported by the first login only: only those who choose this provider need it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.base.text import printable
+from ccm.cloud import ConfigError, Limits, ProviderConfig
+
+from .conf_file import Settings, named_files
+from .vcenter_instances import VSphereInstances
+from .vcenter_session import sdk_problem
+
+log = logging.getLogger(__name__)
+
+
+class VSphereCloud(cloud.Cloud):
+    name: ClassVar[str] = "vsphere"
+    instances: VSphereInstances
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        if problem := sdk_problem():
+            raise ConfigError([problem])
+        settings = self._settings = Settings.parse(config)
+        runtime = settings.runtime
+        self.limits = Limits(runtime.calls_per_second, runtime.burst, deadline=runtime.request_timeout + 3)
+        self.instances = VSphereInstances(settings)
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return named_files(self._settings)
+
+    async def start(self) -> None:
+        for sentence in self._settings.ignored:
+            log.warning("%s: %s", self.config.source, sentence)
+        for problem in await self.instances.start():
+            log.warning("the machines of one vCenter are unknown: %s", printable(problem))
+
+    async def close(self) -> None:
+        await self.instances.close()

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections and keys of vsphere.conf, as in cloud-provider-vsphere. No I/O.
+
+Each field is one key: `insecure_flag` is `insecure-flag` in INI and `insecureFlag` in YAML. The documentation is
+generated from them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
+from ccm.cloud.toolkit.setting_kinds import IPNetwork, boolean, count, duration, key, networks, number
+
+FAMILIES = ("ipv4", "ipv6")
+
+
+def families(raw: str) -> tuple[str, ...]:
+    """Parse IP families in the order of their priority."""
+    found = tuple(each.strip().lower() for each in raw.split(",") if each.strip())
+    if not set(found) <= set(FAMILIES) or len(set(found)) < len(found):
+        raise ValueError("expected ipv4, ipv6, or both separated by a comma")
+    return found
+
+
+def listed(raw: str) -> tuple[str, ...]:
+    """Parse names separated by commas."""
+    return tuple(dict.fromkeys(each.strip() for each in raw.split(",") if each.strip()))
+
+
+def port(raw: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,4}", raw) or int(raw) > 65535:
+        raise ValueError("expected a port, 1 to 65535")
+    return int(raw)
+
+
+def page(raw: str) -> int:
+    if (value := count(raw)) > 1000:
+        raise ValueError("expected a whole number from 1 to 1000")
+    return value
+
+
+def fingerprint(raw: str) -> str:
+    """Parse a digest of a certificate, with or without colons, to lower-case hexadecimal digits."""
+    digits = raw.replace(":", "").lower()
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", digits):
+        raise ValueError("expected the SHA-1 or SHA-256 of the certificate in hexadecimal digits")
+    return digits
+
+
+KINDS = {
+    **COMMON_KINDS,
+    families: "`ipv4`, `ipv6`, or both in the order of their priority",
+    listed: "names, separated by commas; a list in YAML",
+    port: "port",
+    page: "whole number from 1 to 1000",
+    fingerprint: "SHA-1 or SHA-256 in hexadecimal digits",
+}
+
+
+@dataclass(frozen=True)
+class VirtualCenter:
+    """One vCenter. What is not set here is taken from `Global`."""
+
+    user: str = key("", "the user's name, such as `ccm@vsphere.local`")
+    password: str = key("", "the user's password", secret=True)
+    server: str = key("", "the address or DNS name of the vCenter; in INI, the section's name unless set")
+    port: int = key(0, "the port, 443 unless set", port)
+    insecure_flag: bool = key(False, "do not verify the vCenter's certificate", boolean)
+    datacenters: tuple[str, ...] = key((), "read only these datacenters, by name or by path; all unless set", listed)
+    ca_file: str = key("", "a file with the certificates of the authority; the system's authorities unless set")
+    thumbprint: str = key("", "accept exactly the certificate with this digest", fingerprint)
+    secret_name: str = key("", "the Secret with user and password; see below")
+    secret_namespace: str = key("", "the namespace of that Secret")
+    ip_family: tuple[str, ...] = key((), "the families of the Nodes' addresses; `ipv4` unless set", families)
+
+
+@dataclass(frozen=True)
+class Global(VirtualCenter):
+    """Defaults for all vCenters. With `server`, it describes a vCenter itself."""
+
+    secrets_directory: str = key("", "a folder with the files of a mounted Secret; see below")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The categories of the tags that name zones and regions."""
+
+    zone: str = key("", "the category whose tags name zones")
+    region: str = key("", "the category whose tags name regions")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Which addresses of a machine its Node gets."""
+
+    internal_network_subnet_cidr: tuple[IPNetwork, ...] = key((), "prefer these networks for the InternalIP", networks)
+    external_network_subnet_cidr: tuple[IPNetwork, ...] = key((), "prefer these networks for the ExternalIP", networks)
+    internal_vm_network_name: str = key("", "then prefer this port group for the InternalIP")
+    external_vm_network_name: str = key("", "then prefer this port group for the ExternalIP")
+    exclude_internal_network_subnet_cidr: tuple[IPNetwork, ...] = key(
+        (), "never use addresses of these networks as InternalIP", networks
+    )
+    exclude_external_network_subnet_cidr: tuple[IPNetwork, ...] = key(
+        (), "never use addresses of these networks as ExternalIP", networks
+    )
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """How this provider asks. cloud-provider-vsphere does not have this section."""
+
+    request_timeout: float = key(20.0, "how long to wait for a vCenter", duration, ours=True)
+    page_size: int = key(500, "machines in one answer of a vCenter", page, ours=True)
+    calls_per_second: float = key(10.0, "listings and reads per second", number, ours=True)
+    burst: int = key(20, "how many of them may come at once", count, ours=True)
+
+
+#: Section as documented -> its dataclass. Names in INI are case-insensitive; YAML has `SECTION_OF_YAML`.
+SECTIONS: dict[str, type] = {
+    "Global": Global,
+    "VirtualCenter": VirtualCenter,
+    "Labels": Labels,
+    "Nodes": Nodes,
+    "Runtime": Runtime,
+}
+SECTION_OF_YAML = {
+    "global": "Global",
+    "vcenter": "VirtualCenter",
+    "labels": "Labels",
+    "nodes": "Nodes",
+    "runtime": "Runtime",
+}
+_LOOPS = "the framework retries, so that it knows what fails"
+#: Section and key without effect here -> the reason.
+IGNORED = {
+    **{(section, "soap-roundtrip-count"): _LOOPS for section in ("Global", "VirtualCenter")},
+    ("Global", "api-disable"): "there is no such API",
+    ("Global", "api-binding"): "there is no such API",
+}
+#: Sections of cloud-provider-vsphere that this provider refuses.
+REFUSED = {
+    name: "NSX-T is not supported: remove the section, and let cloud-provider-vsphere serve Services and routes"
+    for name in ("nsxt", "loadbalancer", "loadbalancerclass", "route")
+}
+#: Variable of the process that overrides a key -> its section and field, as in cloud-provider-vsphere.
+VARIABLES = {
+    "VSPHERE_LABEL_ZONE": ("Labels", "zone"),
+    "VSPHERE_LABEL_REGION": ("Labels", "region"),
+    "VSPHERE_NODES_INTERNAL_NETWORK_SUBNET_CIDR": ("Nodes", "internal_network_subnet_cidr"),
+    "VSPHERE_NODES_EXTERNAL_NETWORK_SUBNET_CIDR": ("Nodes", "external_network_subnet_cidr"),
+    "VSPHERE_NODES_INTERNAL_VM_NETWORK_NAME": ("Nodes", "internal_vm_network_name"),
+    "VSPHERE_NODES_EXTERNAL_VM_NETWORK_NAME": ("Nodes", "external_vm_network_name"),
+    "VSPHERE_SECRETS_DIRECTORY": ("Global", "secrets_directory"),
+}

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the zone and the region of a machine among the tags of what contains it, as cloud-provider-vsphere does. Pure.
+
+Objects are texts such as `HostSystem:host-12`. `parents` maps each object to what contains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from .conf_sections import Labels
+
+#: No inventory is nested deeper; a loop would never end.
+DEEPEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A tag, by the names of its category and its own."""
+
+    category: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a machine is: its host, its resource pool, itself, and what contains it, each "" if unknown."""
+
+    host: str = ""
+    pool: str = ""
+    machine: str = ""
+    folder: str = ""
+
+    @property
+    def starts(self) -> Iterator[str]:
+        """Where to begin, in this order; the first one above which both tags are found counts."""
+        return (start for start in (self.host, self.pool, self.machine) if start)
+
+
+def ancestors(start: str, parents: Mapping[str, str]) -> list[str]:
+    """The object and everything that contains it, the nearest first."""
+    found = [start]
+    while (above := parents.get(found[-1], "")) and len(found) < DEEPEST:
+        found.append(above)
+    return found
+
+
+def zone_and_region(path: Sequence[str], tags: Mapping[str, Sequence[Tag]], labels: Labels) -> tuple[str, str] | None:
+    """The zone and the region on this path, None if one of them is missing.
+
+    Upstream reads on until it has both, and a tag further up replaces a nearer one of the same category meanwhile.
+    The same here, so that a Node gets the labels that its neighbours have.
+    """
+    zone = region = ""
+    for each in path:
+        for tag in tags.get(each, ()):
+            if tag.category == labels.zone:
+                zone = tag.name
+            elif tag.category == labels.region:
+                region = tag.name
+            if zone and region:
+                return zone, region
+    return None
+
+
+def place_labels(
+    place: Place, parents: Mapping[str, str], tags: Mapping[str, Sequence[Tag]], labels: Labels
+) -> tuple[str, str] | None:
+    """The zone and the region of a machine, None if no path has both."""
+    for start in place.starts:
+        if (found := zone_and_region(ancestors(start, parents), tags, labels)) is not None:
+            return found
+    return None

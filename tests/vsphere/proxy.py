@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands before a vCenter, with TLS: calls are named by SOAP's method, or by the path of REST."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tests.breaking_proxy import BreakingProxy, Fault
+from tests.integration.cluster import Authority
+
+__all__ = ["Fault", "Proxy"]
+
+_METHOD = re.compile(rb"Body[^>]*>\s*<(?:\w+:)?(\w+)")
+_ID = re.compile(r"id:[^/?]+")
+_OBJECTS = re.compile(rb"<objects>.*?</objects>", re.DOTALL)
+_MACHINE = re.compile(rb'<obj [^>]*type="VirtualMachine"')
+_FAULT = """<?xml version="1.0" encoding="UTF-8"?>
+<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"
+ xmlns:xsd="http://www.w3.org/2001/XMLSchema" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><soapenv:Body>
+<soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>on request</faultstring><detail>
+<{name}Fault xmlns="urn:vim25" xsi:type="{name}">{what}</{name}Fault></detail></soapenv:Fault></soapenv:Body>
+</soapenv:Envelope>"""
+_DENIED = '<object type="Folder">group-d1</object><privilegeId>System.View</privilegeId>'
+
+
+class Proxy(BreakingProxy):
+    """`behind`: the vCenter's port on loopback. `ca_file`: who vouches for the proxy's certificate.
+
+    Further kinds of faults: half (of the machines in an answer), ended (the session), refused (user and password, too),
+    denied (a right is missing).
+    """
+
+    def __init__(self, behind: int, folder: Path) -> None:
+        authority = Authority(folder)
+        self.ca_file = authority.file
+        cert, key = authority.issue("vcenter", hosts=["127.0.0.1"])
+        (folder / "vcenter.pem").write_bytes(cert + key)
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(folder / "vcenter.pem")
+        super().__init__(f"https://127.0.0.1:{behind}", tls)
+
+    def name_of(self, request: web.Request, body: bytes) -> str:
+        """Of SOAP the method, of REST the method of HTTP and the path without identifiers."""
+        if request.path == "/sdk" and (found := _METHOD.search(body)):
+            return found[1].decode()
+        return f"{request.method} {_ID.sub('id', request.path)}"
+
+    async def break_otherwise(self, request: web.Request, body: bytes, fault: Any) -> web.Response | None:
+        is_soap = request.path == "/sdk"
+        match fault.kind:
+            case "half":
+                answer = await self.carry_out(request, body)
+                return _with_half_of_the_machines(answer) if b"ContainerView" in body else answer
+            case "ended" | "refused" | "denied" if not is_soap:
+                return web.Response(status=403 if fault.kind == "denied" else 401, text="{}")
+            case "denied":
+                return _fault("NoPermission", _DENIED)
+            case "ended" | "refused":
+                return _fault("InvalidLogin" if self.name_of(request, body) == "Login" else "NotAuthenticated")
+        return None
+
+
+def _fault(name: str, what: str = "") -> web.Response:
+    return web.Response(status=500, text=_FAULT.format(name=name, what=what), content_type="text/xml")
+
+
+def _with_half_of_the_machines(answer: web.Response) -> web.Response:
+    content = answer.body if isinstance(answer.body, bytes) else b""
+    machines = [each for each in _OBJECTS.findall(content) if _MACHINE.search(each)]
+    for each in machines[len(machines) // 2 :]:
+        content = content.replace(each, b"", 1)
+    return web.Response(status=answer.status, headers=answer.headers, body=content)
