@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Converts errors of botocore and of AWS to errors of the contract. Pure; it imports nothing of botocore."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ccm.base.text import printable, shorten
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    Invalid,
+    NotFound,
+    QuotaExceeded,
+    RateLimited,
+    RetryAfter,
+    Transient,
+    Unauthorized,
+)
+from ccm.cloud.toolkit.retry_after import retry_after
+
+#: When to ask again about something that another resource still uses, in seconds.
+SOON = 5.0
+
+THROTTLED = {
+    "RequestLimitExceeded",
+    "Throttling",
+    "ThrottlingException",
+    "ThrottledException",
+    "TooManyRequestsException",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "EC2ThrottledException",
+    "PriorRequestNotComplete",
+    "BandwidthLimitExceeded",
+}
+REFUSED = {
+    "AuthFailure",
+    "UnauthorizedOperation",
+    "AccessDenied",
+    "AccessDeniedException",
+    "InvalidClientTokenId",
+    "UnrecognizedClientException",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "IncompleteSignature",
+    "MissingAuthenticationToken",
+    "OptInRequired",
+    "PendingVerification",
+    "Blocked",
+}
+#: What is used elsewhere, or not there everywhere yet.
+BUSY = {
+    "DependencyViolation",
+    "ResourceInUse",
+    "OperationNotPermitted",
+    "IncorrectState",
+    "IncorrectInstanceState",
+    "DuplicateLoadBalancerName",
+}
+TAKEN = {"DuplicateListener", "DuplicateTargetGroupName", "RouteAlreadyExists", "InvalidGroup.Duplicate"}
+WRONG = {
+    "ValidationError",
+    "InvalidParameterValue",
+    "InvalidParameterCombination",
+    "InvalidParameter",
+    "InvalidConfigurationRequest",
+    "InvalidSubnet",
+    "InvalidSubnetID.NotFound",
+    "SubnetNotFound",
+    "CertificateNotFound",
+    "SSLPolicyNotFound",
+    "UnsupportedProtocol",
+    "UnsupportedOperation",
+    "IncompatibleProtocols",
+    "InvalidScheme",
+    "InvalidTarget",
+    "AllocationIdNotFound",
+    "AvailabilityZoneNotSupported",
+    "InvalidSecurityGroup",
+    "InvalidPermission.Malformed",
+}
+#: Errors of botocore about credentials, by the names of their classes.
+NO_CREDENTIALS = {
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "RefreshWithMFAUnsupportedError",
+    "MetadataRetrievalError",
+    "ProfileNotFound",
+    "InvalidConfigError",
+    "UnauthorizedSSOTokenError",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+}
+
+
+def code_of(error: BaseException) -> str:
+    """The code in an answer of AWS, "" for other errors."""
+    response = getattr(error, "response", None)
+    found = (response.get("Error") or {}).get("Code") if isinstance(response, dict) else None
+    return str(found or "")
+
+
+def translated(error: Exception) -> CloudError:
+    """What an error means for a caller that did not ask for a particular object."""
+    if isinstance(error, CloudError):
+        return error
+    if isinstance(getattr(error, "response", None), dict):
+        return _of_answer(error)
+    name = type(error).__name__
+    if name in NO_CREDENTIALS:
+        # A message of botocore names profiles and files, never a key.
+        return Unauthorized(f"AWS: no credentials can be used ({name}): {_short(str(error))}")
+    if name in ("ReadTimeoutError", "ConnectTimeoutError") or isinstance(error, TimeoutError):
+        return Transient("AWS: no answer in time")
+    return Transient(f"AWS: {name}: {_short(str(error))}")
+
+
+def _of_answer(error: Any) -> CloudError:
+    response: Mapping[str, Any] = error.response
+    code, metadata = code_of(error), response.get("ResponseMetadata") or {}
+    status = int(metadata.get("HTTPStatusCode") or 0)
+    headers = {str(key).title(): str(value) for key, value in (metadata.get("HTTPHeaders") or {}).items()}
+    wait = retry_after(headers, b"", time.time())
+    told = _short(str((response.get("Error") or {}).get("Message") or ""))
+    operation = str(getattr(error, "operation_name", "") or "a call")
+    text = f"AWS: {operation}: {code}{': ' if told else ''}{told}"
+    if code in THROTTLED or status == 429:
+        return RateLimited(text, retry_after=wait, scope="group")
+    if code in REFUSED or (status in (401, 403) and code in ("", str(status))):
+        return Unauthorized(f"{text}: check the credentials, and that their policy allows {operation}")
+    if code in BUSY:
+        return RetryAfter(text, SOON)
+    if code in TAKEN:
+        return Conflict(text)
+    if code in WRONG:
+        return Invalid(text)
+    if code.endswith("LimitExceeded") or code.startswith("TooMany"):
+        return QuotaExceeded(text)
+    return Transient(text, retry_after=wait)
+
+
+def is_missing(error: BaseException, *codes: str) -> bool:
+    """Whether AWS says, in an answer of its own, that the object of the call does not exist."""
+    return code_of(error) in codes
+
+
+def not_found(error: Exception, what: str) -> NotFound:
+    return NotFound(f"{what} does not exist ({code_of(error)})")
+
+
+def _short(text: str) -> str:
+    return shorten(printable(text), 300)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections and keys of the cloud.conf of cloud-provider-aws. No I/O.
+
+Upper and lower case do not matter in the file, so each field is a key in lower case, and SPELLINGS has the names as
+people write them. The documentation is generated from these tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, one_of
+
+FAMILIES = ("ipv4", "ipv6")
+NODE_PORT, SHARED = "ServiceNodePort", "Shared"
+CLASSIC, NETWORK = "classic", "nlb"
+
+
+def family(raw: str) -> tuple[str, ...]:
+    if raw not in FAMILIES:
+        raise ValueError("expected ipv4 or ipv6; repeat the key for both")
+    return (raw,)
+
+
+def port(raw: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,4}", raw) or int(raw) > 65535:
+        raise ValueError("expected a port, 1 to 65535")
+    return int(raw)
+
+
+def page(raw: str) -> int:
+    if not 5 <= (value := count(raw)) <= 1000:
+        raise ValueError("expected a whole number from 5 to 1000")
+    return value
+
+
+def matching(pattern: str, expected: str) -> Callable[[str], str]:
+    """A kind of texts that match all of the pattern; `expected` completes "expected ..." in the error."""
+
+    def kind(raw: str) -> str:
+        if not re.fullmatch(pattern, raw):
+            raise ValueError(f"expected {expected}")
+        return raw
+
+    return kind
+
+
+zone_kind = matching(r"([a-zA-Z]+-)+\d+.*", "the name of an availability zone, such as eu-central-1a")
+region_kind = matching(r"[A-Za-z0-9-]{1,63}", "the name of a region, such as eu-central-1")
+vpc_kind = matching(r"vpc-[A-Za-z0-9]+", "the ID of a VPC, vpc-...")
+subnet_kind = matching(r"subnet-[A-Za-z0-9]+", "the ID of a subnet, subnet-...")
+route_table_kind = matching(r"rtb-[A-Za-z0-9]+", "the ID of a route table, rtb-...")
+role_kind = matching(r"arn:[\w-]+:iam::\d{12}:role/\S+", "the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME")
+arn_kind = matching(r"arn:[\w-]+:[\w-]+:[\w-]*:\d{12}:\S+", "an ARN, with the number of an account")
+path_kind = matching(r"/[!-~]{0,1023}", "a path that begins with /")
+
+
+def url_kind(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw.strip()):
+        raise ValueError("expected https://HOST/PATH, without credentials")
+    return raw.strip()
+
+
+KINDS = {
+    **COMMON_KINDS,
+    family: "`ipv4` or `ipv6`; may be repeated",
+    port: "port",
+    page: "whole number from 5 to 1000",
+    zone_kind: "availability zone",
+    region_kind: "region",
+    vpc_kind: "ID of a VPC",
+    subnet_kind: "ID of a subnet",
+    route_table_kind: "ID of a route table",
+    role_kind: "ARN of a role",
+    arn_kind: "ARN",
+    path_kind: "path",
+    url_kind: "URL",
+}
+
+
+@dataclass(frozen=True)
+class Global:
+    """The account, the network and the cluster. Without the section, instance metadata says what is needed."""
+
+    zone: str = key("", "an availability zone; its region counts before `Region`", zone_kind)
+    region: str = key("", "the region; `AWS_REGION` or instance metadata unless set", region_kind)
+    vpc: str = key("", "the VPC of the Nodes; that of this machine unless set", vpc_kind)
+    subnetid: str = key("", "the subnet of load balancers if no subnet has a tag of a cluster", subnet_kind)
+    routetableid: str = key("", "the only table for routes; all with the cluster's tag unless set", route_table_kind)
+    rolearn: str = key("", "the role that all calls assume", role_kind)
+    sourcearn: str = key("", "the resource on whose behalf the role is assumed", arn_kind)
+    kubernetesclustertag: str = key("", "the cluster's name in the older tag `KubernetesCluster`")
+    kubernetesclusterid: str = key("", "the cluster's name in the tags `kubernetes.io/cluster/NAME`")
+    disablesecuritygroupingress: bool = key(False, "leave the security groups of Nodes alone", boolean)
+    nodeipfamilies: tuple[str, ...] = key((), "the families of Nodes' addresses in their order; `ipv4`", family)
+    clusterserviceloadbalancerhealthprobemode: str = key(
+        NODE_PORT, "whether load balancers check each Service, or kube-proxy", one_of(NODE_PORT, SHARED)
+    )
+    clusterservicesharedloadbalancerhealthprobeport: int = key(10256, "kube-proxy's port, with `Shared`", port)
+    clusterservicesharedloadbalancerhealthprobepath: str = key("/healthz", "its path, with `Shared`", path_kind)
+
+
+@dataclass(frozen=True)
+class ServiceOverride:
+    """Another endpoint for a service in a region. Each section needs its own name in quotes."""
+
+    service: str = key("", "`ec2`, `elasticloadbalancing` or `sts`")
+    region: str = key("", "the region in which it counts", region_kind)
+    url: str = key("", "the endpoint", url_kind)
+    signingregion: str = key("", "the region in signatures", region_kind)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Keys of this project. cloud-provider-aws warns of the section and continues."""
+
+    loadbalancertype: str = key(
+        CLASSIC, "the type of load balancers of Services that name none", one_of(CLASSIC, NETWORK), ours=True
+    )
+    requesttimeout: float = key(10.0, "how long to wait for one answer", duration, ours=True)
+    callspersecond: float = key(20.0, "the rate of calls", number, ours=True)
+    callsburst: int = key(100, "how many calls may follow one another without a pause", count, ours=True)
+    pagesize: int = key(1000, "instances in a page of a listing", page, ours=True)
+
+
+SECTIONS: dict[str, type] = {"Global": Global, "ServiceOverride": ServiceOverride, "Runtime": Runtime}
+_NO_CLASSIC = "this project has no Classic Load Balancers"
+IGNORED = {
+    ("Global", "elbsecuritygroup"): _NO_CLASSIC,
+    ("Global", "supportedtopologyinstancetypepattern"): "Nodes get no labels of the network's topology",
+    ("ServiceOverride", "signingmethod"): "botocore chooses the method",
+    ("ServiceOverride", "signingname"): "botocore knows the name",
+}
+REFUSED = {
+    ("Global", "nlbsecuritygroupmode"): (
+        "load balancers with security groups of their own are not supported: remove the key, or keep cloud-provider-aws"
+    ),
+}
+#: Keys as people write them.
+SPELLINGS = {
+    each.lower(): each
+    for each in (
+        *("Zone", "Region", "VPC", "SubnetID", "RouteTableID", "RoleARN", "SourceARN", "KubernetesClusterTag"),
+        *("KubernetesClusterID", "DisableSecurityGroupIngress", "ElbSecurityGroup", "NodeIPFamilies"),
+        *("ClusterServiceLoadBalancerHealthProbeMode", "ClusterServiceSharedLoadBalancerHealthProbePort"),
+        *("ClusterServiceSharedLoadBalancerHealthProbePath", "SupportedTopologyInstanceTypePattern"),
+        *("NLBSecurityGroupMode", "Service", "URL", "SigningRegion", "SigningMethod", "SigningName"),
+        *("LoadBalancerType", "RequestTimeout", "CallsPerSecond", "CallsBurst", "PageSize"),
+    )
+}

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network Load Balancers: found by name, compared with the desired state, and written part by part.
+
+The fingerprint is written last, so a write that ends in between is looked at again. What never changes of a load
+balancer is remembered: a change of Nodes then needs no look at anything but its targets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ccm import cloud
+from ccm.cloud import Backend, Conflict, Ingress, Invalid, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud.toolkit.shared_reads import Shared
+
+from . import ingress_rules, nlb_steps, subnet_rules
+from . import nlb_owners as owners
+from . import nlb_rules as rules
+from .aws_api import Api
+from .ec2_instances import Ec2Instances
+from .instance_rules import Row
+from .nlb_reads import NO_BALANCER, NO_GROUP, BalancerReads
+from .nlb_rules import Wanted
+from .nlb_steps import Present, Step
+from .node_groups import NodeGroups
+
+#: When to look again at a load balancer that was deleted because it failed, in seconds.
+SOON = 2.0
+#: Prefix of the names of target groups.
+GROUPS = "k8s-"
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
+    security groups of Nodes for which rules were checked."""
+
+    arn: str
+    dns: str
+    ready: bool
+    fingerprint: str
+    groups: Mapping[str, int]
+    opened: frozenset[frozenset[str]] = frozenset()
+
+
+class NetworkLoadBalancers:
+    def __init__(self, api: Api, instances: Ec2Instances) -> None:
+        self._api = api
+        self._reads = BalancerReads(api)
+        self._groups = NodeGroups(api, instances)
+        self._subnets: Shared[list[Row]] = Shared(self._reads.subnets)
+        self._tables: Shared[list[Row]] = Shared(self._reads.route_tables)
+        self._known: dict[tuple[str, str], Known] = {}
+
+    async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        rows = {
+            str(row["LoadBalancerArn"]): row
+            for row in await self._reads.all()
+            if row.get("Type") == "network" and owners.NAME.fullmatch(str(row["LoadBalancerName"]))
+        }
+        found = []
+        for arn, tags in (await self._reads.tags(list(rows))).items():
+            mark = owners.mark_of(tags)
+            if mark is not None and mark.is_of(cluster, mark.uid):
+                found.append(_answer(mark.uid, rows[arn], mark.fingerprint))
+        return found
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        """Two halves: everything but the targets, and the targets."""
+        try:
+            want = self._wanted(spec)
+        except Invalid as error:
+            return f"invalid: {error}"
+        return f"{want.digest}-{rules.targets_digest(want, backends)}"
+
+    async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
+        row = await self._reads.named(spec.default_name)
+        known = self._known.get((spec.cluster, spec.uid))
+        if row is None:
+            self._known.pop((spec.cluster, spec.uid), None)
+            raise _absent(spec)
+        if known is None or known.arn != row["LoadBalancerArn"]:
+            fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
+        else:
+            fingerprint = known.fingerprint
+        if _state(row) == "failed":
+            raise Conflict(f"load balancer {row['LoadBalancerName']} failed in the cloud: {_reason(row)}")
+        return _answer(spec.uid, row, fingerprint)
+
+    async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = self._wanted(spec)
+        self._known.pop((spec.cluster, spec.uid), None)
+        marks = owners.mark_tags(spec)
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            row = await self._create(spec, want, marks)
+            present = Present(row)
+        else:
+            tags = await self._own_tags(row, spec)
+            if _state(row) == "failed":
+                await self._delete_balancer(row)
+                raise RetryAfter(f"load balancer {want.name} had failed and was deleted; a new one is next", SOON)
+            if row.get("Type") != "network":
+                raise Conflict(f"load balancer {want.name} is of type {row.get('Type')}: delete it")
+            present = await self._reads.present(row, want, tags, spec.uid)
+        ids = rules.targets(want, backends)
+        groups = await self._do(nlb_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec)
+        opened = await self._open(spec, row, want, ids)
+        fingerprint = f"{want.digest}-{rules.targets_digest(want, backends)}"
+        if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
+            await self._elb("add_tags", ResourceArns=sorted(groups.values()), Tags=nlb_steps.pairs(marks))
+        await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
+        kept = {groups[each.group]: each.node_port for each in want.listeners}
+        ready = _state(row) != "provisioning"
+        self._known[spec.cluster, spec.uid] = Known(
+            str(row["LoadBalancerArn"]), str(row["DNSName"]), ready, fingerprint, kept, opened
+        )
+        return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want)))
+
+    async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
+        want = self._wanted(spec, nodes_only=True)
+        known = self._known.get((spec.cluster, spec.uid)) or await self._learn(spec)
+        ids = rules.targets(want, backends)
+        try:
+            for arn, port in known.groups.items():
+                there = await self._reads.targets(arn)
+                for step in nlb_steps.target_steps(arn, port, there, ids):
+                    await self._elb(step.operation, TargetGroupArn=arn, **step.arguments)
+            memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
+            opened = known.opened
+            if not memberships <= opened:
+                row = await self._reads.named(spec.default_name)
+                if row is None:
+                    raise _absent(spec)
+                opened = await self._open(spec, row, want, ids)
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{rules.targets_digest(want, backends)}"
+            await self._elb(
+                "add_tags",
+                ResourceArns=[known.arn],
+                Tags=nlb_steps.pairs({owners.FINGERPRINT: fingerprint}),
+            )
+        except NotFound:
+            self._known.pop((spec.cluster, spec.uid), None)
+            raise
+        self._known[spec.cluster, spec.uid] = Known(
+            known.arn, known.dns, known.ready, fingerprint, known.groups, opened
+        )
+        return cloud.LoadBalancer(spec.uid, spec.default_name, (Ingress(hostname=known.dns),), fingerprint, known.ready)
+
+    async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
+        want = self._wanted(spec)
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            raise _absent(spec)
+        tags = await self._own_tags(row, spec)
+        if _state(row) == "provisioning":
+            return ()
+        ids = rules.targets(want, backends)
+        present = await self._reads.present(row, want, tags, spec.uid)
+        found = [step.what for step in nlb_steps.steps(present, want, ids, {})]
+        cidrs = await self._cidrs(row, want)
+        for change in await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs):
+            found.append(
+                f"security group {change.group}: {len(change.add)} rules are missing, {len(change.remove)} superfluous"
+            )
+        return [f"load balancer {want.name}: {what}" for what in found]
+
+    async def delete(self, spec: LoadBalancerSpec) -> None:
+        """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
+        self._known.pop((spec.cluster, spec.uid), None)
+        row = await self._reads.named(spec.default_name)
+        if row is not None and not await self._is_own(row, spec):
+            raise _absent(spec)
+        arn = str(row["LoadBalancerArn"]) if row is not None else ""
+        every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
+        groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
+        # A group may name a load balancer that was deleted just now.
+        loose = [
+            str(each["TargetGroupArn"])
+            for each in every
+            if str(each["TargetGroupArn"]) not in groups
+            and all(f"/{spec.default_name}/" in one for one in each.get("LoadBalancerArns") or ())
+        ]
+        for group, tags in (await self._reads.tags(loose)).items():
+            mark = owners.mark_of(tags)
+            if mark is not None and mark.is_of(spec.cluster, spec.uid):
+                groups.append(group)
+        changes = await self._groups.changes(spec.default_name, self._cluster(spec), (), None, ())
+        if row is not None:
+            await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+        for group in groups:
+            await self._elb("delete_target_group", TargetGroupArn=group)
+        await self._groups.apply(changes)
+        if row is None and not groups and not changes:
+            raise _absent(spec)
+
+    # Calls
+
+    async def _create(self, spec: LoadBalancerSpec, want: Wanted, marks: Mapping[str, str]) -> Row:
+        subnets = await self._chosen_subnets(spec, want)
+        for what, given in (("eip-allocations", want.allocations), ("private-ipv4-addresses", want.addresses)):
+            if given and len(given) != len(subnets):
+                raise Invalid(
+                    f"annotation ...{what}: it has {len(given)} entries, and there are {len(subnets)} subnets"
+                )
+        mappings: list[dict[str, str]] = [{"SubnetId": each} for each in subnets]
+        for mapping, allocation in zip(mappings, want.allocations, strict=False):
+            mapping["AllocationId"] = allocation
+        for mapping, address in zip(mappings, want.addresses, strict=False):
+            mapping["PrivateIPv4Address"] = address
+        scheme = {"Scheme": "internal"} if want.internal else {}
+        answer = await self._elb(
+            "create_load_balancer",
+            Name=want.name,
+            Type="network",
+            SubnetMappings=mappings,
+            Tags=nlb_steps.pairs({**want.tags, **marks}),
+            **scheme,
+        )
+        return dict(answer["LoadBalancers"][0])
+
+    async def _chosen_subnets(self, spec: LoadBalancerSpec, want: Wanted) -> Sequence[str]:
+        if want.subnets:
+            return subnet_rules.named(await self._subnets.get(), want.subnets)
+        subnets, tables = await asyncio.gather(self._subnets.get(), self._tables.get())
+        return subnet_rules.chosen(
+            subnets,
+            tables,
+            cluster=self._cluster(spec),
+            internal=want.internal,
+            zone_types=self._api.zone_types,
+            fallback=self._api.subnet,
+        )
+
+    async def _do(self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec) -> dict[str, str]:
+        """Do all steps. Returns the target groups: name -> ARN."""
+        groups = {name: str(row["TargetGroupArn"]) for name, row in present.groups.items()}
+        for step in steps:
+            arguments = dict(step.arguments)
+            if step.operation == "create_target_group":
+                groups[arguments["Name"]] = await self._create_group(arguments, spec)
+                continue
+            if step.in_action:
+                arguments["DefaultActions"] = [{"Type": "forward", "TargetGroupArn": groups[step.group]}]
+            elif step.group:
+                arguments["TargetGroupArn"] = groups[step.group]
+            await self._elb(step.operation, **arguments)
+        return groups
+
+    async def _create_group(self, arguments: Mapping[str, Any], spec: LoadBalancerSpec) -> str:
+        """Create a target group, or use the one of an earlier write whose answer was lost. If the name is somebody
+        else's, the group gets another one."""
+        names = (arguments["Name"], owners.other_name(arguments["Name"], spec.uid))
+        for name in names:
+            try:
+                answer = await self._elb("create_target_group", **{**arguments, "Name": name})
+            except Conflict:
+                row = await self._reads.group_named(name)
+                arn = str(row["TargetGroupArn"]) if row is not None else ""
+                tags = (await self._reads.tags([arn])).get(arn, {}) if arn else {}
+                mark = owners.mark_of(tags)
+                if mark is not None and mark.is_of(spec.cluster, spec.uid):
+                    return arn
+                continue
+            return str(answer["TargetGroups"][0]["TargetGroupArn"])
+        raise Conflict(f"the names {' and '.join(names)} for a target group belong to somebody else")
+
+    async def _open(
+        self, spec: LoadBalancerSpec, row: Row, want: Wanted, ids: Sequence[str]
+    ) -> frozenset[frozenset[str]]:
+        """Let the traffic reach the targets. Returns the sets of groups that the targets have."""
+        if not self._groups.is_on:
+            return frozenset()
+        cidrs = await self._cidrs(row, want)
+        await self._groups.apply(await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs))
+        return await self._groups.memberships(ids)
+
+    async def _cidrs(self, row: Row, want: Wanted) -> Sequence[str]:
+        """Of the subnets of a load balancer, if rules need them."""
+        if not self._groups.is_on or ingress_rules.is_covered(want):
+            return ()
+        own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
+        return [str(each["CidrBlock"]) for each in await self._subnets.get() if each["SubnetId"] in own]
+
+    async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
+        changed = {key: value for key, value in wanted.items() if there.get(key) != value}
+        if changed:
+            tags = nlb_steps.pairs(changed)
+            await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
+
+    async def _learn(self, spec: LoadBalancerSpec) -> Known:
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            raise _absent(spec)
+        tags = await self._own_tags(row, spec)
+        groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
+        return Known(
+            str(row["LoadBalancerArn"]),
+            str(row["DNSName"]),
+            _state(row) != "provisioning",
+            tags.get(owners.FINGERPRINT, ""),
+            {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
+        )
+
+    async def _delete_balancer(self, row: Row) -> None:
+        groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
+        await self._elb("delete_load_balancer", LoadBalancerArn=row["LoadBalancerArn"])
+        for each in groups:
+            await self._elb("delete_target_group", TargetGroupArn=each["TargetGroupArn"])
+
+    async def _own_tags(self, row: Row, spec: LoadBalancerSpec) -> Mapping[str, str]:
+        """Raises Conflict if the load balancer belongs to somebody else, NotFound if it is gone."""
+        arn = str(row["LoadBalancerArn"])
+        tags = (await self._reads.tags([arn])).get(arn)
+        if tags is None:
+            raise _absent(spec)
+        owners.check(tags, spec, self._cluster(spec))
+        return tags
+
+    async def _is_own(self, row: Row, spec: LoadBalancerSpec) -> bool:
+        try:
+            await self._own_tags(row, spec)
+        except Conflict:
+            return False
+        return True
+
+    async def _elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        missing = () if operation.startswith("create") else (*NO_BALANCER, *NO_GROUP, "ListenerNotFound")
+        return await self._api.elb(operation, missing=missing, **arguments)
+
+    # No I/O
+
+    def _cluster(self, spec: LoadBalancerSpec) -> str:
+        return self._api.cluster or spec.cluster
+
+    def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
+        settings = self._api.settings
+        cluster = self._cluster(spec)
+        return rules.wanted(spec, settings.common, settings.runtime.loadbalancertype, cluster, nodes_only=nodes_only)
+
+
+def _absent(spec: LoadBalancerSpec) -> NotFound:
+    return NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
+
+
+def _state(row: Row) -> str:
+    return str((row.get("State") or {}).get("Code") or "")
+
+
+def _reason(row: Row) -> str:
+    return str((row.get("State") or {}).get("Reason") or "AWS says no reason")
+
+
+def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
+    ready = _state(row) != "provisioning"
+    ingress = (Ingress(hostname=str(row["DNSName"])),)
+    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, ready, warnings)
+
+
+def _unchangeable(row: Row, want: Wanted) -> list[str]:
+    if (row.get("Scheme") == "internal") != want.internal:
+        return [
+            f"load balancer {want.name} is {row.get('Scheme')}, which never changes: delete the Service to change it"
+        ]
+    return []

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service asks of its Network Load Balancer, by its annotations and cloud.conf. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.cloud import Backend, Backends, ImplementedElsewhere, Invalid, LoadBalancerSpec, Port
+from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
+
+from . import nlb_annotations as notes
+from .aws_api import CLUSTER_TAG
+from .cloud_conf_sections import NETWORK, SHARED, Global
+from .instance_rules import instance_id
+from .nlb_annotations import PREFIX
+
+SERVICE_TAG = "kubernetes.io/service-name"
+EVERYONE = "0.0.0.0/0"
+#: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
+DIGITS = 24
+CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
+BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
+
+
+@dataclass(frozen=True)
+class Check:
+    """The health check of targets. `port`: `traffic-port`, or a number. `path`: "" for TCP."""
+
+    protocol: str = "TCP"
+    port: str = notes.TRAFFIC_PORT
+    path: str = ""
+    interval: int = 30
+    healthy: int = 3
+    unhealthy: int = 3
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One port with its target group. `group`: the group's name, which changes with what cannot be changed in place."""
+
+    port: int
+    protocol: str
+    node_port: int
+    group_protocol: str
+    group: str
+    check: Check
+    certificate: str = ""
+    policy: str = ""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The desired state. `subnets`: IDs or names, () to choose them. `clients`: CIDRs that may connect."""
+
+    name: str
+    internal: bool
+    listeners: tuple[Listener, ...]
+    tags: Mapping[str, str]
+    attributes: Mapping[str, str]
+    clients: tuple[str, ...]
+    group_attributes: Mapping[str, str] = field(default_factory=dict)
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    subnets: tuple[str, ...] = ()
+    allocations: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Covers everything that is asked for, but what counts for a new load balancer only."""
+        kept = dataclasses.replace(self, subnets=(), allocations=(), addresses=())
+        return _digest(dataclasses.asdict(kept))
+
+    @property
+    def client_protocol(self) -> str:
+        return "udp" if any(each.group_protocol == "UDP" for each in self.listeners) else "tcp"
+
+    @property
+    def traffic_ports(self) -> frozenset[int]:
+        return frozenset(each.node_port for each in self.listeners)
+
+    @property
+    def check_ports(self) -> frozenset[int]:
+        return frozenset(
+            each.node_port if each.check.port == notes.TRAFFIC_PORT else int(each.check.port) for each in self.listeners
+        )
+
+
+def wanted(
+    spec: LoadBalancerSpec, common: Global, default_type: str, cluster: str, *, nodes_only: bool = False
+) -> Wanted:
+    """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
+    possible. Raises ImplementedElsewhere, and Invalid with what is wrong with the Service."""
+    type_ = spec.annotations.get(f"{PREFIX}type", default_type)
+    if type_ in ("external", "nlb-ip"):
+        raise ImplementedElsewhere(f"annotation {PREFIX}type is {type_}: the AWS Load Balancer Controller serves it")
+    if type_ != NETWORK:
+        raise Invalid(
+            "Classic Load Balancers are not supported: set the annotation "
+            f"{PREFIX}type to nlb, or LoadBalancerType = nlb in [Runtime] of cloud.conf"
+        )
+    given = notes.parse(spec.annotations)
+    if not nodes_only:
+        _check(spec, given, common)
+    ranges = tuple(sorted(set(spec.source_ranges) - {"::/0"}))
+    return Wanted(
+        name=spec.default_name,
+        internal=given.get("internal", False),
+        listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
+        tags={
+            **given.get("additional-resource-tags", {}),
+            SERVICE_TAG: f"{spec.namespace}/{spec.name}",
+            f"{CLUSTER_TAG}{cluster}": "owned",
+        },
+        attributes=_attributes(given),
+        clients=(EVERYONE,) if not ranges or EVERYONE in ranges else ranges,
+        group_attributes=given.get("target-group-attributes", {}),
+        nodes=given.get("target-node-labels", {}),
+        subnets=given.get("subnets", ()),
+        allocations=given.get("eip-allocations", ()),
+        addresses=given.get("private-ipv4-addresses", ()),
+        warnings=tuple(notes.warnings(spec.annotations)),
+    )
+
+
+def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> None:
+    protocols = {port.protocol for port in spec.ports}
+    if other := sorted(protocols - {"TCP", "UDP"}):
+        raise Invalid(f"spec.ports: a Network Load Balancer forwards TCP and UDP, not {', '.join(other)}")
+    if len(protocols) > 1:
+        raise Invalid("spec.ports: a Network Load Balancer of one Service forwards TCP or UDP, not both")
+    if spec.session_affinity != "None":
+        raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
+    if spec.load_balancer_ip:
+        raise Invalid("spec.loadBalancerIP: AWS chooses the addresses; there is the annotation ...eip-allocations")
+    attributes = given.get("target-group-attributes", {})
+    keeps_clients = attributes.get(notes.PRESERVE_CLIENT, "true") == "true"
+    if not keeps_clients and "UDP" in protocols:
+        raise Invalid(f"annotation {PREFIX}target-group-attributes: {notes.PRESERVE_CLIENT} is always on for UDP")
+    ranges = set(spec.source_ranges) - {EVERYONE, "::/0"}
+    if any(ipaddress.ip_network(each, strict=False).version == 6 for each in ranges):
+        raise Invalid("spec.loadBalancerSourceRanges: these load balancers have IPv4 only, so IPv6 ranges admit nobody")
+    if ranges and EVERYONE not in spec.source_ranges:
+        if common.disablesecuritygroupingress:
+            raise Invalid("spec.loadBalancerSourceRanges: with DisableSecurityGroupIngress nothing would apply them")
+        if not keeps_clients or any(_has_tls(port, given) for port in spec.ports):
+            what = "TLS" if keeps_clients else f"{notes.PRESERVE_CLIENT}=false"
+            raise Invalid(f"spec.loadBalancerSourceRanges: with {what}, Nodes do not see the addresses of clients")
+
+
+def _attributes(given: ServiceAnnotations) -> dict[str, str]:
+    """Of the load balancer. A bucket counts only with a log, as AWS accepts no empty one."""
+    found = {
+        CROSS_ZONE: str(given.get("cross-zone-load-balancing-enabled", False)).lower(),
+        LOGS: str(given.get("access-log-enabled", False)).lower(),
+    }
+    if given.get("access-log-enabled"):
+        found[BUCKET] = given.get("access-log-s3-bucket-name", "")
+        found[BUCKET_PREFIX] = given.get("access-log-s3-bucket-prefix", "")
+    return found
+
+
+def _has_tls(port: Port, given: ServiceAnnotations) -> bool:
+    chosen = given.get("ssl-ports", ())
+    return (
+        port.protocol == "TCP"
+        and bool(given.get("ssl-cert"))
+        and (not chosen or str(port.port) in chosen or (bool(port.name) and port.name in chosen))
+    )
+
+
+def _listener(port: Port, spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> Listener:
+    check = health_check(spec, given, common)
+    protocol, group_protocol, certificate, policy = port.protocol, port.protocol, "", ""
+    if _has_tls(port, given):
+        protocol, certificate = "TLS", given.get("ssl-cert")
+        policy = given.get("ssl-negotiation-policy", "")
+        group_protocol = "TLS" if given.get("backend-protocol") == "ssl" else "TCP"
+    name = group_name(cluster, spec, port, group_protocol, check)
+    return Listener(port.port, protocol, port.node_port, group_protocol, name, check, certificate, policy)
+
+
+def health_check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> Check:
+    """As cloud-provider-aws: defaults, then annotations about what is asked, then `Shared`, then the rest."""
+    is_local = spec.external_traffic_policy == "Local"
+    found = Check("HTTP", str(spec.health_check_node_port), "/healthz", 10, 2, 2) if is_local else Check()
+    protocol = str(given.get("healthcheck-protocol", found.protocol)).upper()
+    path = given.get("healthcheck-path", found.path or "/")
+    port = given.get("healthcheck-port", found.port)
+    if common.clusterserviceloadbalancerhealthprobemode == SHARED and not is_local:
+        protocol, path = "HTTP", common.clusterservicesharedloadbalancerhealthprobepath
+        port = str(common.clusterservicesharedloadbalancerhealthprobeport)
+    return Check(
+        protocol,
+        port,
+        "" if protocol == "TCP" else path,
+        given.get("healthcheck-interval", found.interval),
+        given.get("healthcheck-healthy-threshold", found.healthy),
+        given.get("healthcheck-unhealthy-threshold", found.unhealthy),
+    )
+
+
+def group_name(cluster: str, spec: LoadBalancerSpec, port: Port, protocol: str, check: Check) -> str:
+    """The name of a target group: that of cloud-provider-aws, so that each controller finds the other's."""
+    parts = (cluster, spec.namespace, spec.name, port.port, port.node_port, protocol, "instance")
+    text = "".join(map(str, (*parts, check.protocol, check.interval)))
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    namespace, name = (re.sub(r"[^A-Za-z0-9]", "", each)[:8] for each in (spec.namespace, spec.name))
+    return f"k8s-{namespace}-{name}-{digest[:10]}"
+
+
+def targets(found: Wanted, backends: Sequence[Backend]) -> list[str]:
+    """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
+    address, are left out."""
+    ids = (
+        instance_id(each.provider_id)
+        for each in backends
+        if each.addresses
+        and all(key in each.labels and value in (None, each.labels[key]) for key, value in found.nodes.items())
+    )
+    return sorted({each for each in ids if each is not None})
+
+
+def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:
+    """Computed once for all Services that select the same Nodes."""
+    key = ("aws targets", tuple(sorted(found.nodes.items())))
+    return Backends.of(backends).once(key, lambda each: _digest(targets(found, each)))
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode()).hexdigest()[:DIGITS]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Nodes' security groups: the rules of a load balancer are added where its targets are, and removed elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import ingress_rules
+from .aws_api import Api, filters
+from .ec2_instances import Ec2Instances
+from .ingress_rules import Change
+from .instance_rules import Row
+from .nlb_rules import Wanted
+
+
+class NodeGroups:
+    def __init__(self, api: Api, instances: Ec2Instances) -> None:
+        self._api, self._instances = api, instances
+
+    @property
+    def is_on(self) -> bool:
+        return not self._api.settings.common.disablesecuritygroupingress
+
+    async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
+        """The sets of security groups that these instances have; usually one for all."""
+        rows = await self._instances.rows(ids)
+        return frozenset(
+            frozenset(str(each["GroupId"]) for each in row.get("SecurityGroups") or ()) for row in rows.values()
+        )
+
+    async def changes(
+        self, name: str, cluster: str, ids: Sequence[str], want: Wanted | None, subnets: Sequence[str]
+    ) -> list[Change]:
+        """What is left to do for the load balancer `name`. `want`: None if it is deleted. `subnets`: CIDRs of the load
+        balancer. Reads all groups of the VPC, so that none keeps a rule of a former target."""
+        if not self.is_on:
+            return []
+        groups = await self._groups()
+        by_id = {str(each["GroupId"]): each for each in groups}
+        rows = await self._instances.rows(ids)
+        opened = {ingress_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
+        wanted = ingress_rules.wanted_rules(name, want, subnets) if want is not None else []
+        return ingress_rules.changes(name, groups, opened, wanted)
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        for each in changes:
+            if each.add:
+                await self._api.ec2(
+                    "authorize_security_group_ingress",
+                    GroupId=each.group,
+                    IpPermissions=ingress_rules.permissions(each.add),
+                )
+            if each.remove:
+                await self._api.ec2(
+                    "revoke_security_group_ingress",
+                    GroupId=each.group,
+                    IpPermissions=ingress_rules.permissions(each.remove),
+                )
+
+    async def _groups(self) -> list[Row]:
+        return await self._api.ec2_rows(
+            "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
+        )

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which routes of several tables are routes to Nodes, and what is missing from a table. Pure.
+
+The same routes are in every table of the cluster. Routes to gateways, peerings and other VPCs belong to somebody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.cloud import Route, Transient
+
+from .instance_rules import Row, device_index, provider_id
+
+#: Targets of routes that are no instance.
+FOREIGN = (
+    "NatGatewayId",
+    "TransitGatewayId",
+    "LocalGatewayId",
+    "CarrierGatewayId",
+    "VpcPeeringConnectionId",
+    "EgressOnlyInternetGatewayId",
+    "CoreNetworkArn",
+    "GatewayId",
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A route of one table to an instance. `instance`, `interface`: "" if EC2 does not say it."""
+
+    table: str
+    destination: str
+    instance: str
+    interface: str
+    blackhole: bool
+
+
+def entries(tables: Iterable[Row]) -> list[Entry]:
+    """The routes to instances, and blackholes that may have been such. Raises Transient for other shapes."""
+    found = []
+    try:
+        for table in tables:
+            for row in table["Routes"]:
+                destination = row.get("DestinationCidrBlock") or row.get("DestinationIpv6CidrBlock")
+                target = (str(row.get("InstanceId") or ""), str(row.get("NetworkInterfaceId") or ""))
+                blackhole = row.get("State") == "blackhole"
+                if not destination or any(row.get(each) for each in FOREIGN) or not (any(target) or blackhole):
+                    continue
+                found.append(Entry(str(table["RouteTableId"]), str(destination), *target, blackhole))
+    except (LookupError, TypeError, AttributeError):
+        raise Transient("a route table in the answer has not the form that EC2's API describes") from None
+    return found
+
+
+def routes(found: Sequence[Entry], tables: int, zones: Mapping[str, str], instances: Mapping[str, str]) -> list[Route]:
+    """`tables`: how many there are. `zones`: instance -> its zone. `instances`: interface -> its instance.
+
+    A route that is missing from some tables is left out, so that it is created there; if its instance is gone, it shows
+    as a blackhole in the other ones.
+    """
+    groups: dict[tuple[str, str, bool], list[Entry]] = {}
+    for each in found:
+        instance = each.instance or instances.get(each.interface, "")
+        # An instance that is in no zone does not exist: its route leads nowhere.
+        is_gone = each.blackhole or (bool(instance) and instance not in zones)
+        groups.setdefault((each.destination, instance, is_gone), []).append(each)
+    destinations = [destination for destination, _, _ in groups]
+    return [
+        Route(
+            destination,
+            "" if is_gone or not instance else provider_id(zones[instance], instance),
+            id=",".join(sorted(each.table for each in entries)),
+            blackhole=is_gone,
+        )
+        for (destination, instance, is_gone), entries in groups.items()
+        if is_gone or len({each.table for each in entries}) == tables or destinations.count(destination) > 1
+    ]
+
+
+def interface_of(row: Row, addresses: Sequence[str] | None) -> Row | None:
+    """The network interface of an instance that has one of these addresses; without addresses, the first one. None if
+    no interface has any."""
+    interfaces = sorted(row.get("NetworkInterfaces") or (), key=device_index)
+    for each in interfaces:
+        own = {str(address.get("PrivateIpAddress")) for address in each.get("PrivateIpAddresses") or ()}
+        own |= {str(address.get("Ipv6Address")) for address in each.get("Ipv6Addresses") or ()}
+        if addresses is None or own & set(addresses):
+            return dict(each)
+    return None
+
+
+def missing_from(
+    tables: Sequence[str], found: Iterable[Entry], destination: str, target: Row
+) -> tuple[list[str], list[Entry]]:
+    """Tables without the route to this interface (`target`), and entries that have another target for it."""
+    instance, interface = str(target.get("InstanceId")), str(target.get("NetworkInterfaceId"))
+    present = [each for each in found if each.destination == destination]
+    right = [
+        each for each in present if not each.blackhole and (each.interface == interface or each.instance == instance)
+    ]
+    has_it = {each.table for each in right}
+    return [table for table in tables if table not in has_it], [each for each in present if each not in right]

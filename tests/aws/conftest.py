@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: an account of AWS in moto, a proxy before it, and clouds on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ccm.cloud import ProviderConfig
+from ccm.providers.aws import AwsCloud
+
+from .account import Account, Moto
+from .proxy import Proxy
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """moto answers slowly on a busy machine, and some tests ask it a thousand times."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(600))
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[Moto]:
+    found = Moto()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def account(moto: Moto) -> Account:
+    moto.reset()
+    return Account(moto)
+
+
+@pytest.fixture
+def proxy(moto: Moto) -> Iterator[Proxy]:
+    found = Proxy(moto.port)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[[ProviderConfig], Awaitable[AwsCloud]]]:
+    clouds: list[AwsCloud] = []
+
+    async def create(config: ProviderConfig) -> AwsCloud:
+        clouds.append(AwsCloud(config))
+        await clouds[-1].start()
+        return clouds[-1]
+
+    yield create
+    for each in clouds:
+        await each.close()

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands before the account, as AWS's own edge: calls are named by their operation, and refused in the form of their API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from tests import breaking_proxy
+
+#: Versions of APIs -> services, as policies name them.
+SERVICES = {"2016-11-15": "ec2", "2015-12-01": "elasticloadbalancing", "2011-06-15": "sts"}
+_EC2 = "<Response><Errors><Error><Code>{code}</Code><Message>on request</Message></Error></Errors></Response>"
+_ELB = (
+    "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>on request</Message></Error></ErrorResponse>"
+)
+
+
+@dataclass
+class Fault(breaking_proxy.Fault):
+    """`code`: of an error of the kind `status`, unless there is a `body`. `later`: only calls for a later page."""
+
+    code: str = ""
+    later: bool = False
+
+
+class Proxy(breaking_proxy.BreakingProxy):
+    """`behind`: the account's port on loopback."""
+
+    def __init__(self, behind: int) -> None:
+        self._actions: set[str] = set()
+        self._headers: dict[str, dict[str, str]] = {}
+        super().__init__(f"http://127.0.0.1:{behind}")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def actions(self) -> set[str]:
+        """The calls as actions of a policy of IAM."""
+        return set(self._actions)
+
+    def headers(self, call: str) -> dict[str, str]:
+        """Those of the last call of this operation, in lower case."""
+        return self._headers[call]
+
+    def name_of(self, request: web.Request, body: bytes) -> str:
+        """The operation, such as DescribeInstances."""
+        form = _form(body)
+        name = form.get("Action", [f"{request.method} {request.path}"])[0]
+        self._headers[name] = {key.lower(): value for key, value in request.headers.items()}
+        self._actions.add(f"{SERVICES.get(form.get('Version', [''])[0], '?')}:{name}")
+        return name
+
+    def fault_of(self, name: str, body: bytes) -> Fault | None:
+        is_later = bool(_form(body).keys() & {"NextToken", "Marker"})
+        return next((each for each in self._faults if (is_later or not each.later) and each.takes(name)), None)
+
+    def refusal(self, request: web.Request, body: bytes, fault: Fault) -> web.Response:
+        template = _ELB if b"2015-12-01" in body else _EC2
+        text = fault.body or template.format(code=fault.code)
+        return web.Response(status=fault.status, headers=fault.headers, text=text, content_type="text/xml")
+
+
+def _form(body: bytes) -> dict[str, list[str]]:
+    return parse_qs(body.decode("latin-1"))

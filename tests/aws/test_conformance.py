@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider `aws` passes the kit on moto, but for what AWS itself does not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccm.conformance import CASES, Case, Outcome, Subject, check
+from ccm.providers.aws import AwsCloud
+
+from .account import KEYS, Account
+from .proxy import Proxy
+from .world import AwsWorld, config
+
+#: Its capabilities, and "" for cases that need none.
+HAS = ("", "instances", "load_balancers", "routes")
+#: EC2 reports no total of a listing; an address of a load balancer is a name; more than a page of 400 load balancers.
+NOT_RUN = {
+    "failures.a_listing_cut_short_shows",
+    "failures.what_a_short_listing_lacks_is_not_gone",
+    "load_balancers.an_address_of_another_service_is_refused",
+}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+async def test_aws_passes(case: Case, account: Account, proxy: Proxy) -> None:
+    for zone in "abaaba":
+        account.run(zone=zone)
+    given = Subject(
+        "aws",
+        AwsCloud,
+        config(account, proxy),
+        allow_writes=True,
+        world=AwsWorld(account, proxy),
+        secrets=tuple(KEYS.values()),
+    )
+    result = await check(case, given)
+    expected = Outcome.PASSED if case.needs in HAS else Outcome.NOT_APPLICABLE
+    if case.name in NOT_RUN:
+        expected = Outcome.NOT_RUN
+    assert result.outcome is expected, result.detail

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network Load Balancers of this provider alone: how many calls they take, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from ccm.cloud import Conflict, Invalid, NotFound, Port
+
+from .proxy import Fault
+from .services import MORE, PORT, backends, delete, ids, patiently, spec
+from .world import config
+
+NAME = spec().default_name
+
+
+@pytest.fixture
+async def cloud(account, proxy, connect):
+    for zone in "aba":
+        account.run(zone=zone)
+    return await connect(config(account, proxy))
+
+
+async def test_a_life_takes_few_calls(account, proxy, cloud):
+    nodes, counts, since = await backends(cloud), {}, len(proxy.calls)
+
+    def count(what: str) -> None:
+        nonlocal since
+        counts[what], since = len(proxy.calls) - since, len(proxy.calls)
+
+    made = await cloud.load_balancers.ensure(spec(), nodes[:2])
+    count("create")
+    assert made.fingerprint == cloud.load_balancers.fingerprint(spec(), nodes[:2])
+    (listed,) = await cloud.load_balancers.list("kube")
+    assert (listed.fingerprint, listed.service_uid, listed.ingress) == (made.fingerprint, spec().uid, made.ingress)
+    count("listing")
+    await cloud.load_balancers.update_backends(spec(), nodes)
+    count("node joins")
+    (shown,) = account.balancer(NAME)["listeners"]
+    assert [id for id, _ in shown["targets"]] == ids(nodes)
+    await cloud.load_balancers.update_backends(spec(), nodes[1:])
+    count("node leaves")
+    await cloud.load_balancers.ensure(spec(PORT, MORE), nodes[1:])
+    count("port added")
+    assert {each["port"] for each in account.balancer(NAME)["listeners"]} == {80, 81}
+    assert await cloud.load_balancers.deviations(spec(PORT, MORE), nodes[1:]) == []
+    since = len(proxy.calls)
+    await cloud.load_balancers.delete(spec())
+    count("delete")
+    assert account.parts() == frozenset()
+    assert counts["node joins"] <= 3
+    assert counts["node leaves"] <= 3
+    assert counts["create"] <= 10
+    assert counts["listing"] == 2
+    assert counts["port added"] <= 15
+    assert counts["delete"] <= 9
+
+
+async def test_another_process_learns_what_it_needs_for_a_change_of_nodes(account, proxy, cloud, connect):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(), nodes[:2])
+    other = await connect(config(account, proxy))
+    found = await other.load_balancers.update_backends(spec(), nodes)
+    assert found.fingerprint == other.load_balancers.fingerprint(spec(), nodes)
+    assert [each.fingerprint for each in await cloud.load_balancers.list("kube")] == [found.fingerprint]
+
+
+async def test_rules_follow_the_targets_to_their_groups(account, proxy, cloud):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(), nodes)
+    before = account.rules()
+    assert {(group, rule[4].partition("=")[0]) for group, rule in before} == {
+        (account.group, "kubernetes.io/rule/nlb/client"),
+        (account.group, "kubernetes.io/rule/nlb/mtu"),
+    }
+    other = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
+    account.run(groups=[other])
+    (joined,) = [each for each in await backends(cloud) if each not in nodes]
+    await cloud.load_balancers.update_backends(spec(), [*nodes, joined])
+    assert {group for group, _ in account.rules()} == {account.group, other}
+    await cloud.load_balancers.ensure(spec(), nodes)
+    assert account.rules() == before
+
+
+async def test_a_rule_of_somebody_else_stays(account, cloud):
+    theirs = [{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22,
+               "IpRanges": [{"CidrIp": "192.0.2.0/24", "Description": "by hand"}]}]  # fmt: skip
+    account.ec2.authorize_security_group_ingress(GroupId=account.group, IpPermissions=theirs)
+    before = account.rules()
+    await cloud.load_balancers.ensure(spec(), await backends(cloud))
+    await cloud.load_balancers.delete(spec())
+    assert account.rules() == before
+
+
+async def test_what_somebody_changed_is_found_and_repaired(account, cloud):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(PORT, MORE), nodes)
+    (group,) = [each for each in account.elb.describe_target_groups()["TargetGroups"] if each["Port"] == 30080]
+    arn = group["TargetGroupArn"]
+    account.elb.deregister_targets(TargetGroupArn=arn, Targets=[{"Id": ids(nodes)[0]}])
+    account.elb.modify_target_group(TargetGroupArn=arn, HealthCheckPort="1")
+    (rule,) = [rule for _, rule in account.rules() if rule[1] == 30081]
+    account.ec2.revoke_security_group_ingress(
+        GroupId=account.group, IpProtocol="tcp", FromPort=30081, ToPort=30081, CidrIp=rule[3]
+    )
+    found = await cloud.load_balancers.deviations(spec(PORT, MORE), nodes)
+    assert len(found) == 3, found
+    await cloud.load_balancers.ensure(spec(PORT, MORE), nodes)
+    assert await cloud.load_balancers.deviations(spec(PORT, MORE), nodes) == []
+
+
+async def test_every_call_of_a_create_and_a_delete_may_fail_once(account, proxy, cloud):
+    nodes = await backends(cloud)
+    wanted = spec(annotations={"cross-zone-load-balancing-enabled": "true"})
+    since = len(proxy.calls)
+    await cloud.load_balancers.ensure(wanted, nodes)
+    creates, since = proxy.calls[since:], len(proxy.calls)
+    whole = account.balancer(NAME)
+    await cloud.load_balancers.delete(wanted)
+    deletes = proxy.calls[since:]
+    assert account.parts() == frozenset()
+    for kind in ("status", "lost"):
+        for calls, is_create in ((creates, True), (deletes, False)):
+            for call in sorted(set(calls)):
+                for skip in range(calls.count(call)):
+                    fault = Fault(kind, call=call, code="InternalError", skip=skip, times=1)
+                    with proxy.broken(*([fault] if is_create else [])):
+                        await patiently(cloud.load_balancers.ensure, wanted, nodes)
+                    shown = account.balancer(NAME)
+                    assert {**shown, "dns": ""} == {**whole, "dns": ""}, (kind, call, skip)
+                    with proxy.broken(*([] if is_create else [fault])):
+                        await delete(cloud, wanted)
+                    assert account.parts() == frozenset(), (kind, call, skip, is_create)
+
+
+async def test_a_create_that_is_given_up_leaves_nothing_after_its_delete(account, proxy, cloud):
+    nodes = await backends(cloud)
+    for call in ("CreateLoadBalancer", "CreateTargetGroup", "RegisterTargets", "CreateListener", "AddTags"):
+        with proxy.broken(Fault("lost", call=call)), pytest.raises(Exception, match="AWS"):
+            await cloud.load_balancers.ensure(spec(), nodes)
+        await delete(cloud, spec())
+        assert account.parts() == frozenset(), call
+
+
+@pytest.mark.parametrize("port", [Port("", "SCTP", 80, 30080)])
+async def test_what_is_refused_makes_no_call(proxy, cloud, port):
+    since = len(proxy.calls)
+    with pytest.raises(Invalid):
+        await cloud.load_balancers.ensure(spec(port), [])
+    assert proxy.calls[since:] == []
+    assert cloud.load_balancers.fingerprint(spec(port), []).startswith("invalid: ")
+
+
+async def test_a_load_balancer_of_nobody_is_not_taken_over(account, cloud):
+    account.elb.create_load_balancer(Name=NAME, Type="network", Subnets=[account.subnets["public-a"]])
+    with pytest.raises(Conflict, match="nobody's by its tags"):
+        await cloud.load_balancers.ensure(spec(), [])
+    with pytest.raises(NotFound):
+        await cloud.load_balancers.delete(spec())
+    assert len(account.balancers()) == 1
+
+
+async def test_a_recreated_service_gets_a_group_while_the_former_one_goes(account, cloud):
+    nodes = await backends(cloud)
+    again = dataclasses.replace(spec(), uid="ffffffff-1111-2222-3333-444455556666")
+    await cloud.load_balancers.ensure(spec(), nodes)
+    await cloud.load_balancers.ensure(again, nodes)
+    await cloud.load_balancers.ensure(again, nodes)
+    assert len(account.elb.describe_target_groups()["TargetGroups"]) == 2
+    await cloud.load_balancers.delete(spec())
+    (left,) = account.balancer(again.default_name)["listeners"]
+    assert [id for id, _ in left["targets"]] == ids(nodes)
+    await cloud.load_balancers.delete(again)
+    assert account.parts() == frozenset()
+
+
+async def test_subnets_and_addresses_are_chosen(account, cloud):
+    chosen = account.subnets["private-b"]
+    account.ec2.create_tags(Resources=[chosen], Tags=[{"Key": "Name", "Value": "inside"}])
+    await cloud.load_balancers.ensure(spec(annotations={"internal": "true", "subnets": "inside"}), [])
+    shown = account.balancer(NAME)
+    assert (shown["scheme"], shown["subnets"]) == ("internal", [chosen])
+    found = await cloud.load_balancers.ensure(spec(), [])
+    assert "never changes" in found.warnings[0]
+    await cloud.load_balancers.delete(spec())
+    with pytest.raises(Invalid, match="1 entries, and there are 2 subnets"):
+        await cloud.load_balancers.ensure(spec(annotations={"eip-allocations": "eipalloc-0a1"}), [])
+    assert account.parts() == frozenset()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The account as the conformance kit's world, and the configuration of a provider on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from ccm.cloud import ProviderConfig
+from ccm.conformance import Listener, Trouble, World
+
+from .account import CLUSTER, KEYS, REGION, Account
+from .proxy import Fault, Proxy
+
+#: The smallest page that EC2 allows.
+PAGE = 5
+FAULTS = {
+    Trouble.SERVER_ERROR: Fault("status", status=503, code="Unavailable"),
+    Trouble.PROXY_PAGE: Fault("status", status=404, body="<html><body>no such page</body></html>"),
+    Trouble.CUT_ANSWER: Fault("truncate"),
+    Trouble.LATER_PAGE: Fault("status", status=503, code="InternalError", later=True),
+    Trouble.HANG: Fault("hang"),
+    Trouble.UNAUTHORIZED: Fault("status", status=401, code="AuthFailure"),
+    Trouble.RATE_LIMITED: Fault(
+        "status", status=503, code="RequestLimitExceeded", headers={"Retry-After": f"{World.RETRY_AFTER:g}"}
+    ),
+    Trouble.LOST_ANSWER: Fault("lost", call="CreateLoadBalancer", times=1),
+    Trouble.HALF_MADE: Fault("status", status=503, code="InternalFailure", call="CreateListener", times=1),
+}
+
+
+class AwsWorld(World):
+    load_balancers_in_a_page = PAGE
+
+    def __init__(self, account: Account, proxy: Proxy) -> None:
+        self._account, self._proxy = account, proxy
+
+    @contextlib.asynccontextmanager
+    async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
+        if kind is Trouble.SHORT_LISTING:
+            super().trouble(kind)  # EC2 reports no total, and an answer with a missing part is no XML
+        if kind is Trouble.SLOW_LOAD_BALANCERS:
+            await asyncio.to_thread(self._account.moto.control, do="slow", seconds=60)
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(self._account.moto.control, do="slow", seconds=0)
+            return
+        fault = FAULTS[kind]
+        fault.times = 1 if fault.times is not None else None
+        with self._proxy.broken(fault):
+            yield
+
+    async def create_instance(self, name: str) -> None:
+        await asyncio.to_thread(self._account.run, name)
+
+    async def delete_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._account.terminate, _id(provider_id))
+
+    async def stop_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._account.ec2.stop_instances, InstanceIds=[_id(provider_id)])
+
+    async def untag_instance(self, provider_id: str) -> None:
+        await asyncio.to_thread(self._account.ec2.delete_tags, Resources=[_id(provider_id)])
+
+    async def break_load_balancer(self, name: str) -> None:
+        await asyncio.to_thread(self._account.moto.control, do="fail", name=name)
+
+    async def load_balancer_parts(self) -> frozenset[str]:
+        return await asyncio.to_thread(self._account.parts)
+
+    async def load_balancer_listeners(self, name: str) -> tuple[Listener, ...]:
+        return await asyncio.to_thread(self._listeners, name)
+
+    def _listeners(self, name: str) -> tuple[Listener, ...]:
+        found, rules = [], [rule for _, rule in self._account.rules()]
+        for each in self._account.balancer(name)["listeners"]:
+            group = each["group"]
+            targets = frozenset(
+                (str(self._account.instance(id)["PrivateIpAddress"]), port) for id, port in each["targets"]
+            )
+            # The kit's Services share a node port, so the first one's rule serves the second one, too.
+            clients = {
+                rule[3]
+                for rule in rules
+                if rule[1] == group["Port"] and rule[4].startswith("kubernetes.io/rule/nlb/client=")
+            }
+            check = group["HealthCheckPort"]
+            found.append(
+                Listener(
+                    each["port"],
+                    each["protocol"],
+                    targets,
+                    frozenset(clients - {"0.0.0.0/0"}),
+                    health_check_port=0 if check == "traffic-port" else int(check),
+                )
+            )
+        return tuple(found)
+
+
+def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "") -> ProviderConfig:
+    """cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global."""
+    text = f"""[Global]
+Region = {REGION}
+VPC = {account.vpc}
+SubnetID = {account.subnets["public-a"]}
+KubernetesClusterID = {CLUSTER}
+{more}
+[Runtime]
+LoadBalancerType = nlb
+RequestTimeout = 6s
+CallsPerSecond = 10000
+CallsBurst = 10000
+PageSize = {PAGE}
+{runtime}
+"""
+    return ProviderConfig(text, "cloud.conf", {**KEYS, "AWS_ENDPOINT_URL": proxy.url})
+
+
+def _id(provider_id: str) -> str:
+    return provider_id.rpartition("/")[2]

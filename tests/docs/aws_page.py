@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/aws.md: what the provider `aws` reads of cloud.conf and of Services, from its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ccm.providers.aws import cloud_conf_sections as conf
+from ccm.providers.aws import nlb_annotations as service_annotations
+
+INTRO = """# Configuration of the provider `aws`
+
+This page lists each key of cloud.conf and each annotation. [Another page](../providers/aws.md) says how to run the
+provider.
+
+## cloud.conf
+
+The provider reads the file of cloud-provider-aws. Upper and lower case do not matter. Unknown keys and invalid values
+are errors, and all are reported at once, each with its line. Durations are Go's: `5s`, `1m30s`.
+"""
+NAMED = '`[ServiceOverride "NAME"]`, with all four keys.\n'
+OTHERS = """### Keys without effect
+
+A warning in the log names them.
+"""
+REFUSED = "### Keys that are refused\n"
+ANNOTATIONS = f"""## Annotations of Services
+
+All have the prefix `{service_annotations.PREFIX}`. An Event of the Service reports an invalid value and an unknown name
+with this prefix; nothing of such a Service is written. Annotations for Classic Load Balancers, and those of the AWS
+Load Balancer Controller, have no effect, and an Event says so.
+"""
+
+
+def page(head: str, table: Any) -> Iterator[str]:
+    """`table` makes a table of column names and rows."""
+    yield head + INTRO
+    for name, section in conf.SECTIONS.items():
+        yield f"### `[{name}]`\n"
+        yield NAMED if section is conf.ServiceOverride else f"{section.__doc__}\n"
+        yield table(("Key", "Value", "Default", "Meaning"), [_row(each) for each in dataclasses.fields(section)])
+    yield OTHERS
+    yield table(("Key", "Reason"), [(_key(where), why) for where, why in conf.IGNORED.items()])
+    yield REFUSED
+    yield table(("Key", "Why, and what to do"), [(_key(where), why) for where, why in conf.REFUSED.items()])
+    yield ANNOTATIONS
+    rows = [
+        (
+            f"`{each.key.removeprefix(service_annotations.PREFIX)}`",
+            each.kind,
+            each.default,
+            each.effect + (" Only for a new one." if each.for_new else ""),
+        )
+        for each in service_annotations.TABLE.by_key.values()
+    ]
+    yield table(("Annotation", "Value", "Default", "Effect"), rows)
+
+
+def _key(where: tuple[str, str]) -> str:
+    section, key = where
+    return f"`[{section}] {conf.SPELLINGS[key]}`"
+
+
+def _row(field: dataclasses.Field[Any]) -> tuple[str, str, str, str]:
+    kind = field.metadata["kind"]
+    default = "" if field.default in ("", ()) else f"`{str(field.default).removesuffix('.0')}`"
+    if isinstance(field.default, bool):
+        default = default.lower()
+    if kind.__name__ == "duration":
+        default = f"{default[:-1]}s`"
+    return f"`{conf.SPELLINGS[field.name]}`", conf.KINDS.get(kind, kind.__name__), default, field.metadata["help"]
