@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of the long tail (docs/providers/libcloud.md): Nodes of every cloud that has a row in `driver_table`.
+
+`libcloud_settings` reads the configuration, `driver_calls` runs a driver of Apache Libcloud and notes the cloud's own
+answers, and `machine_shapes` judges and converts them. Load balancers are left to others: no driver can mark whose one
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.cloud import ConfigError, Limits, ProviderConfig
+
+from .driver_calls import library_problem
+from .libcloud_settings import Settings
+from .listed_instances import LibcloudInstances
+
+
+class LibcloudCloud(cloud.Cloud):
+    name: ClassVar[str] = "libcloud"
+    instances: LibcloudInstances
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        if problem := library_problem():
+            raise ConfigError([problem])
+        settings = self._settings = Settings.parse(config)
+        self.limits = Limits(settings.calls_per_second, settings.burst, deadline=settings.listing_timeout + 3)
+        self.instances = LibcloudInstances(settings)
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return list(self._settings.files.values())
+
+    async def start(self) -> None:
+        await self.instances.start()
+
+    async def close(self) -> None:
+        await self.instances.close()

@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What this provider knows of each driver of libcloud: arguments, providerIDs, and how its answers are read. Pure.
+
+libcloud gives every cloud the same nodes, and leaves out what a Node needs: zone, type, and how many machines there are
+in all. Those come from the cloud's own answer (a *row*), which the driver received. A row is one machine in the JSON of
+the cloud. The functions below take a row. They may raise LookupError, TypeError, AttributeError or ValueError if it has
+another shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = Mapping[str, Any]
+#: In a row of a driver that is asked zone by zone: the zone.
+ASKED = "asked-zone"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A key of the configuration, which is the driver's argument `to`. A secret may be in a file: the key NAME_file."""
+
+    to: str
+    help: str
+    secret: bool = False
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where rows are: `where` is searched in path and query of a request, and `keys` lead to them in its JSON. The key
+    `*` stands for every value of a mapping.
+
+    `total`: keys that lead to the number of rows of the whole listing. `total_header`: the header that has it.
+    `page`: set if the cloud does not always say the total. Then a listing whose length is a multiple of this may be one
+    page of several. `more`: whether an answer says that another page follows.
+    `details`: these rows describe machines that another request lists.
+    """
+
+    where: str
+    keys: tuple[str, ...]
+    total: tuple[str, ...] = ()
+    total_header: str = ""
+    page: int = 0
+    more: Callable[[Mapping[str, Any]], bool] = lambda answer: False
+    details: bool = False
+
+
+def _nothing(row: Row) -> str:
+    return ""
+
+
+def _no_names(row: Row) -> tuple[str, ...]:
+    return ()
+
+
+def _as_it_is(provider_id: str) -> str:
+    return provider_id
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One driver. The default of each function fits a cloud that does not have the fact.
+
+    `library_class`: module and class below `libcloud.compute.drivers`.
+    `provider_id`: from row and configured arguments. `id_form`: what its own controller writes, fully matched.
+    `canonical`: the spelling that `provider_id` makes, of a providerID that `id_form` matches.
+    `row_id`: the ID under which libcloud names the machine of a row.
+    `fixed`: further arguments of the driver. `list_with`: arguments of its `list_nodes`.
+    `zoned`: how a zone becomes a part of the URL's path, None if one listing has all zones.
+    `shutdown`: libcloud's states in which a machine is shut down. `gone`: those in which the cloud lists machines that
+    it has deleted. Every other state, known or not, is a machine that exists.
+    `sort_addresses`: the driver reports public addresses in random order.
+    `endpoint`: asked instead of the driver's own address. `note`: a sentence for the table of the documentation.
+    """
+
+    cloud: str
+    library_class: tuple[str, str]
+    arguments: Mapping[str, Argument]
+    rows: tuple[Rows, ...]
+    id_form: str
+    provider_id: Callable[[Row, Mapping[str, str]], str]
+    controller: str
+    zone: Callable[[Row], str] = _nothing
+    region: Callable[[Row], str] = _nothing
+    type: Callable[[Row], str] = _nothing
+    aliases: Callable[[Row], tuple[str, ...]] = _no_names
+    canonical: Callable[[str], str] = _as_it_is
+    row_id: Callable[[Row], str] = lambda row: str(row["id"])
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    list_with: Mapping[str, Any] = field(default_factory=dict)
+    zoned: str | None = None
+    shutdown: frozenset[str] = frozenset({"stopped"})
+    gone: frozenset[str] = frozenset()
+    sort_addresses: bool = False
+    endpoint: str = ""
+    note: str = ""
+
+
+def _token(what: str) -> dict[str, Argument]:
+    return {"token": Argument("key", f"an API token of {what} that may read servers", secret=True)}
+
+
+def _pair(key: str, secret: str) -> dict[str, Argument]:
+    return {
+        key: Argument("key", "the name of the credential", secret=key.endswith("key")),
+        secret: Argument("secret", "its secret", secret=True),
+    }
+
+
+def _last(path: Any) -> str:
+    """The name at the end of a URL."""
+    return str(path).rpartition("/")[2]
+
+
+def _without_suffix(zone: str) -> str:
+    """The region of a zone such as europe-west1-b or fr-par-1."""
+    return zone.rpartition("-")[0]
+
+
+def _cloudstack(cloud: str, scheme: str, library_class: tuple[str, str], **others: Any) -> Driver:
+    return Driver(
+        cloud=cloud,
+        library_class=library_class,
+        rows=(
+            Rows(
+                r"[?&]command=listVirtualMachines(&|$)",
+                ("listvirtualmachinesresponse", "virtualmachine"),
+                total=("listvirtualmachinesresponse", "count"),
+                page=100,
+            ),
+        ),
+        # IDs of the first releases are numbers.
+        id_form=rf"{scheme}://[0-9a-f][0-9a-f-]{{0,63}}",
+        provider_id=lambda row, given: f"{scheme}://{row['id']}",
+        zone=lambda row: str(row["zonename"]),
+        type=lambda row: str(row["serviceofferingname"]),
+        sort_addresses=True,
+        **others,
+    )
+
+
+def _azure_id(provider_id: str) -> str:
+    """Azure takes any case; its controller writes the resource group in lower case."""
+    parts = provider_id.split("/")
+    parts[6] = parts[6].lower()
+    return "/".join(parts)
+
+
+def _azure_zone(row: Row) -> str:
+    zones = row.get("zones") or ()
+    return f"{str(row['location']).lower()}-{zones[0]}" if zones else ""
+
+
+def _scaleway_zone(row: Row) -> str:
+    """Old answers do not name the zone; it is the one that was asked."""
+    return str(row.get("zone") or row[ASKED])
+
+
+DRIVERS: Mapping[str, Driver] = {
+    "azure": Driver(
+        cloud="Azure",
+        library_class=("azure_arm", "AzureNodeDriver"),
+        arguments={
+            "tenant_id": Argument("tenant_id", "the tenant of the service principal"),
+            "subscription_id": Argument("subscription_id", "the subscription with the machines"),
+            "client_id": Argument("key", "the service principal"),
+            "client_secret": Argument("secret", "its secret", secret=True),
+        },
+        rows=(
+            Rows(
+                r"(?i)/Microsoft\.Compute/virtualMachines(\?|$)",
+                ("value",),
+                more=lambda answer: bool(answer.get("nextLink")),
+            ),
+        ),
+        id_form=r"azure:///subscriptions/[^/\s]+/resourceGroups/[^/\s]+/providers/Microsoft\.Compute/virtualMachines/"
+        r"[^/\s]+",
+        provider_id=lambda row, given: _azure_id(f"azure://{row['id']}"),
+        canonical=_azure_id,
+        controller="cloud-provider-azure",
+        zone=_azure_zone,
+        region=lambda row: str(row["location"]).lower(),
+        type=lambda row: str(row["properties"]["hardwareProfile"]["vmSize"]),
+        aliases=lambda row: (str(row["properties"]["osProfile"]["computerName"]),),
+        note="Machines of scale sets are not listed. Two requests for each machine, and one for each public address.",
+    ),
+    "cloudscale": Driver(
+        cloud="cloudscale.ch",
+        library_class=("cloudscale", "CloudscaleNodeDriver"),
+        arguments=_token("the project"),
+        rows=(Rows(r"/v1/servers(\?|$)", (), page=100),),
+        row_id=lambda row: str(row["uuid"]),
+        id_form=rf"cloudscale://{UUID}",
+        provider_id=lambda row, given: f"cloudscale://{row['uuid']}",
+        controller="cloudscale-cloud-controller-manager",
+        zone=lambda row: str((row.get("zone") or {}).get("slug", "")),
+        region=lambda row: str((row.get("zone") or {}).get("slug", ""))[:-1],
+        type=lambda row: str(row["flavor"]["slug"]),
+    ),
+    "cloudstack": _cloudstack(
+        "Apache CloudStack",
+        "external-cloudstack",
+        ("cloudstack", "CloudStackNodeDriver"),
+        arguments={
+            "api_key": Argument("key", "the API key of the user", secret=True),
+            "secret_key": Argument("secret", "its secret key", secret=True),
+            "api_url": Argument("url", "the API, such as `https://cloud.example/client/api`"),
+        },
+        controller="cloudstack-kubernetes-provider",
+        note="The driver asks for one page. If the cloud says that there are more machines, the listing is refused.",
+    ),
+    "digitalocean": Driver(
+        cloud="DigitalOcean",
+        library_class=("digitalocean", "DigitalOcean_v2_NodeDriver"),
+        arguments=_token("the team"),
+        rows=(Rows(r"/v2/droplets(\?|$)", ("droplets",), total=("meta", "total")),),
+        id_form=r"digitalocean://[1-9][0-9]{0,19}",
+        provider_id=lambda row, given: f"digitalocean://{int(row['id'])}",
+        controller="digitalocean-cloud-controller-manager",
+        region=lambda row: str(row["region"]["slug"]),
+        type=lambda row: str(row["size_slug"]),
+    ),
+    "exoscale": _cloudstack(
+        "Exoscale",
+        "exoscale",
+        ("exoscale", "ExoscaleNodeDriver"),
+        arguments={
+            "api_key": Argument("key", "the API key", secret=True),
+            "api_secret": Argument("secret", "its secret", secret=True),
+        },
+        controller="exoscale-cloud-controller-manager",
+        note="The driver speaks version 1 of the API, which Exoscale calls deprecated.",
+    ),
+    "gce": Driver(
+        cloud="Google Compute Engine",
+        library_class=("gce", "GCENodeDriver"),
+        arguments={
+            "service_account": Argument("user_id", "the e-mail address of the service account"),
+            "private_key": Argument("key", "its key, as JSON or PEM", secret=True),
+            "project": Argument("project", "the project with the machines"),
+        },
+        # Without a file of its own, the driver keeps the token below the home directory.
+        fixed={
+            "auth_type": "SA",
+            "credential_file": "/dev/null",
+            "scopes": ["https://www.googleapis.com/auth/compute.readonly"],
+        },
+        rows=(
+            Rows(
+                r"/aggregated/instances(\?|$)",
+                ("items", "*", "instances"),
+                more=lambda answer: bool(answer.get("nextPageToken")),
+            ),
+        ),
+        id_form=r"gce://[a-z0-9_:.-]+/[a-z0-9-]+/[a-z0-9-]+",
+        provider_id=lambda row, given: f"gce://{given['project']}/{_last(row['zone'])}/{row['name']}",
+        controller="cloud-provider-gcp",
+        zone=lambda row: _last(row["zone"]),
+        region=lambda row: _without_suffix(_last(row["zone"])),
+        type=lambda row: _last(row["machineType"]),
+        note="Also lists disks and zones.",
+    ),
+    "linode": Driver(
+        cloud="Linode (Akamai)",
+        library_class=("linode", "LinodeNodeDriverV4"),
+        arguments=_token("the account"),
+        rows=(Rows(r"/v4/linode/instances(\?|$)", ("data",), total=("results",)),),
+        id_form=r"linode://[1-9][0-9]{0,19}",
+        provider_id=lambda row, given: f"linode://{int(row['id'])}",
+        controller="linode-cloud-controller-manager",
+        region=lambda row: str(row["region"]),
+        type=lambda row: str(row["type"]),
+    ),
+    "openstack": Driver(
+        cloud="OpenStack",
+        library_class=("openstack", "OpenStack_2_NodeDriver"),
+        arguments={
+            "username": Argument("key", "the user"),
+            "password": Argument("secret", "the user's password", secret=True),
+            "auth_url": Argument("ex_force_auth_url", "Keystone's URL"),
+            "project": Argument("ex_tenant_name", "the project's name"),
+            "domain": Argument("ex_domain_name", "the user's domain", required=False),
+            "project_domain_id": Argument("ex_tenant_domain_id", "the ID of the project's domain", required=False),
+            "region": Argument("ex_force_service_region", "the region", required=False),
+        },
+        fixed={"ex_force_auth_version": "3.x_password"},
+        rows=(
+            Rows(
+                r"/servers/detail(\?|$)",
+                ("servers",),
+                more=lambda answer: any(each.get("rel") == "next" for each in answer.get("servers_links", ())),
+            ),
+        ),
+        id_form=r"openstack:///[0-9a-f][0-9a-f-]{0,63}",
+        provider_id=lambda row, given: f"openstack:///{row['id']}",
+        controller="cloud-provider-openstack",
+        zone=lambda row: str(row.get("OS-EXT-AZ:availability_zone") or ""),
+        note="The provider [`openstack`](../providers/openstack.md) does much more.",
+    ),
+    "scaleway": Driver(
+        cloud="Scaleway",
+        library_class=("scaleway", "ScalewayNodeDriver"),
+        arguments=_pair("access_key", "secret_key"),
+        rows=(Rows(r"/servers(\?|$)", ("servers",), total_header="x-total-count", page=100),),
+        id_form=r"scaleway://instance/[a-z0-9-]+/[0-9a-f][0-9a-f-]{0,63}",
+        provider_id=lambda row, given: f"scaleway://instance/{_scaleway_zone(row)}/{row['id']}",
+        controller="scaleway-cloud-controller-manager",
+        zone=_scaleway_zone,
+        region=lambda row: _without_suffix(_scaleway_zone(row)),
+        type=lambda row: str(row.get("commercial_type") or ""),
+        zoned="/instance/v1/zones/{zone}",
+        endpoint="https://api.scaleway.com",
+        note="One listing for each zone in `zones`. Asked at `api.scaleway.com`, because the driver's address is old.",
+    ),
+    "upcloud": Driver(
+        cloud="UpCloud",
+        library_class=("upcloud", "UpcloudDriver"),
+        arguments={
+            "username": Argument("username", "the user of the API"),
+            "password": Argument("password", "the user's password", secret=True),
+        },
+        rows=(
+            Rows(r"1\.2/server(\?|$)", ("servers", "server"), page=100),
+            Rows(rf"1\.2/server/{UUID}(\?|$)", ("server",), details=True),
+        ),
+        row_id=lambda row: str(row["uuid"]),
+        id_form=rf"upcloud:////{UUID}",
+        provider_id=lambda row, given: f"upcloud:////{row['uuid']}",
+        controller="upcloud-cloud-controller-manager",
+        zone=lambda row: str(row["zone"]),
+        region=lambda row: str(row["zone"]),
+        type=lambda row: str(row["plan"]),
+        aliases=lambda row: (str(row["hostname"]),),
+        note="One request for each machine.",
+    ),
+    "vultr": Driver(
+        cloud="Vultr",
+        library_class=("vultr", "VultrNodeDriverV2"),
+        arguments=_token("the account"),
+        list_with={"ex_list_bare_metals": False},
+        rows=(Rows(r"/v2/instances(\?|$)", ("instances",), total=("meta", "total")),),
+        id_form=r"vultr://[0-9a-f][0-9a-f-]{0,63}",
+        provider_id=lambda row, given: f"vultr://{row['id']}",
+        controller="vultr-cloud-controller-manager",
+        region=lambda row: str(row["region"]),
+        type=lambda row: str(row["plan"]),
+        note="Bare metal is left out.",
+    ),
+}
+
+
+def owned(driver: Driver, provider_id: str) -> bool:
+    """Whether the driver's cloud has providerIDs of this form."""
+    return len(provider_id) <= 512 and re.fullmatch(driver.id_form, provider_id) is not None

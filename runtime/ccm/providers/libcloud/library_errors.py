@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Converts what drivers raise to errors of the contract. Pure.
+
+Drivers raise what they like: exceptions of libcloud, of requests, `Exception("...")`, KeyError for an answer of another
+shape. None of it says that a machine does not exist, so no exception becomes NotFound. Exceptions of requests quote the
+URL, which has a signature in some clouds, so their text is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote
+
+from ccm.base.text import printable, shorten
+from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
+
+QUOTED = 200
+#: A signature in a URL, which a cloud may quote.
+SIGNATURE = re.compile(r"(?i)\bsignature=[^&\s]*")
+
+
+def translated(
+    error: BaseException, cloud: str, status: int, pause: float | None, secrets: Iterable[str]
+) -> CloudError:
+    """`status`: of the last answer, 0 if the cloud did not answer. `pause`: the seconds for which it asks. `secrets`:
+    texts that the error may not contain."""
+    if isinstance(error, CloudError):
+        return error
+    name = type(error).__name__
+    if name == "InvalidCredsError" or status in (401, 403):
+        reason = f"HTTP {status}" if status >= 300 else "it refuses the credentials"
+        return Unauthorized(f"{cloud}: {reason}: check the credentials and their rights")
+    if name == "RateLimitReachedError" or status == 429:
+        return RateLimited(f"{cloud}: too many requests", retry_after=pause)
+    if isinstance(error, TimeoutError) or "Timeout" in name:
+        return Transient(f"{cloud}: no answer in time")
+    if name == "SSLError":
+        return Transient(f"{cloud}: its certificate is not trusted: check ca_file")
+    if type(error).__module__.partition(".")[0] in ("requests", "urllib3") or isinstance(error, OSError):
+        return Transient(f"{cloud}: cannot be reached ({name})")
+    if status >= 300:
+        return Transient(f"{cloud}: HTTP {status}: {redacted(_text(error), secrets)}")
+    return Transient(f"{cloud}: the answer cannot be read ({name})")
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """The text on one line, short, with no secret in it, in whatever spelling a URL would have."""
+    for each in secrets:
+        for spelt in {each, quote(each), quote(each, safe=""), repr(each)[1:-1]}:
+            text = text.replace(spelt, "***")
+    text = SIGNATURE.sub("***", text)
+    return shorten(printable(text), QUOTED)
+
+
+def _text(error: BaseException) -> str:
+    """What the cloud said. A body that is no JSON, such as a proxy's page, is left out."""
+    found = str(getattr(error, "value", "") or getattr(error, "message", "") or error)
+    return "an answer of something else than the cloud" if "<" in found else found
