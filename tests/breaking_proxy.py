@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands before a cloud: it counts calls, and breaks them on demand. Each cloud says how its calls are named and refused.
+
+It runs in a thread of its own, so that a test may block, or ask through it from the same event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
+from multidict import CIMultiDict
+
+from tests.ports import free_port
+
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
+HANG_SECONDS = 3600.0
+
+
+@dataclass
+class Fault:
+    """What happens to the calls whose name matches the pattern `call`, the first `times` of them (None: all).
+
+    `kind`: status, hang, drop (the connection), truncate (the answer), slow (by `seconds`), lost (the call is carried
+    out and answered with 503), or one that the cloud adds. The first `skip` calls that match pass.
+    """
+
+    kind: str
+    call: str = "*"
+    status: int = 503
+    headers: dict[str, str] = field(default_factory=dict)
+    body: str = ""
+    seconds: float = 0.0
+    times: int | None = None
+    skip: int = 0
+
+    def takes(self, call: str) -> bool:
+        """Whether this call is one to break; counts it."""
+        if self.times == 0 or not fnmatch.fnmatchcase(call, self.call):
+            return False
+        if self.skip:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+class BreakingProxy:
+    """`behind`: the cloud's URL. `tls`: what the proxy itself serves with, None for plain HTTP."""
+
+    def __init__(self, behind: str, tls: ssl.SSLContext | None = None) -> None:
+        self.port, self._behind, self._tls = free_port(), behind, tls
+        self._calls: list[str] = []
+        self._faults: list[Any] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._stop(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+
+    # For tests.
+
+    @property
+    def calls(self) -> list[str]:
+        """The names of all calls."""
+        return list(self._calls)
+
+    def counted(self, since: int = 0) -> Counter[str]:
+        return Counter(self._calls[since:])
+
+    @contextlib.contextmanager
+    def broken(self, *faults: Fault) -> Iterator[None]:
+        self._faults += faults
+        try:
+            yield
+        finally:
+            self._faults = [each for each in self._faults if not any(each is one for one in faults)]
+
+    # For clouds.
+
+    def name_of(self, request: web.Request, body: bytes) -> str:
+        """The name under which a call is counted and broken."""
+        raise NotImplementedError
+
+    def fault_of(self, name: str, body: bytes) -> Any:
+        """The first fault that takes this call, if any."""
+        return next((each for each in self._faults if each.takes(name)), None)
+
+    def refusal(self, request: web.Request, body: bytes, fault: Any) -> web.Response:
+        """The answer of a fault of the kind `status`."""
+        return web.Response(status=fault.status, headers=fault.headers, text=fault.body)
+
+    async def break_otherwise(self, request: web.Request, body: bytes, fault: Any) -> web.Response | None:
+        """The answer of a kind that only this cloud has, None for others."""
+        return None
+
+    async def carry_out(self, request: web.Request, body: bytes) -> web.Response:
+        """The cloud's own answer."""
+        url = f"{self._behind}{request.raw_path}"
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        async with self._session.request(request.method, url, headers=headers, data=body or None) as answer:
+            kept = [(name, value) for name, value in answer.headers.items() if name.lower() not in HOP_BY_HOP]
+            return web.Response(status=answer.status, headers=CIMultiDict(kept), body=await answer.read())
+
+    # HTTP.
+
+    async def _start(self) -> None:
+        options: dict[str, Any] = {"auto_decompress": False, "cookie_jar": DummyCookieJar()}
+        connector = TCPConnector(limit=0, ssl=False)
+        self._session = ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options)
+        application = web.Application(client_max_size=64 * 2**20)
+        application.add_routes([web.route("*", "/{path:.*}", self._handle)])
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls).start()
+
+    async def _stop(self) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        name = self.name_of(request, body)
+        self._calls.append(name)
+        fault = self.fault_of(name, body)
+        try:
+            return await (self.carry_out(request, body) if fault is None else self._break(request, body, fault))
+        except OSError:  # there is no cloud
+            return _drop(request)
+
+    async def _break(self, request: web.Request, body: bytes, fault: Fault) -> web.StreamResponse:
+        match fault.kind:
+            case "status":
+                return self.refusal(request, body, fault)
+            case "hang":
+                await asyncio.sleep(HANG_SECONDS)
+            case "slow":
+                await asyncio.sleep(fault.seconds)
+                return await self.carry_out(request, body)
+            case "truncate":
+                return await _half(request, await self.carry_out(request, body))
+            case "lost":
+                await self.carry_out(request, body)
+                return web.Response(status=503, text="")
+            case _ if (answer := await self.break_otherwise(request, body, fault)) is not None:
+                return answer
+        return _drop(request)
+
+
+def _drop(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+async def _half(request: web.Request, answer: web.Response) -> web.StreamResponse:
+    """Say how long the answer is, and send half of it."""
+    content = answer.body if isinstance(answer.body, bytes) else b""
+    response = web.StreamResponse(status=answer.status, headers=answer.headers)
+    response.content_length = len(content)
+    await response.prepare(request)
+    await response.write(content[: len(content) // 2])
+    return _drop(request)
