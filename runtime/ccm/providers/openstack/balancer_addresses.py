@@ -13,7 +13,7 @@ from .annotations import unknown
 from .balancer_listing import Balancers
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
-from .load_balancer_rules import Row, Wish
+from .load_balancer_rules import DesiredLoadBalancer, Row
 from .vip_ports import check_port
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Addresses:
         self._api, self._balancers, self._floating = api, balancers, floating
         self._section, self._classes = api.settings.load_balancer, api.settings.load_balancer_classes
 
-    async def check(self, want: Wish) -> bool:
+    async def check(self, want: DesiredLoadBalancer) -> bool:
         """Check that the Service may have the address and the port that it requests. Raises Invalid.
 
         Return whether it requests a floating IP that already existed.
@@ -52,10 +52,10 @@ class Addresses:
         if want.floating is not None and floating is not None:
             kept |= await self._floating.kept(want.floating, floating)
         # Settings in cloud.conf do not apply to a load balancer that was created for another Service.
-        if told := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
+        if changes := [f"{key} {what}" for key, what in kept.items() if owner or key in want.given]:
             found.append(
                 f"settings for new load balancers do not change this one until the Service is deleted and "
-                f"created again: {', '.join(told)}"
+                f"created again: {', '.join(changes)}"
             )
         if spec.load_balancer_ip and not owner and not rules.same_address(spec.load_balancer_ip, address):
             found.append(
@@ -67,17 +67,20 @@ class Addresses:
             found.append(f"unknown annotations, probably misspelled: {', '.join(misspelt)}")
         return tuple(filter(None, found))
 
-    async def flags(self, want: Wish) -> str:
+    async def flags(self, want: DesiredLoadBalancer) -> str:
         """Return the flags of the Mark. Without an external network, no Service gets a floating IP."""
         flags = {
             "f": want.floating is not None and await self._floating.can_be_had(want.floating),
             "k": want.keep_floating_ip,
             "p": bool(want.proxy),
             "h": bool(want.hostname or want.suffix),
+            "g": want.security_groups,
         }
         return "".join(flag for flag, is_set in flags.items() if is_set)
 
-    async def reach(self, want: Wish, row: Row, owner: bool, fresh: bool = False) -> tuple[str, Row | None]:
+    async def reach(
+        self, want: DesiredLoadBalancer, row: Row, owner: bool, fresh: bool = False
+    ) -> tuple[str, Row | None]:
         """Return the address for clients and its floating IP, which is created or removed as desired.
 
         Raises Conflict if another address is requested: the address of a load balancer never changes.

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccm.cloud import Conflict, NotFound, RetryAfter
+from ccm.cloud import Conflict, Forbidden, NotFound, RetryAfter
 from ccm.cloud.toolkit.steps import Step
 
 from . import load_balancer_diff as diff
@@ -79,15 +79,24 @@ class Parts:
                 for each in await self._of(row, "listeners")
                 if each.get("default_pool_id") and diff.is_ours(each, name, owner=owner)
             }
-        if lacking := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in known]:
-            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(lacking)}")
+        if absent := [f"{port}/{protocol}" for protocol, port in keys if (protocol, port) not in known]:
+            raise Conflict(f"load balancer {row['id']} has no pool for {', '.join(absent)}")
         return known
 
-    async def do(self, step: Step) -> None:
-        """Run one step. If its object disappeared in the meantime, raise RetryAfter to read again."""
+    async def are_well(self, row: Row) -> bool:
+        """Return whether no part of a load balancer is in ERROR: one call. False also if Octavia does not say."""
+        path = f"/lbaas/loadbalancers/{row['id']}/status"
+        try:
+            answer = await self._api.call("GET", LOAD_BALANCER, path, missing=str(row["id"]))
+        except (Forbidden, NotFound):
+            return False
+        return not _has_error((answer or {}).get("statuses"))
+
+    async def do(self, step: Step) -> Any:
+        """Run one step and return the answer. If its object disappeared in the meantime, raise RetryAfter."""
         found = step.path.split("/")[2:3]
         try:
-            await self._api.call(
+            return await self._api.call(
                 step.method, LOAD_BALANCER, f"/lbaas{step.path}", body=step.body, missing=found[0] if found else ""
             )
         except NotFound as error:
@@ -95,3 +104,12 @@ class Parts:
 
     async def _of(self, row: Row, kind: str) -> list[dict[str, Any]]:
         return await self._api.pages(LOAD_BALANCER, f"/lbaas/{kind}", kind, {"loadbalancer_id": row["id"]})
+
+
+def _has_error(tree: Any) -> bool:
+    """Return whether a tree of states contains ERROR, at any depth. What is no tree might."""
+    if isinstance(tree, Mapping):
+        return tree.get("provisioning_status") == "ERROR" or any(
+            _has_error(each) for each in tree.values() if isinstance(each, (Mapping, list))
+        )
+    return any(_has_error(each) for each in tree) if isinstance(tree, list) else True

@@ -14,9 +14,10 @@ from ccm.cloud import ConfigError, ProviderConfig
 from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 from ccm.cloud.toolkit.setting_kinds import TRUE
 
-from .config_checks import check
+from .config_checks import check, first_of
 from .config_sections import (
     CLASS,
+    FOREIGN,
     IGNORED,
     REFUSED,
     SECTIONS,
@@ -52,13 +53,19 @@ class Settings:
     def parse(cls, config: ProviderConfig, environ: Mapping[str, str]) -> Settings:
         """Raises ConfigError with all problems, each with file and line. Of `environ`, only OS_CCM_REGIONAL is read."""
         reader = GcfgSections(
-            config.text, SECTIONS, named=(CLASS,), ignored=IGNORED, refused=REFUSED, may_be_empty=(annotation_names,)
+            config.text,
+            SECTIONS,
+            named=(CLASS,),
+            ignored=IGNORED,
+            refused=REFUSED,
+            foreign=FOREIGN,
+            may_be_empty=(annotation_names,),
         )
-        found = {name: reader.section(name) for name in SECTIONS if name != CLASS}
-        classes = {name: reader.section(CLASS, name) for name in reader.names_of(CLASS)}
+        found = {name: first_of(reader, name, reader.section(name)) for name in SECTIONS if name != CLASS}
+        classes = {name: first_of(reader, CLASS, reader.section(CLASS, name), name) for name in reader.names_of(CLASS)}
         check(reader, found["Global"], found["LoadBalancer"], classes)
         if reader.problems:
-            raise ConfigError([f"{config.source}: {problem}" for problem in reader.told()])
+            raise ConfigError([f"{config.source}: {problem}" for problem in reader.report()])
         runtime = found["Runtime"]
         if environ.get("OS_CCM_REGIONAL", "").lower() in TRUE:
             runtime = dataclasses.replace(runtime, regional=True)

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 
-from .config_sections import Global, LoadBalancerClass, LoadBalancerSection
+from .config_sections import FIRST_OF, Global, LoadBalancerClass, LoadBalancerSection
 
 
 def check(
@@ -29,15 +30,16 @@ def check(
     if balancer.monitor_timeout > balancer.monitor_delay:
         problem = "monitor-timeout must not be longer than monitor-delay"
         reader.problem("LoadBalancer", "monitor-timeout", problem, "monitor-delay")
-    for name, section in (("", balancer), *classes.items()):
-        where = "LoadBalancerClass" if name else "LoadBalancer"
-        chosen = [
-            spelt
-            for spelt in ("floating-subnet-id", "floating-subnet", "floating-subnet-tags")
-            if getattr(section, spelt.replace("-", "_"))
-        ]
-        if len(chosen) > 1:
-            reader.problem(where, chosen[1], f"{', '.join(chosen)}: set only one of them", sub=name)
+
+
+def first_of(reader: GcfgSections, name: str, section: Any, sub: str = "") -> Any:
+    """Return the section without keys that have no effect because another one is set. They are reported."""
+    for keys in FIRST_OF.get(name, ()):
+        given = [key for key in keys if _of(section, key)]
+        for key in given[1:]:
+            reader.no_effect(name, key, f"{given[0]} is set", sub)
+            section = dataclasses.replace(section, **{key.replace("-", "_"): ""})
+    return section
 
 
 def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
@@ -45,22 +47,14 @@ def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
     ways = {
         "application-credential-secret": auth.application_credential_id or auth.application_credential_name,
         "trust-id": auth.trust_id,
-        "password": auth.password,
+        "password": auth.password and not auth.trust_id,  # of a trust, it is the trustee's
         "token": auth.token,
     }
     chosen = [way for way, given in ways.items() if given]
     if len(chosen) > 1:
         yield chosen[1], f"{', '.join(chosen)}: these are {len(chosen)} ways to log in; keep one"
-    for one, other in (
-        ("username", "user-id"),
-        ("tenant-name", "tenant-id"),
-        ("domain-name", "domain-id"),
-        ("user-domain-name", "user-domain-id"),
-        ("tenant-domain-name", "tenant-domain-id"),
-        ("application-credential-name", "application-credential-id"),
-    ):
-        if _of(auth, one) and _of(auth, other):
-            yield one, f"{one}, {other}: set only one of them"
+    if auth.username and auth.user_id and not auth.application_credential_id:
+        yield "username", "username, user-id: set only one of them"
     if bool(auth.cert_file) != bool(auth.key_file):
         yield ("cert-file" if auth.cert_file else "key-file"), "cert-file, key-file: set both or neither"
     if auth.tls_insecure and auth.ca_file:
@@ -79,8 +73,8 @@ def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
     if not auth.auth_url:
         yield "auth-url", "auth-url: is missing"
     if not chosen:
-        ways_told = "username and password, an application credential, or a trust"
-        yield "username", f"credentials are missing: set {ways_told}"
+        choices = "username and password, an application credential, or a trust"
+        yield "username", f"credentials are missing: set {choices}"
         return
     if len(chosen) == 1:
         yield from _missing(auth, chosen[0])
@@ -89,17 +83,17 @@ def _auth_problems(auth: Global) -> Iterator[tuple[str, str]]:
 def _missing(auth: Global, way: str) -> Iterator[tuple[str, str]]:
     """Yield the keys that this way to log in needs and that are missing."""
     user_domain = auth.user_domain_id or auth.user_domain_name or auth.domain_id or auth.domain_name
-    named_user = not auth.user_id and (way == "password" or auth.application_credential_name)
+    by_name = way == "password" or (way == "trust-id" and not auth.trustee_id) or auth.application_credential_name
+    named_user = not auth.user_id and by_name
     if named_user and not auth.username:
-        yield way, "username: is missing (or user-id)"
+        missing = "trustee-id: is missing (or user-id, username)"
+        yield way, missing if way == "trust-id" else "username: is missing (or user-id)"
     elif named_user and not user_domain:
         yield "username", "username: names are unique only in a domain: user-domain-name (or domain-name) is missing"
     if way == "application-credential-secret" and not auth.application_credential_secret:
         yield "application-credential-id", "application-credential-secret: is missing"
-    if way == "trust-id":
-        for each in ("trustee-id", "trustee-password"):
-            if not _of(auth, each):
-                yield "trust-id", f"{each}: is missing"
+    if way == "trust-id" and not (auth.trustee_password or auth.password):
+        yield "trust-id", "trustee-password: is missing (or password)"
     if way == "password":
         project_domain = auth.tenant_domain_id or auth.tenant_domain_name or auth.domain_id or auth.domain_name
         if not auth.tenant_id and not auth.tenant_name:
@@ -109,5 +103,5 @@ def _missing(auth: Global, way: str) -> Iterator[tuple[str, str]]:
             yield "tenant-name", f"tenant-name: {problem}"
 
 
-def _of(auth: Global, spelt: str) -> Any:
-    return getattr(auth, spelt.replace("-", "_"))
+def _of(section: Any, spelt: str) -> Any:
+    return getattr(section, spelt.replace("-", "_"))

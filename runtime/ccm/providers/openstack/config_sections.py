@@ -115,19 +115,21 @@ class Global:
     user_id: str = key("", "the user's ID, instead of `username` and its domain")
     password: str = key("", "the user's password", secret=True)
     tenant_id: str = key("", "the project's ID")
-    tenant_name: str = key("", "the project's name, instead of `tenant-id`; needs a domain")
+    tenant_name: str = key("", "the project's name, if there is no `tenant-id`; needs a domain")
     domain_id: str = key("", "the ID of the domain of user and project, unless the keys below are set")
-    domain_name: str = key("", "the name of that domain, instead of `domain-id`")
+    domain_name: str = key("", "the name of that domain, if there is no `domain-id`")
     user_domain_id: str = key("", "the ID of the user's domain")
-    user_domain_name: str = key("", "the name of the user's domain, instead of `user-domain-id`")
+    user_domain_name: str = key("", "the name of the user's domain, if there is no `user-domain-id`")
     tenant_domain_id: str = key("", "the ID of the project's domain")
-    tenant_domain_name: str = key("", "the name of the project's domain, instead of `tenant-domain-id`")
+    tenant_domain_name: str = key("", "the name of the project's domain, if there is no `tenant-domain-id`")
     application_credential_id: str = key("", "the ID of an application credential, instead of user and project")
-    application_credential_name: str = key("", "its name, instead of its ID; needs `user-id` or `username`")
+    application_credential_name: str = key("", "its name, if there is no ID; needs `user-id` or `username`")
     application_credential_secret: str = key("", "the secret of the application credential", secret=True)
-    trust_id: str = key("", "a trust, which determines user and project; needs `trustee-id` and `trustee-password`")
-    trustee_id: str = key("", "the ID of the trustee")
-    trustee_password: str = key("", "the trustee's password", secret=True)
+    trust_id: str = key(
+        "", "a trust, which determines the project; its trustee is the user, or `trustee-id` with `trustee-password`"
+    )
+    trustee_id: str = key("", "the ID of the trustee, instead of `user-id` or `username`")
+    trustee_password: str = key("", "the trustee's password, instead of `password`", secret=True)
     token: str = key("", "a token; it cannot be renewed, so use it for tests only", secret=True)
     region: str = key("", "the region; the first one of the catalogue if not set")
     os_endpoint_type: str = key(
@@ -192,9 +194,11 @@ class LoadBalancerSection:
     )
     floating_subnet_id: str = key("", "the ID of the subnet that floating IPs are taken from")
     floating_subnet: str = key(
-        "", "its name instead: a glob; `~` starts a regular expression; a leading `!` negates", subnet_names
+        "", "without an ID, its name: a glob; `~` starts a regular expression; a leading `!` negates", subnet_names
     )
-    floating_subnet_tags: str = key("", "its tags instead: any of them; `&` for all of them; `!` for none of them")
+    floating_subnet_tags: str = key(
+        "", "without an ID, its tags: any of them; `&` for all of them; `!` for none of them"
+    )
     create_monitor: bool = key(False, "create health monitors", boolean)
     monitor_delay: float = key(5.0, "the time between two checks, in whole seconds", duration)
     monitor_timeout: float = key(3.0, "the timeout of a check, in whole seconds", duration)
@@ -281,10 +285,26 @@ IGNORED: dict[tuple[str, str], str] = {
         "LoadBalancer",
         "container-store",
     ): "certificate references are passed to Octavia unchanged; no container store is queried",
+    ("Metadata", "dhcp-domain"): "node metadata is not read: the cloud's API lists all nodes",
+    ("BlockStorage", "ignore-volume-microversion"): "read by the CSI driver",
     ("BlockStorage", "bs-version"): "read by the CSI driver",
     ("BlockStorage", "trust-device-path"): "read by the CSI driver",
     ("BlockStorage", "node-volume-attach-limit"): "read by the CSI driver",
     ("BlockStorage", "rescan-on-resize"): "read by the CSI driver",
+}
+#: Sections that other programs read from the same file: name -> reason.
+FOREIGN: dict[str, str] = {"KeyManager": "read by the KMS plugin of Barbican"}
+#: Keys of which the first one that is set has an effect, by section: deployment tools write several of them.
+FIRST_OF: dict[str, tuple[tuple[str, ...], ...]] = {
+    "Global": (
+        ("tenant-id", "tenant-name"),
+        ("domain-id", "domain-name"),
+        ("user-domain-id", "user-domain-name"),
+        ("tenant-domain-id", "tenant-domain-name"),
+        ("application-credential-id", "application-credential-name"),
+    ),
+    "LoadBalancer": (("floating-subnet-id", "floating-subnet"), ("floating-subnet-id", "floating-subnet-tags")),
+    "LoadBalancerClass": (("floating-subnet-id", "floating-subnet"), ("floating-subnet-id", "floating-subnet-tags")),
 }
 #: Keys that are known and refused: section, key -> reason, and what to do.
 REFUSED: dict[tuple[str, str], str] = {

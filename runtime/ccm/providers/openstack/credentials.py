@@ -95,7 +95,9 @@ def sdk_options(auth: Global) -> dict[str, Any]:
         }
     elif auth.trust_id:
         kind = "v3password"
-        credentials = {"trust_id": auth.trust_id, "user_id": auth.trustee_id, "password": auth.trustee_password}
+        trustee = {"user_id": auth.trustee_id} if auth.trustee_id else user
+        password = auth.trustee_password or auth.password
+        credentials = {"trust_id": auth.trust_id, **trustee, "password": password}
     elif auth.token:
         kind = "v3token"
         credentials = {"token": auth.token, **project}

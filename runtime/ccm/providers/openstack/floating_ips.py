@@ -35,7 +35,7 @@ UID = re.compile(r" \([^() ]{1,64}\)$")
 
 
 @dataclass(frozen=True)
-class FloatingWish:
+class DesiredFloatingIP:
     """The desired floating IP.
 
     `network_id`: "" to look for an external network. `pattern`, `tags`: of subnets, if there is no `subnet_id`.
@@ -97,7 +97,7 @@ def made_for_balancer(row: Row, uid: str, balancer: str, *, owner: bool, address
     )
 
 
-def is_used_again(row: Row | None, want: FloatingWish) -> bool:
+def is_used_again(row: Row | None, want: DesiredFloatingIP) -> bool:
     """Return whether the requested floating IP was not created for this Service: if so, it outlives the Service."""
     if row is None or not want.address or row.get("floating_ip_address") != want.address:
         return False
@@ -118,7 +118,7 @@ def _without_uid(description: str) -> str:
     return UID.sub("", description)
 
 
-def refusal(want: FloatingWish, row: Row | None) -> Invalid | None:
+def refusal(want: DesiredFloatingIP, row: Row | None) -> Invalid | None:
     """Return why a Service cannot have the address that it requests; None if it can.
 
     `row`: the floating IP, if the project has one at that address.
@@ -145,7 +145,7 @@ def tags_match(spec: str, tags: Iterable[str]) -> bool:
     return (found == wanted if every else bool(found)) is not negated
 
 
-def candidates(want: FloatingWish, subnets: Sequence[Row]) -> list[str]:
+def candidates(want: DesiredFloatingIP, subnets: Sequence[Row]) -> list[str]:
     """Return IDs of the subnets that a floating IP may be taken from, in their order. Raises Invalid if none match."""
     found = [
         row["id"]
@@ -171,7 +171,7 @@ def subnet_of(address: str, subnets: Sequence[Row]) -> Row | None:
     return next((row for row in subnets if row.get("cidr") and wanted in ipaddress.ip_network(row["cidr"])), None)
 
 
-def unlike(want: FloatingWish, subnet: Row) -> list[str]:
+def unlike(want: DesiredFloatingIP, subnet: Row) -> list[str]:
     """Return the keys of the request that a subnet does not match."""
     fulfilled = {
         "floating-subnet-id": want.subnet_id in ("", subnet["id"]),
@@ -228,16 +228,16 @@ class FloatingIps:
         rows = await self._api.pages(NETWORK, "/floatingips", "floatingips", {"port_id": port_id})
         return next((row for row in rows if row.get("port_id") == port_id), None)
 
-    async def can_be_had(self, want: FloatingWish) -> bool:
+    async def can_be_had(self, want: DesiredFloatingIP) -> bool:
         """Return whether there is a network to take a floating IP from."""
         return bool(want.network_id or want.address or await self._network())
 
-    def warning(self, want: FloatingWish) -> str:
+    def warning(self, want: DesiredFloatingIP) -> str:
         """Return the warning about networks, if they had to be looked for. No I/O."""
         chosen = want.network_id or want.address or self._found is None
         return "" if chosen else network_warning(self._found or [])
 
-    async def ensure(self, want: FloatingWish, port_id: str, *, fresh: bool) -> Row | None:
+    async def ensure(self, want: DesiredFloatingIP, port_id: str, *, fresh: bool) -> Row | None:
         """Return the floating IP by which a port is reached, None if there is no external network for it.
 
         `fresh`: the port was just created and there was none before, so no floating IP can exist for it.
@@ -256,7 +256,7 @@ class FloatingIps:
             )
         return row
 
-    async def kept(self, want: FloatingWish, row: Row) -> dict[str, str]:
+    async def kept(self, want: DesiredFloatingIP, row: Row) -> dict[str, str]:
         """Return settings for a new floating IP that this one does not match: key -> requested and actual value.
 
         A Service that requests an address has it, wherever it comes from. Subnets that the project cannot see are
@@ -273,7 +273,7 @@ class FloatingIps:
                 found |= {key: f"{said[key]} {where}" for key in unlike(want, subnet)}
         return found
 
-    async def check(self, want: FloatingWish) -> Row | None:
+    async def check(self, want: DesiredFloatingIP) -> Row | None:
         """Return the floating IP at the address that a Service requests, if it requests one that exists.
 
         Raises Invalid if the Service may not have the address.
@@ -320,7 +320,7 @@ class FloatingIps:
         except NotFound:
             return
 
-    async def _left(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
+    async def _left(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
         """Attach and return the floating IP of a former load balancer of this Service that had to be created again."""
         if want.address:
             return None
@@ -330,7 +330,7 @@ class FloatingIps:
                 return await self._attach(row, port_id)
         return None
 
-    async def _chosen(self, want: FloatingWish, port_id: str) -> dict[str, Any] | None:
+    async def _chosen(self, want: DesiredFloatingIP, port_id: str) -> dict[str, Any] | None:
         """Attach and return the floating IP that the user requests, if it exists. Raises Conflict if it is in use."""
         if not want.address:
             return None
@@ -359,7 +359,7 @@ class FloatingIps:
         )
         return dict(answer["floatingip"])
 
-    async def _create(self, want: FloatingWish, network: str, port_id: str) -> dict[str, Any]:
+    async def _create(self, want: DesiredFloatingIP, network: str, port_id: str) -> dict[str, Any]:
         body: dict[str, Any] = {
             "floating_network_id": network,
             "port_id": port_id,

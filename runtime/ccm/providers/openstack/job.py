@@ -10,7 +10,7 @@ from functools import cached_property
 from ccm.cloud import Backend, LoadBalancerSpec
 
 from . import marks
-from .load_balancer_rules import Features, Row, Wish
+from .load_balancer_rules import DesiredLoadBalancer, Features, Row
 from .marks import Mark
 
 
@@ -20,7 +20,7 @@ class Job:
     that shares it. `features`: what Octavia supports for it."""
 
     spec: LoadBalancerSpec
-    want: Wish
+    want: DesiredLoadBalancer
     backends: Sequence[Backend]
     features: Features
     row: Row

@@ -14,7 +14,7 @@ from ccm.cloud import Backend, Port
 from ccm.cloud.toolkit import backend_addresses
 
 from . import server_rules
-from .load_balancer_rules import Features, Wish
+from .load_balancer_rules import DesiredLoadBalancer, Features
 from .marks import LONGEST, Mark
 
 XFF = "X-Forwarded-For"
@@ -90,7 +90,7 @@ class Listener:
 
 
 def listeners(
-    want: Wish, backends: Sequence[Backend], member_subnet_id: str, features: Features
+    want: DesiredLoadBalancer, backends: Sequence[Backend], member_subnet_id: str, features: Features
 ) -> tuple[Listener, ...]:
     """Return one listener for each port, in their order."""
     chosen = members_of(want, backends)
@@ -100,7 +100,7 @@ def listeners(
 
 
 def _listener(
-    want: Wish,
+    want: DesiredLoadBalancer,
     index: int,
     port: Port,
     chosen: Sequence[tuple[str, str]],
@@ -144,7 +144,7 @@ def _probes_http(port: Port, features: Features) -> bool:
     return features.http_monitor and (port.protocol != "UDP" or features.udp_http_monitor)
 
 
-def _monitor(want: Wish, index: int, port: Port, http: bool) -> Monitor | None:
+def _monitor(want: DesiredLoadBalancer, index: int, port: Port, http: bool) -> Monitor | None:
     if want.monitor is None:
         return None
     settings: dict[str, Any] = dict(want.monitor)
@@ -155,12 +155,12 @@ def _monitor(want: Wish, index: int, port: Port, http: bool) -> Monitor | None:
     return Monitor(part_name("monitor", index, want.name), kind, settings)
 
 
-def members_of(want: Wish, backends: Sequence[Backend]) -> list[tuple[str, str]]:
+def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> list[tuple[str, str]]:
     """Return names and addresses of the nodes that the selector chooses, by name."""
     return backend_addresses.members_of(backends, want.family, want.selector)
 
 
-def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
+def served_at(want: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:
     """Return servers and their member addresses. A Node that is not a server of this region has no port."""
     found = (
         (server_rules.server_id(backend.provider_id, region), address)
@@ -170,7 +170,12 @@ def served_at(want: Wish, backends: Sequence[Backend], region: str) -> frozenset
 
 
 def create_body(
-    want: Wish, wanted: Sequence[Listener], mark: Mark, subnet_id: str, vip_address: str, features: Features
+    want: DesiredLoadBalancer,
+    wanted: Sequence[Listener],
+    mark: Mark,
+    subnet_id: str,
+    vip_address: str,
+    features: Features,
 ) -> dict[str, Any]:
     """Return the whole load balancer. `subnet_id`: the VIP's, if discovered; `wanted`: empty if the parts follow."""
     body: dict[str, Any] = {"name": want.name, "description": want.description, "tags": [want.name, str(mark)]}

@@ -19,6 +19,8 @@ from ccm.cloud.toolkit.steps import Step
 from .listener_rules import XFF, Listener, Member, Monitor, Pool
 
 Row = Mapping[str, Any]
+#: The API's names of one part, by the names of their collections.
+ONE = {"listeners": "listener", "pools": "pool", "healthmonitors": "healthmonitor"}
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 #: Listener protocol -> transport protocol: listeners on one port must differ in it. Others use TCP.
@@ -36,6 +38,13 @@ class Observed:
 
     def pool_of(self, listener: Row) -> Row | None:
         return next((pool for pool in self.pools if pool["id"] == listener.get("default_pool_id")), None)
+
+    def fits(self, balancer: Row) -> bool:
+        """Return whether the load balancer, as it is listed, still has exactly these listeners and pools."""
+        return all(
+            {each["id"] for each in rows} == {each["id"] for each in balancer.get(kind) or ()}
+            for kind, rows in (("listeners", self.listeners), ("pools", self.pools))
+        )
 
 
 def key_of(row: Row) -> tuple[str, int]:
@@ -83,6 +92,44 @@ def steps(
         elif listener["protocol"] == each.protocol:
             found += _listener_steps(each, listener, seen, serial)
     return found
+
+
+def after(seen: Observed, step: Step, answer: Any) -> Observed | None:
+    """Return the parts after a step that Octavia accepted with this answer; None if they must be read again."""
+    kind, *ids = step.path.strip("/").split("/")
+    if step.repairs:
+        return None
+    if kind == "pools" and len(ids) > 1:
+        if step.method != "PUT":
+            return None
+        return replace(seen, members={**seen.members, ids[0]: step.body["members"]})
+    row = (answer or {}).get(ONE[kind])
+    if step.method != "DELETE" and row is None:
+        return None
+    if kind == "listeners":
+        return replace(seen, listeners=_written(seen.listeners, ids, row))
+    if kind == "pools":
+        found = replace(seen, pools=_written(seen.pools, ids, row))
+        if step.method == "PUT":
+            return found
+        listener, pool = (step.body["pool"].get("listener_id"), row["id"]) if row else (None, None)
+        listeners = [
+            {**each, "default_pool_id": pool} if each["id"] == listener or each.get("default_pool_id") in ids else each
+            for each in seen.listeners
+        ]
+        return replace(found, listeners=listeners)
+    monitors = {pool: each for pool, each in seen.monitors.items() if each["id"] not in ids}
+    pool = step.body["healthmonitor"].get("pool_id") if step.method == "POST" else _pool_of_monitor(seen, ids[0])
+    return replace(seen, monitors=monitors if row is None else {**monitors, str(pool): row})
+
+
+def _written(rows: Sequence[Row], ids: Sequence[str], row: Row | None) -> list[Row]:
+    """Return the rows without the one that was written, and with what it is now."""
+    return [each for each in rows if each["id"] not in ids] + ([row] if row is not None else [])
+
+
+def _pool_of_monitor(seen: Observed, monitor: str) -> str:
+    return next((pool for pool, row in seen.monitors.items() if row["id"] == monitor), "")
 
 
 def removal(listener: Row, seen: Observed) -> list[Step]:

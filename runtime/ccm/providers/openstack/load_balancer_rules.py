@@ -20,7 +20,7 @@ from ccm.cloud.toolkit.ownership_marks import digest
 from . import permissions
 from .annotations import INTERNAL, PREFIX, Annotations
 from .config_sections import LoadBalancerClass, LoadBalancerSection
-from .floating_ips import FloatingWish
+from .floating_ips import DesiredFloatingIP
 from .marks import LONGEST, load_balancer_name
 
 Row = Mapping[str, Any]
@@ -62,7 +62,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredLoadBalancer:
     """A Service's desired state, including cloud.conf and its class: everything except what only the cloud knows.
 
     `provider`: for a new load balancer; `made_by`: the provider of an existing one. `load_balancer_id`: chosen by the
@@ -82,7 +82,7 @@ class Wish:
     port_id: str
     vip_address: str
     member_subnet_id: str
-    floating: FloatingWish | None
+    floating: DesiredFloatingIP | None
     floating_description: str
     keep_floating_ip: bool
     hostname: str
@@ -113,12 +113,12 @@ class Wish:
         return self.source_ranges or (EVERYBODY[self.family],)
 
 
-def wish(
+def desired_load_balancer(
     spec: LoadBalancerSpec,
     section: LoadBalancerSection,
     classes: Mapping[str, LoadBalancerClass],
     made_by: str = "",
-) -> Wish:
+) -> DesiredLoadBalancer:
     """Compute the desired state. Raises Invalid with all problems of the Service.
 
     Annotations for new load balancers that the Service may not have are ignored. `made_by`: the Octavia provider of an
@@ -170,7 +170,7 @@ def wish(
             )
     if problems:
         raise Invalid("; ".join(problems))
-    return Wish(
+    return DesiredLoadBalancer(
         name=load_balancer_name(spec.cluster, spec.namespace, spec.name),
         description=description(spec.cluster, spec.namespace, spec.name),
         family=family,
@@ -229,7 +229,7 @@ def _address(text: str, family: str) -> str:
 
 def _floating(
     spec: LoadBalancerSpec, address: str, said: Annotations, chosen: LoadBalancerClass, section: LoadBalancerSection
-) -> FloatingWish:
+) -> DesiredFloatingIP:
     """Use class, then annotation, then cloud.conf; within one of them, a subnet ID wins over a pattern."""
     places = [
         (chosen.floating_subnet_id, chosen.floating_subnet, chosen.floating_subnet_tags),
@@ -237,7 +237,7 @@ def _floating(
         (section.floating_subnet_id, section.floating_subnet, section.floating_subnet_tags),
     ]
     subnet_id, pattern, tags = next((place for place in places if any(place)), ("", "", ""))
-    return FloatingWish(
+    return DesiredFloatingIP(
         network_id=chosen.floating_network_id or said.get("floating-network-id", section.floating_network_id),
         subnet_id=subnet_id,
         pattern="" if subnet_id else pattern,
@@ -256,7 +256,7 @@ def _floating_description(spec: LoadBalancerSpec) -> str:
     return text[: LONGEST - len(uid)] + uid
 
 
-def refused(want: Wish, features: Features) -> list[str]:
+def refused(want: DesiredLoadBalancer, features: Features) -> list[str]:
     """Return what the Service requests but this Octavia does not support. See `left_out` for cloud.conf."""
     problems = []
     if want.runs_on == "ovn" and want.method != "SOURCE_IP_PORT":
@@ -277,17 +277,17 @@ def refused(want: Wish, features: Features) -> list[str]:
 
 def left_out(
     spec: LoadBalancerSpec,
-    want: Wish,
+    want: DesiredLoadBalancer,
     features: Features,
     section: LoadBalancerSection,
     classes: Mapping[str, LoadBalancerClass],
 ) -> list[str]:
     """Return a sentence for each setting of the Service or of cloud.conf that has no effect for this Service."""
-    lacking = {
+    unsupported = {
         "flavor-id": want.flavor_id if not features.flavors else "",
         "availability-zone": want.availability_zone if not features.zones else "",
     }
-    found = [f"{key} of cloud.conf is ignored: {_cannot(want)}" for key, value in lacking.items() if value]
+    found = [f"{key} of cloud.conf is ignored: {_cannot(want)}" for key, value in unsupported.items() if value]
     if len(spec.ip_families) > 1:
         found.append(
             f"the Service requests {' and '.join(spec.ip_families)}, but gets only {want.family}: a load balancer has "
@@ -310,9 +310,9 @@ def left_out(
     return found
 
 
-def kept(want: Wish, row: Row, features: Features) -> dict[str, str]:
+def kept(want: DesiredLoadBalancer, row: Row, features: Features) -> dict[str, str]:
     """Return settings for new load balancers that this one was not created with: key -> desired and present value."""
-    wishes = {
+    settings = {
         "lb-provider": (want.provider, "provider"),
         "flavor-id": (want.flavor_id if features.flavors else "", "flavor_id"),
         "availability-zone": (want.availability_zone if features.zones else "", "availability_zone"),
@@ -321,11 +321,11 @@ def kept(want: Wish, row: Row, features: Features) -> dict[str, str]:
         "subnet-id": ("" if want.port_id else want.subnet_id, "vip_subnet_id"),
     }
     found = {}
-    for key, (wished, attribute) in wishes.items():
+    for key, (desired, attribute) in settings.items():
         present = str(row.get(attribute) or "")
-        same = wished == present or (key == "lb-provider" and {wished, present} <= set(AMPHORA))
-        if wished and not same:
-            found[key] = f"{wished} ({'it has ' + present if present else 'it has none'})"
+        same = desired == present or (key == "lb-provider" and {desired, present} <= set(AMPHORA))
+        if desired and not same:
+            found[key] = f"{desired} ({'it has ' + present if present else 'it has none'})"
     return found
 
 
@@ -337,14 +337,14 @@ def same_address(one: str, other: str) -> bool:
         return one == other
 
 
-def _cannot(want: Wish) -> str:
+def _cannot(want: DesiredLoadBalancer) -> str:
     return f"Octavia's provider {want.runs_on or 'in use'}, or its API version, does not support it"
 
 
 # Status and fingerprints
 
 
-def ingress(want: Wish, address: str) -> tuple[Ingress, ...]:
+def ingress(want: DesiredLoadBalancer, address: str) -> tuple[Ingress, ...]:
     """Return the ingress for the Service's status.
 
     With the PROXY protocol, connections of Pods must also go through the load balancer, which ipMode Proxy ensures.
@@ -365,7 +365,7 @@ def fingerprint(spec: LoadBalancerSpec, section: LoadBalancerSection, classes: M
     that a request for them is noticed and reported.
     """
     try:
-        return digest(repr(wish(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
+        return digest(repr(desired_load_balancer(spec, section, classes)) + " ".join(spec.ip_families[1:]), 12)
     except Invalid as error:
         return f"!{digest(str(error), 11)}"
 

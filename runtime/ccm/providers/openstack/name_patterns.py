@@ -45,7 +45,8 @@ def _compiled(pattern: str) -> Any:
     import re2
 
     options = re2.Options()
-    options.max_mem, options.log_errors, options.dot_nl, options.never_capture = MEMORY, False, True, True
+    options.max_mem, options.log_errors, options.dot_nl = MEMORY, False, True
+    options.never_capture = True
     bare = pattern.removeprefix("!")
     expression = bare[1:] if bare.startswith("~") else glob(bare)
     try:
@@ -74,7 +75,7 @@ def glob(pattern: str) -> str:
                 found.append(".*")
         elif character == "?":
             found.append(".")
-        elif character == "[" and (end := _end_of_class(pattern, index)) > 0:
+        elif character == "[" and (end := _end_of_class(pattern, index)) != -1:
             found.append(_class(pattern[index:end]))
             index = end + 1
         else:

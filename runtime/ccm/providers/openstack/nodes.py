@@ -180,10 +180,13 @@ class OpenStackInstances:
         return server
 
     async def _named(self, name: str) -> Row:
-        """Find a server by name. nova matches a regular expression and ignores case, so the result is filtered."""
+        """Find a server by its name, or by its name in lower case, as Nodes are named.
+
+        nova matches a regular expression, and may ignore case, so the result is filtered.
+        """
         query = [("name", f"^{re.escape(name)}$")]
         rows = await self._api.pages(COMPUTE, "/servers/detail", "servers", query)
-        named = [row for row in rows if row.get("name") == name]
+        named = [row for row in rows if name in (found := str(row.get("name") or ""), found.lower())]
         if not named:
             raise NotFound(f"the project has no server named {name!r}")
         if len(named) > 1:

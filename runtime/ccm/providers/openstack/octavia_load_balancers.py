@@ -32,13 +32,13 @@ from ccm.cloud import (
     RetryAfter,
 )
 from ccm.cloud.toolkit.ownership_marks import cluster_tag
-from ccm.cloud.toolkit.steps import do_next
 
-from . import listener_rules, marks, permissions, sharing_rules
+from . import balancer_convergence, listener_rules, marks, permissions, sharing_rules
 from . import load_balancer_diff as diff
 from . import load_balancer_rules as rules
 from .annotations import Annotations
 from .balancer_addresses import Addresses
+from .balancer_convergence import Convergence
 from .balancer_listing import LOAD_BALANCER, Balancers
 from .balancer_memory import Memory
 from .balancer_ownership import Ownership
@@ -48,7 +48,7 @@ from .balancer_repair import Repair
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .listener_rules import members_of
-from .load_balancer_rules import Features, Row, Wish
+from .load_balancer_rules import DesiredLoadBalancer, Features, Row
 from .marks import Mark
 from .security_groups import SecurityGroups, wanted_rules
 from .sharing_rules import GOING
@@ -76,6 +76,7 @@ class OctaviaLoadBalancers:
         self._owned = Ownership(api, self._balancers, self._floating, self._removal, self._soon)
         self._addresses = Addresses(api, self._balancers, self._floating)
         self._repair = Repair(api, self._parts, self._removal, self._soon)
+        self._convergence = Convergence(api, self._parts, self._sign, self._soon, clock)
         self._groups = SecurityGroups(api)
         self._memory: dict[tuple[str, str], Memory] = {}
         self._version: tuple[int, int] | None = None
@@ -99,8 +100,8 @@ class OctaviaLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        wish = rules.fingerprint(spec, self._section, self._classes)
-        return f"{wish}-{self._backends_digest(spec, backends)}"
+        desired = rules.fingerprint(spec, self._section, self._classes)
+        return f"{desired}-{self._backends_digest(spec, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
@@ -150,17 +151,20 @@ class OctaviaLoadBalancers:
         if not written:
             if not owner:
                 sharing_rules.check_may_join(row, want.name, want.internal, self._section.max_shared_lb)
-            await self._converge(job, memory)
+            await self._convergence.run(job, memory)
         if written and job.status != "ACTIVE" and memory.address:
             return self._answer(job, memory)
         memory.address, floating = await self._addresses.reach(want, row, owner)
         await self._open_nodes(job)
+        if not (written or want.security_groups) and (job.present is None or "g" in job.present.flags):
+            await self._groups.delete(spec)  # manage-security-groups was switched off
         memory.warnings = await self._addresses.warnings(job, memory.address, floating)
         if not written:
             used_again = owner and want.floating is not None and is_used_again(floating, want.floating)
             job = await self._sign(job, mark, keep_floating=used_again)
         memory.written.clear()
         memory.tried.clear()
+        memory.parts = None
         memory.owner, memory.doubted = owner, False
         return self._answer(job, memory)
 
@@ -172,7 +176,7 @@ class OctaviaLoadBalancers:
             return await self.ensure(spec, backends)
         memory, digest = self._remembered(spec), self._backends_digest(spec, backends)
         row, owner = memory.row, memory.owner
-        if row is None or memory.written or not _lacks(marks.own_mark(row, spec.cluster, spec.uid), digest):
+        if row is None or memory.written or not _is_outdated(marks.own_mark(row, spec.cluster, spec.uid), digest):
             row, owner = await self._owned.find(spec)
         memory.row = None
         if row is None or row["provisioning_status"] in GOING:
@@ -186,11 +190,11 @@ class OctaviaLoadBalancers:
         present = job.present
         if present is None:
             raise Conflict(f"load balancer {job.id} no longer has this Service's tag")
-        if memory.written or _lacks(present, digest):
+        if memory.written or _is_outdated(present, digest):
             await self._write_members(job, memory, digest)
             await self._open_nodes(job, rules_too=False)
-            wish = present.fingerprint.partition("-")[0]
-            job = await self._sign(job, Mark.of(spec, f"{wish}-{digest}", present.flags))
+            desired = present.fingerprint.partition("-")[0]
+            job = await self._sign(job, Mark.of(spec, f"{desired}-{digest}", present.flags))
             memory.written.clear()
         if not memory.address:
             memory.address, _ = await self._addresses.reach(want, row, owner)
@@ -216,9 +220,7 @@ class OctaviaLoadBalancers:
     async def _different(self, job: Job) -> Sequence[str]:
         """Return how an ACTIVE load balancer differs from its desired state."""
         seen = await self._parts.observe(job.row)
-        wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
-        serial = self._section.provider_requires_serial_api_calls
-        todo = diff.steps(job.id, job.want.name, wanted, seen, owner=job.owner, serial=serial)
+        todo = balancer_convergence.todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
         found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
         if job.present is None or job.present.fingerprint != self.fingerprint(job.spec, job.backends):
             found.append("its tag is not the one that was written")
@@ -273,7 +275,7 @@ class OctaviaLoadBalancers:
         now = self._clock()
         return math.ceil(now / SOON + 0.5) * SOON - now
 
-    async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[Wish, Features]:
+    async def _wanted(self, spec: LoadBalancerSpec, row: Row | None) -> tuple[DesiredLoadBalancer, Features]:
         """Return the desired state, and what Octavia supports.
 
         An existing load balancer keeps the provider that it was created with, whatever cloud.conf says now.
@@ -286,7 +288,7 @@ class OctaviaLoadBalancers:
                     f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
                 )
             self._version = version
-        want = rules.wish(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
+        want = rules.desired_load_balancer(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
         return want, Features.of(self._version, want.runs_on)
 
     # --- creating and changing ----------------------------------------------------------------------------------
@@ -294,7 +296,7 @@ class OctaviaLoadBalancers:
     async def _create(
         self,
         spec: LoadBalancerSpec,
-        want: Wish,
+        want: DesiredLoadBalancer,
         backends: Sequence[Backend],
         mark: Mark,
         features: Features,
@@ -324,32 +326,6 @@ class OctaviaLoadBalancers:
         await self._open_nodes(job)
         memory.warnings = await self._addresses.warnings(job, memory.address, None if fresh else floating)
         return self._answer(job, memory)
-
-    async def _converge(self, job: Job, memory: Memory) -> None:
-        """Return if all parts are up to date. Otherwise run one step and raise RetryAfter."""
-        want, seen = job.want, await self._parts.observe(job.row)
-        permissions.check_kept(
-            job.spec.annotations,
-            self._section,
-            diff.certificates(seen.listeners, want.name, owner=job.owner),
-            want.tls,
-        )
-        wanted = listener_rules.listeners(want, job.backends, job.member_subnet, job.features)
-        serial = self._section.provider_requires_serial_api_calls
-        todo = diff.steps(job.id, want.name, wanted, seen, owner=job.owner, serial=serial)
-        if todo:
-            if job.present is not None and job.present.fingerprint:
-                # Until the last step is done, no tag may say that all is written: the Service may change back.
-                await self._sign(job, dataclasses.replace(job.present, fingerprint=""))
-                raise RetryAfter(f"load balancer {job.id} is about to be changed", self._soon())
-            step = next((each for each in todo if not each.repairs or memory.tried.first(each.repairs)), None)
-            if step is None:
-                memory.tried.clear()
-                raise Conflict(
-                    f"load balancer {job.id} has parts in state ERROR in Octavia, and writing them again did not help: "
-                    f"{', '.join(each.repairs for each in todo)}; ask Octavia's operator to check its log"
-                )
-            await do_next([step], self._parts.do, f"load balancer {job.id}", self._soon, left=len(todo))
 
     async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
         """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
@@ -436,13 +412,13 @@ class OctaviaLoadBalancers:
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
-            want = rules.wish(spec, self._section, self._classes)
+            want = rules.desired_load_balancer(spec, self._section, self._classes)
         except Invalid:
             return "0" * 12
         key = ("openstack members", want.family, tuple(sorted(want.selector.items(), key=str)))
         return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
 
 
-def _lacks(mark: Mark | None, digest: str) -> bool:
+def _is_outdated(mark: Mark | None, digest: str) -> bool:
     """Return whether the Service's tag exists and records other members."""
     return mark is not None and not mark.fingerprint.endswith(f"-{digest}")

@@ -68,8 +68,8 @@ class OpenStackRoutes:
                     await self._forbid(port, destination)
         await self._change("remove", {"destination": destination, "nexthop": address})
 
-    def _route(self, told: Row, by_address: dict[str, str]) -> Route:
-        destination, address = str(told["destination"]), str(told["nexthop"])
+    def _route(self, reported: Row, by_address: dict[str, str]) -> Route:
+        destination, address = str(reported["destination"]), str(reported["nexthop"])
         server = by_address.get(address)
         return Route(
             destination,
@@ -244,8 +244,8 @@ def check_destination(destination: str, ports: Iterable[Row], subnets: Iterable[
 
 
 def _extra_routes(router: Row) -> list[dict[str, str]]:
-    told = router.get("routes") or []
-    return [{"destination": str(each["destination"]), "nexthop": str(each["nexthop"])} for each in told]
+    reported = router.get("routes") or []
+    return [{"destination": str(each["destination"]), "nexthop": str(each["nexthop"])} for each in reported]
 
 
 def _fixed(port: Row) -> list[str]:

@@ -78,9 +78,11 @@ def wanted_rules(
 
 
 def rule_changes(wanted: Sequence[Rule], present: Sequence[Row]) -> tuple[list[Rule], list[str]]:
-    """Return rules to create and IDs of rules to delete. Egress rules, which neutron creates in each group, stay."""
-    ingress = [row for row in present if row.get("direction") == "ingress"]
-    missing, superfluous = changes(wanted, ingress, _key)
+    """Return rules to create and IDs of rules to delete, such as the egress rules that neutron creates in each group.
+
+    With them, the group would let the nodes connect to everybody, whatever their own groups allow.
+    """
+    missing, superfluous = changes(wanted, present, _key)
     return missing, [str(row["id"]) for row in superfluous]
 
 

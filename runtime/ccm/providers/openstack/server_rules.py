@@ -63,9 +63,11 @@ def instance(
     flavours: Mapping[str, str],
 ) -> Instance:
     """`ports`: the server's own. `subports`: of its trunks, network -> addresses. `flavours`: names -> IDs."""
+    name = str(server["name"])
     return Instance(
         provider_id=provider_id(str(server["id"]), region, regional),
-        name=str(server["name"]),
+        name=name,
+        aliases=() if name == name.lower() else (name.lower(),),
         type=instance_type(server, flavours),
         zone=label(str(server.get("OS-EXT-AZ:availability_zone") or "")),
         region=label(region),
@@ -114,8 +116,8 @@ def addresses(
     if host_name := (server.get("metadata") or {}).get("hostname"):
         add(AddressType.HOSTNAME, host_name)
     by_network: dict[str, list[tuple[str, Any]]] = {
-        str(network): [(str(each.get("OS-EXT-IPS:type") or ""), each.get("addr")) for each in told]
-        for network, told in server["addresses"].items()
+        str(network): [(str(each.get("OS-EXT-IPS:type") or ""), each.get("addr")) for each in reported]
+        for network, reported in server["addresses"].items()
     }
     for network, fixed_addresses in subports.items():
         by_network.setdefault(network, []).extend(("fixed", each) for each in fixed_addresses)
@@ -172,8 +174,8 @@ def subport_addresses(
     for ids in trunk_subports(sorted(parents, key=lambda each: str(each["id"]))).values():
         for subport in (ports[each] for each in sorted(ids) if each in ports):
             if (network := network_names.get(str(subport.get("network_id")))) is not None:
-                told = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
-                found.setdefault(network, []).extend(told)
+                reported = [str(fixed.get("ip_address")) for fixed in subport.get("fixed_ips") or ()]
+                found.setdefault(network, []).extend(reported)
     return found
 
 

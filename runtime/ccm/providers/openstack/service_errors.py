@@ -104,11 +104,13 @@ def translated(error: Exception, source: str) -> CloudError:
         headers = getattr(error.response, "headers", {})
         content = getattr(error.response, "content", b"")
         what = f"{error.method or ''} {error.url or 'keystone'}".strip()
-        told = error_of(what, "identity", error.http_status, headers, content)
-        if isinstance(told, (RateLimited, Transient)):
-            return told
+        reported = error_of(what, "identity", error.http_status, headers, content)
+        if isinstance(reported, (RateLimited, Transient)):
+            return reported
         return (
-            ConfigError([f"{told}; check [Global] of {source}"]) if isinstance(told, Invalid) else Transient(str(told))
+            ConfigError([f"{reported}; check [Global] of {source}"])
+            if isinstance(reported, Invalid)
+            else Transient(str(reported))
         )
     if isinstance(error, (failures.EndpointNotFound, failures.CatalogException)):
         return ConfigError([f"{text}; check region and os-endpoint-type in [Global] of {source}"])

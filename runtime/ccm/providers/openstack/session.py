@@ -160,17 +160,17 @@ class Api:
         wanted = [COMPUTE, NETWORK, *([LOAD_BALANCER] if self.settings.load_balancer.enabled else [])]
         if self.settings.runtime.regional and not self.region:
             raise ConfigError([f"{self.settings.source}: [Runtime] regional needs [Global] region"])
-        lacking = []
+        absent = []
         for service in wanted:
             try:
                 if not self._adapter_for(service).get_endpoint(skip_discovery=True):
-                    lacking.append(service)
+                    absent.append(service)
             except failures.EndpointNotFound:
-                lacking.append(service)
-        if lacking:
+                absent.append(service)
+        if absent:
             where = f"region {self.region!r}" if self.region else "any region"
-            hint = " ([LoadBalancer] enabled=false turns load balancers off)" if LOAD_BALANCER in lacking else ""
-            what = f"{region.get_interface() or 'public'} endpoint of {', '.join(lacking)}"
+            hint = " ([LoadBalancer] enabled=false turns load balancers off)" if LOAD_BALANCER in absent else ""
+            what = f"{region.get_interface() or 'public'} endpoint of {', '.join(absent)}"
             raise ConfigError([f"{self.settings.source}: the catalogue has no {what} in {where}{hint}"])
 
     def _adapter(self, service: str) -> Adapter:

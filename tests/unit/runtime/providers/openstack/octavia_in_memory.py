@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Octavia and neutron in memory, as far as load balancers need them: what `session.Api` would answer.
+"""Octavia in memory, with neutron, as far as load balancers need them: what `session.Api` would answer.
 
 It keeps Octavia's rule that matters here: what is being changed is PENDING, and nothing else of it can be changed.
 """
@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import itertools
 import random
-import uuid
 from collections import Counter
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, QuotaExceeded, RetryAfter, Transient
+from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, RetryAfter, Transient
 from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
+
+from .neutron_in_memory import Neutron, the
+
+__all__ = ["BALANCER", "FakeOpenStack", "the"]
 
 BALANCER, NETWORK = "load-balancer", "network"
 
 
-def the(name: str) -> str:
-    """The ID of what a test calls by this name: IDs are UUIDs."""
-    return str(uuid.uuid5(uuid.NAMESPACE_DNS, name))
-
-
-class FakeOpenStack:
+class FakeOpenStack(Neutron):
     """`at_once`: changes are carried out before they are answered; else by `settle`. `version`: of Octavia's API.
 
     `interleaving`: each call takes a random number of turns of the event loop before and after it is carried out, and a
@@ -38,6 +34,7 @@ class FakeOpenStack:
     CHANGING, LATENCY = 12, 3
 
     def __init__(self, section: LoadBalancerSection | None = None, **classes: LoadBalancerClass) -> None:
+        super().__init__()
         section = section or LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
         self.settings = SimpleNamespace(
             load_balancer=section,
@@ -45,39 +42,19 @@ class FakeOpenStack:
         )
         self.at_once = True
         self.interleaving: random.Random | None = None
-        self.busy = 3.0
         #: Writes of these kinds of parts end in ERROR, and so does a failover of a load balancer.
         self.broken: set[str] = set()
         self.region = ""
-        self.project_id = ""
         self.octavia = (2, 27)
         self.fails: list[str] = []
-        self.floating_quota = 100
         self.may_fail_over = False
-        self.external = True
-        self.external_networks = [the("net-public")]
-        self.neutron_extensions = {"revision-if-match"}
+        self.hides_states = False
         self.refuses_tags = False
         self.calls: Counter[str] = Counter()
         self.balancers: dict[str, dict[str, Any]] = {}
         self.listeners: dict[str, dict[str, Any]] = {}
         self.pools: dict[str, dict[str, Any]] = {}
         self.monitors: dict[str, dict[str, Any]] = {}
-        self.floating: dict[str, dict[str, Any]] = {}
-        self.groups: dict[str, dict[str, Any]] = {}
-        self.ports: dict[str, dict[str, Any]] = {}
-        self.subnets = {
-            the("sub-nodes"): {"id": the("sub-nodes"), "name": "nodes", "cidr": "10.0.0.0/24", "ip_version": 4},
-            the("sub-a"): {
-                "id": the("sub-a"), "name": "public-a", "network_id": the("net-public"), "ip_version": 4, "tags": ["a"],
-                "cidr": "203.0.113.0/24",
-            },
-            the("sub-b"): {
-                "id": the("sub-b"), "name": "public-b", "network_id": the("net-public"), "ip_version": 4, "tags": ["b"],
-                "cidr": "198.51.100.0/24",
-            },
-        }  # fmt: skip
-        self._ids = itertools.count(1)
         self._settling: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -91,17 +68,6 @@ class FakeOpenStack:
                 self._forget(row["id"])
             elif row["provisioning_status"].startswith("PENDING"):
                 row["provisioning_status"] = state
-
-    def server(self, number: int) -> None:
-        """A node's port: of the("server-N"), with 10.0.0.N."""
-        self.ports[f"port-{number}"] = {
-            "id": f"port-{number}",
-            "device_id": the(f"server-{number}"),
-            "fixed_ips": [{"ip_address": f"10.0.0.{number}", "subnet_id": the("sub-nodes")}],
-            "security_groups": ["sg-default"],
-            "port_security_enabled": True,
-            "revision_number": 1,
-        }
 
     def members(self, pool_id: str) -> set[tuple[str, int]]:
         return {(row["address"], row["protocol_port"]) for row in self.pools[pool_id]["_members"]}
@@ -167,6 +133,10 @@ class FakeOpenStack:
             return {kind: [self._shown(row) for row in rows if wanted in (None, row.get("_balancer"))]}
         if ids and ids[0] not in table:
             raise NotFound(f"{kind} {ids[0]} not found")
+        if method == "GET" and ids[1:] == ["status"] and self.hides_states:
+            raise Forbidden("403: Policy does not allow this request to be performed.")
+        if method == "GET" and ids[1:] == ["status"]:
+            return {"statuses": {"loadbalancer": self._states(ids[0])}}
         if method == "GET":
             return {one: self._shown(table[ids[0]])}
         if method == "POST" and kind == "loadbalancers":
@@ -188,26 +158,23 @@ class FakeOpenStack:
         if balancer["provisioning_status"] != "ACTIVE":
             raise RetryAfter(f"load balancer {balancer['id']} is immutable", self.busy)
         balancer["provisioning_status"] = "PENDING_UPDATE"
+        changed: dict[str, Any] | None = None
         if kind == "pools" and len(ids) >= 2:
             self._change_members(method, self.pools[ids[0]], ids[2:], body)
         elif method == "POST":
-            {"listeners": self._new_listener, "pools": self._new_pool, "healthmonitors": self._new_monitor}[kind](
-                balancer, body[one]
-            )
+            new = {"listeners": self._new_listener, "pools": self._new_pool, "healthmonitors": self._new_monitor}
+            changed = new[kind](balancer, body[one])
         elif method == "PUT":
             self._check_options(balancer, body[one])
             table[ids[0]].update(body[one])
             if kind != "loadbalancers":
                 table[ids[0]]["provisioning_status"] = self._state_of(kind)
+            changed = table[ids[0]]
         else:
             self._drop(kind, ids[0])
-        return self._settled()
-
-    @staticmethod
-    def _of_project(rows: Iterable[dict[str, Any]], params: Any) -> list[dict[str, Any]]:
-        """Administrators are told the rows of all projects, unless they ask for one."""
-        wanted = params.get("project_id")
-        return [row for row in rows if wanted is None or row.get("project_id", wanted) == wanted]
+        answer = {one: self._shown(changed)} if changed is not None else None
+        self._settled()
+        return answer
 
     def _settled(self) -> None:
         if self.interleaving is not None:
@@ -234,6 +201,22 @@ class FakeOpenStack:
             if "vip_address" in row
             else {}
         )
+
+    def _states(self, balancer: str) -> dict[str, Any]:
+        def states(row: dict[str, Any], **parts: Any) -> dict[str, Any]:
+            return {"id": row["id"], "provisioning_status": row.get("provisioning_status", "ACTIVE"), **parts}
+
+        pools = []
+        for row in (each for each in self.pools.values() if each["_balancer"] == balancer):
+            monitor = self.monitors.get(row["healthmonitor_id"])
+            parts = {} if monitor is None else {"healthmonitor": states(monitor)}
+            pools.append(states(row, members=[states(each) for each in row["_members"]], **parts))
+        listeners = [
+            states(row, pools=[each for each in pools if each["id"] == row["default_pool_id"]])
+            for row in self.listeners.values()
+            if row["_balancer"] == balancer
+        ]
+        return states(self.balancers[balancer], listeners=listeners, pools=pools)
 
     def _balancer_of(self, kind: str, ids: list[str], body: Any) -> dict[str, Any]:
         if kind == "loadbalancers":
@@ -362,103 +345,3 @@ class FakeOpenStack:
         for row in self.floating.values():
             if row["port_id"] == port:
                 row["port_id"] = None
-
-    # neutron
-
-    def _neutron(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
-        kind = parts[0]
-        if kind == "floatingips":
-            return self._floating_ips(method, parts, params, body, headers or {})
-        if kind == "networks":
-            more = {"router:external": self.external, "subnets": [the("sub-a"), the("sub-b")]}
-            return {"networks": [{"id": each, **more} for each in self.external_networks]}
-        if kind == "subnets":
-            if parts[1:]:
-                return {"subnet": self.subnets[parts[1]]}
-            network = params.get("network_id")
-            return {"subnets": [row for row in self.subnets.values() if network in (None, row.get("network_id"))]}
-        if kind == "ports":
-            return self._ports(method, parts, params, body, headers)
-        return self._security_groups(method, parts, params, body)
-
-    def _floating_ips(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
-        if method == "GET":
-            keys = [key for key in ("port_id", "description", "floating_ip_address") if key in params]
-            rows = self._of_project(self.floating.values(), params)
-            return {"floatingips": [dict(row) for row in rows if all(row[key] == params[key] for key in keys)]}
-        if method == "DELETE":
-            if parts[1] not in self.floating:
-                raise NotFound("no such floating IP")
-            del self.floating[parts[1]]
-            return None
-        if method == "PUT":
-            row = self.floating[parts[1]]
-            if "revision_number" in row:
-                if headers.get("If-Match") not in (None, f"revision_number={row['revision_number']}"):
-                    raise RetryAfter("412", self.busy)
-                row["revision_number"] += 1
-            row.update(body["floatingip"])
-            return {"floatingip": self.floating[parts[1]]}
-        asked = body["floatingip"].get("floating_ip_address")
-        if asked and any(row["floating_ip_address"] == asked for row in self.floating.values()):
-            raise Conflict(f"IP address {asked} already allocated, in use")
-        if len(self.floating) >= self.floating_quota:
-            raise QuotaExceeded("floatingip quota")
-        number = next(self._ids)
-        network = "198.51.100" if body["floatingip"].get("subnet_id") == the("sub-b") else "203.0.113"
-        row = {"id": f"fip-{number}", "floating_ip_address": f"{network}.{number}", "project_id": self.project_id}
-        row |= body["floatingip"]
-        self.floating[row["id"]] = row
-        return {"floatingip": row}
-
-    def _ports(self, method: str, parts: list[str], params: Any, body: Any, headers: Any) -> Any:
-        if method == "GET" and parts[1:]:
-            if (row := next((row for row in self.ports.values() if row["id"] == parts[1]), None)) is None:
-                raise NotFound(f"port {parts[1]} could not be found")
-            return {"port": dict(row)}
-        if method == "GET":
-            rows = list(self.ports.values())
-            if "device_id" in params:
-                rows = [row for row in rows if row["device_id"] == params["device_id"]]
-            if "security_groups" in params:
-                rows = [row for row in rows if params["security_groups"] in row["security_groups"]]
-            return {"ports": [dict(row) for row in rows]}
-        row = self.ports[parts[1]]
-        if gone := set(body["port"].get("security_groups", ())) - self.groups.keys() - {"sg-default"}:
-            raise Transient(f"404 Security group {gone.pop()} does not exist")  # says nothing about the port
-        checked = "revision-if-match" in self.neutron_extensions
-        if headers.get("If-Match") != (f"revision_number={row['revision_number']}" if checked else None):
-            raise RetryAfter("412", self.busy)
-        row.update(body["port"], revision_number=row["revision_number"] + 1)
-        return {"port": dict(row)}
-
-    def _security_groups(self, method: str, parts: list[str], params: Any, body: Any) -> Any:
-        if parts[0] == "security-group-rules":
-            if method == "DELETE":
-                for group in self.groups.values():
-                    group["security_group_rules"] = [
-                        each for each in group["security_group_rules"] if each["id"] != parts[1]
-                    ]
-                return None
-            for rule in body["security_group_rules"]:
-                self.groups[rule["security_group_id"]]["security_group_rules"].append(
-                    {"id": f"rule-{next(self._ids)}", **rule}
-                )
-            return {}
-        if method == "GET":
-            rows = self._of_project(self.groups.values(), params)
-            return {"security_groups": [row for row in rows if params.get("name") in (None, row["name"])]}
-        if method == "POST":
-            row = {"id": f"sg-{next(self._ids)}", "security_group_rules": [], **body["security_group"]}
-            row["project_id"] = self.project_id
-            self.groups[row["id"]] = row
-            return {"security_group": row}
-        if method == "DELETE":
-            if any(parts[1] in port["security_groups"] for port in self.ports.values()):
-                raise Conflict("in use")
-            del self.groups[parts[1]]
-        elif parts[2:] == ["tags"]:
-            if self.refuses_tags:
-                raise Transient("503")
-            self.groups[parts[1]]["tags"] = body["tags"]
-        return None

@@ -185,6 +185,14 @@ def test_values_that_can_never_work(section: str, line: str, expected: str) -> N
     assert problems(f"{GLOBAL}[{section}]\n{line}\n") == [f"cloud.conf: line 8: [{section}] {key}: {expected}"]
 
 
+def test_a_monitor_must_not_wait_longer_than_until_its_next_check() -> None:
+    section = f"{GLOBAL}[LoadBalancer]\nmonitor-delay = 10s\nmonitor-timeout = "
+    assert parse(f"{section}10s\n").load_balancer.monitor_timeout == 10
+    assert problems(f"{section}11s\n") == [
+        "cloud.conf: line 9: [LoadBalancer] monitor-timeout must not be longer than monitor-delay"
+    ]
+
+
 def _takes(kind: Any, sample: str) -> bool:
     try:
         kind(sample)
@@ -210,8 +218,7 @@ use-octavia = false
 lb-provider = ovn
 monitor-delay = 5
 monitor-max-retries = 0
-floating-subnet = a
-floating-subnet-tags = b
+floating-subnet = ~(
 lb-version = v1
 [LoadBalancerClass]
 [Route "x"]
@@ -231,11 +238,11 @@ key = value
         "cloud.conf: line 13: [LoadBalancer] lb-provider ovn supports only SOURCE_IP_PORT: set lb-method to it",
         "cloud.conf: line 14: [LoadBalancer] monitor-delay: expected a duration with its unit, such as 5s or 1m30s",
         "cloud.conf: line 15: [LoadBalancer] monitor-max-retries: expected a whole number from 1 to 10",
-        "cloud.conf: line 17: [LoadBalancer] floating-subnet, floating-subnet-tags: set only one of them",
-        "cloud.conf: line 18: [LoadBalancer] lb-version: expected one of v2",
-        'cloud.conf: line 19: [LoadBalancerClass]: must be written [LoadBalancerClass "name"]',
-        "cloud.conf: line 20: [Route]: must be written [Route]",
-        "cloud.conf: line 21: [nonsense]: unknown section; known sections are Global, Networking, Route, Metadata, "
+        "cloud.conf: line 16: [LoadBalancer] floating-subnet: expected a glob, or a regular expression of RE2 after ~",
+        "cloud.conf: line 17: [LoadBalancer] lb-version: expected one of v2",
+        'cloud.conf: line 18: [LoadBalancerClass]: must be written [LoadBalancerClass "name"]',
+        "cloud.conf: line 19: [Route]: must be written [Route]",
+        "cloud.conf: line 20: [nonsense]: unknown section; known sections are Global, Networking, Route, Metadata, "
         "LoadBalancer, LoadBalancerClass, BlockStorage, Runtime",
     ]
 
@@ -255,7 +262,7 @@ key = value
             "auth-url=http://k/v3\napplication-credential-name=a\napplication-credential-secret=s",
             ["username: is missing (or user-id)"],
         ),
-        ("auth-url=http://k/v3\ntrust-id=t", ["trustee-id: is missing", "trustee-password: is missing"]),
+        ("auth-url=http://k/v3\ntrust-id=t", ["trustee-id: is missing", "trustee-password: is missing (or password)"]),
         ("auth-url=http://k/v2.0\ntoken=t", ["auth-url: keystone removed API 2.0"]),
         ("use-clouds=true", ["use-clouds: cloud is missing"]),
         ("auth-url=http://k/v3\ntoken=t\nuser-id=a\nusername=b", ["username, user-id: set only one of them"]),
@@ -298,6 +305,12 @@ def test_credentials_that_lack_something(lines: str, expected: list[str]) -> Non
             },
         ),
         ("trust-id=t\ntrustee-id=u\ntrustee-password=p", "v3password", {"trust_id": "t", "user_id": "u"}),
+        ("trust-id=t\nuser-id=u\npassword=p", "v3password", {"trust_id": "t", "user_id": "u"}),
+        (
+            "trust-id=t\nusername=u\npassword=p\ndomain-name=d",
+            "v3password",
+            {"trust_id": "t", "username": "u", "user_domain_name": "d"},
+        ),
         ("token=abc\ntenant-id=t", "v3token", {"token": "abc", "project_id": "t"}),
     ],
 )

@@ -164,9 +164,9 @@ def test_annotations(said: dict[str, str], section: LoadBalancerSection) -> None
 @pytest.mark.threat("tenant-cannot-stop-the-controller")
 @bounded(60)
 @given(spec=SPECS, section=SECTIONS, backends=BACKENDS)
-def test_wishes_and_what_is_made_of_them(spec: LoadBalancerSpec, section: LoadBalancerSection, backends: Any) -> None:
+def test_desired_state_and_requests(spec: LoadBalancerSpec, section: LoadBalancerSection, backends: Any) -> None:
     assert isinstance(quick(lambda: rules.fingerprint(spec, section, CLASSES)), str)
-    want = quick(lambda: rules.wish(spec, section, CLASSES))
+    want = quick(lambda: rules.desired_load_balancer(spec, section, CLASSES))
     if want is None:
         return
     for features in (rules.Features(), rules.Features.of((2, 5), "ovn")):
@@ -195,7 +195,7 @@ def test_floating_ips_and_owners(spec: LoadBalancerSpec, section: LoadBalancerSe
         "floating_ip_address": "1.2.3.4",
     }
     subnets = [{"id": "s", "name": text, "tags": texts, "cidr": "203.0.113.0/24"} for text in texts]
-    want = quick(lambda: rules.wish(spec, section, CLASSES))
+    want = quick(lambda: rules.desired_load_balancer(spec, section, CLASSES))
     if want is not None and want.floating is not None:
         quick(lambda: floating_ips.candidates(want.floating, subnets))
         quick(lambda: floating_ips.unlike(want.floating, subnets[0]))
@@ -229,7 +229,7 @@ def test_source_ranges(ranges: list[str], text: str) -> None:
 @given(backends=BACKENDS, group=st.booleans())
 def test_no_port_but_a_nodes_own_gets_a_group(backends: tuple[Backend, ...], group: bool) -> None:
     spec = LoadBalancerSpec("prod", "u", "shop", "web", (Port("", "TCP", 80, 30080),))
-    want = rules.wish(spec, LoadBalancerSection(), {})
+    want = rules.desired_load_balancer(spec, LoadBalancerSection(), {})
     members = listener_rules.served_at(want, backends, "")
     devices = (the("server-1"), the("database"), "", "None", "trunk")
     ports = [

@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from ccm.cloud import LoadBalancerSpec
-from ccm.cloud.toolkit import shared_reads
 from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, deleted, ensured, only, provider, service
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

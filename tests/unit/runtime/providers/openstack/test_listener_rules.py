@@ -12,14 +12,14 @@ from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.config_sections import LoadBalancerSection
 from ccm.providers.openstack.listener_rules import XFF, Listener, create_body, listeners
-from ccm.providers.openstack.load_balancer_rules import Features, Wish, wish
+from ccm.providers.openstack.load_balancer_rules import DesiredLoadBalancer, Features, desired_load_balancer
 from ccm.providers.openstack.marks import Mark
 
 ALL = Features()
 NODES = [Backend("a", "openstack:///1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),), {})]
 
 
-def wished(*ports: Port, local: bool = False, **annotations: str) -> Wish:
+def desired(*ports: Port, local: bool = False, **annotations: str) -> DesiredLoadBalancer:
     spec = LoadBalancerSpec(
         "kubernetes",
         "uid",
@@ -30,7 +30,7 @@ def wished(*ports: Port, local: bool = False, **annotations: str) -> Wish:
         external_traffic_policy="Local" if local else "Cluster",
         health_check_node_port=32000 if local else 0,
     )
-    return wish(spec, LoadBalancerSection(), {})
+    return desired_load_balancer(spec, LoadBalancerSection(), {})
 
 
 def port(protocol: str = "TCP", node_port: int = 30080) -> Port:
@@ -38,7 +38,7 @@ def port(protocol: str = "TCP", node_port: int = 30080) -> Port:
 
 
 def listener(protocol: str = "TCP", features: Features = ALL, **more: Any) -> Listener:
-    (found,) = listeners(wished(port(protocol), **more), NODES, "subnet", features)
+    (found,) = listeners(desired(port(protocol), **more), NODES, "subnet", features)
     return found
 
 
@@ -99,7 +99,7 @@ def test_without_a_monitor_nothing_is_probed(local):
 
 
 def test_a_port_without_a_node_port_has_no_members():
-    (found,) = listeners(wished(port(node_port=0)), NODES, "subnet", ALL)
+    (found,) = listeners(desired(port(node_port=0)), NODES, "subnet", ALL)
     assert found.pool.members == ()
     assert "healthmonitor" not in dataclasses.replace(found, pool=dataclasses.replace(found.pool, monitor=None)).whole()
 
@@ -108,7 +108,7 @@ def test_a_port_without_a_node_port_has_no_members():
     ("able", "there"), [(ALL, True), (Features(acl=False, timeouts=False, flavors=False, zones=False), False)]
 )
 def test_what_octavia_cannot_do_is_not_asked_for(able, there):
-    want = dataclasses.replace(wished(port()), flavor_id="f", availability_zone="z")
+    want = dataclasses.replace(desired(port()), flavor_id="f", availability_zone="z")
     (found,) = listeners(want, NODES, "subnet", able)
     assert ("allowed_cidrs" in found.settings, "timeout_client_data" in found.settings) == (there, there)
     body = create_body(want, (), Mark("c", "u", "n"), "", "", able)
@@ -116,26 +116,26 @@ def test_what_octavia_cannot_do_is_not_asked_for(able, there):
 
 
 def test_what_nobody_asked_for_is_not_in_the_request():
-    body = create_body(wished(port()), (), Mark("c", "u", "n"), "", "", ALL)
+    body = create_body(desired(port()), (), Mark("c", "u", "n"), "", "", ALL)
     assert set(body) <= {"name", "description", "tags", "provider"}
 
 
 @pytest.mark.parametrize(
-    ("wishes", "subnet_id", "vip", "expected"),
+    ("all_desired", "subnet_id", "vip", "expected"),
     [
         ({"port_id": "p"}, "s", "10.0.0.9", {"vip_port_id": "p"}),
         ({}, "s", "10.0.0.9", {"vip_subnet_id": "s", "vip_address": "10.0.0.9"}),
         ({"network_id": "n"}, "", "", {"vip_network_id": "n"}),
     ],
 )
-def test_where_the_vip_is(wishes, subnet_id, vip, expected):
-    want = dataclasses.replace(wished(port()), **wishes)
+def test_where_the_vip_is(all_desired, subnet_id, vip, expected):
+    want = dataclasses.replace(desired(port()), **all_desired)
     body = create_body(want, (), Mark("c", "u", "n"), subnet_id, vip, ALL)
     assert {key: value for key, value in body.items() if key.startswith("vip_")} == expected
 
 
 def test_all_parts_are_created_in_one_call():
-    want = wished(port(), enable_health_monitor="true")
+    want = desired(port(), enable_health_monitor="true")
     found = listeners(want, NODES, "subnet", ALL)
     (whole,) = create_body(want, found, Mark("c", "u", "n"), "s", "", ALL)["listeners"]
     pool = whole["default_pool"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure rules of Octavia load balancers: from any state to any wish, names, tags, subnets, security groups."""
+"""Pure rules of Octavia load balancers: from any state to any desired one, names, tags, subnets, security groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ccm.providers.openstack.marks import Mark
 
 from .octavia_in_memory import BALANCER, FakeOpenStack
 
-# --- any state to any wish --------------------------------------------------------------------------------------------
+# --- any state to any desired one -------------------------------------------------------------------------------------
 
 members = st.lists(
     st.builds(
@@ -65,7 +65,7 @@ def listeners(draw: Any, name: str = "mine") -> Listener:
     return Listener("l", protocol, draw(st.sampled_from([80, 443, 8080])), found, pool)
 
 
-wishes = st.lists(
+all_desired = st.lists(
     listeners(), max_size=3, unique_by=lambda each: (each.port, diff.TRANSPORT.get(each.protocol, "TCP"))
 ).map(tuple)
 
@@ -115,7 +115,7 @@ async def converged(fake: FakeOpenStack, wanted: tuple[Listener, ...], serial: b
 
 
 @settings(max_examples=150, deadline=None)
-@given(before=wishes, after=wishes, serial=st.booleans())
+@given(before=all_desired, after=all_desired, serial=st.booleans())
 def test_from_any_state_to_any_wish(before, after, serial):
     async def run() -> None:
         fake, fresh = await made_of(before), await made_of(after)
@@ -127,7 +127,7 @@ def test_from_any_state_to_any_wish(before, after, serial):
 
 
 @settings(max_examples=50, deadline=None)
-@given(wanted=wishes)
+@given(wanted=all_desired)
 def test_what_is_as_it_should_be_needs_no_step(wanted):
     async def run() -> None:
         assert await converged(await made_of(wanted), wanted, serial=False) == 0
@@ -136,7 +136,7 @@ def test_what_is_as_it_should_be_needs_no_step(wanted):
 
 
 @settings(max_examples=50, deadline=None)
-@given(wanted=wishes)
+@given(wanted=all_desired)
 def test_another_services_listeners_are_never_touched(wanted):
     async def run() -> None:
         fake = await made_of(wanted)
@@ -170,9 +170,9 @@ def test_names_are_cut_as_upstream_cuts_them():
     name = marks.load_balancer_name("c" * 300, "shop", "web")
     assert name == "kube_service_" + "c" * 242 and len(name) == 255
     assert listener_rules.part_name("listener", 2, name) == ("listener_2_" + name)[:255]
-    wish = rules.wish(spec(cluster="c" * 300), LoadBalancerSection(), {})
-    assert wish.floating is not None and len(wish.floating.description) == 255
-    assert wish.floating.description.endswith("(u-1)")
+    desired = rules.desired_load_balancer(spec(cluster="c" * 300), LoadBalancerSection(), {})
+    assert desired.floating is not None and len(desired.floating.description) == 255
+    assert desired.floating.description.endswith("(u-1)")
 
 
 @given(cluster=st.text(max_size=120), uid=st.uuids().map(str))
@@ -307,7 +307,7 @@ def test_what_is_told_of_networks_that_nobody_chose():
 # --- security groups --------------------------------------------------------------------------------------------------
 
 
-def test_rules_are_made_and_deleted_and_others_stay():
+def test_rules_are_made_and_deleted_and_so_is_egress_for_everybody():
     wanted = security_groups.wanted_rules((Port("", "TCP", 80, 30080),), 32000, "10.0.0.0/24", ["0.0.0.0/0"])
     assert [(rule["port_range_min"], rule["remote_ip_prefix"]) for rule in wanted] == [
         (32000, "10.0.0.0/24"),
@@ -319,7 +319,7 @@ def test_rules_are_made_and_deleted_and_others_stay():
         {"id": "old", **wanted[1], "port_range_min": 1, "port_range_max": 1},
     ]
     make, delete = security_groups.rule_changes(wanted, present)
-    assert make == wanted[:1] and delete == ["old"]
+    assert make == wanted[:1] and delete == ["egress", "old"]
 
 
 def test_a_group_is_put_on_ports_of_members_alone():

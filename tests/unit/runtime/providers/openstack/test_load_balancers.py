@@ -144,15 +144,15 @@ async def test_one_is_made_in_one_request_with_the_names_and_tags_of_cloud_provi
 async def test_a_minute_of_building_costs_half_of_upstreams_calls():
     fake, clock = FakeOpenStack(), Clock()
     fake.at_once = False
-    balancers, wish = provider(fake, clock), spec()
-    assert not (await balancers.ensure(wish, nodes(1))).ready
+    balancers, desired = provider(fake, clock), spec()
+    assert not (await balancers.ensure(desired, nodes(1))).ready
     started, wait, polls = clock.now, 0.5, 0
     while True:  # as the framework polls
         clock.now += min(5.0, wait * 1.5**polls)
         polls += 1
         if clock.now - started >= 60:
             fake.settle()
-        if (found := await balancers.get(wish)).ready:
+        if (found := await balancers.get(desired)).ready:
             break
     assert found.ingress[0].ip == only(fake.floating)["floating_ip_address"]
     assert clock.now - started < 60 + 12 + 5
@@ -161,17 +161,17 @@ async def test_a_minute_of_building_costs_half_of_upstreams_calls():
 
 async def test_a_resync_of_a_hundred_services_after_a_restart_is_the_listings_only():
     fake = FakeOpenStack()
-    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(100)]
+    all_desired = [spec(f"u-{number}", f"web-{number}") for number in range(100)]
     balancers = provider(fake)
     backends = nodes(1, 2)
-    await asyncio.gather(*(balancers.ensure(wish, backends) for wish in wishes))
+    await asyncio.gather(*(balancers.ensure(desired, backends) for desired in all_desired))
     fake.calls.clear()
     again = provider(fake)
     listed = {each.service_uid: each for each in await again.list("prod")}
     assert len(listed) == 100
-    for wish in wishes:
-        assert listed[wish.uid].fingerprint == again.fingerprint(wish, backends)
-        assert listed[wish.uid].ingress[0].ip.startswith("203.0.113.") and listed[wish.uid].ready
+    for desired in all_desired:
+        assert listed[desired.uid].fingerprint == again.fingerprint(desired, backends)
+        assert listed[desired.uid].ingress[0].ip.startswith("203.0.113.") and listed[desired.uid].ready
     assert fake.calls == {"GET loadbalancers": 1, "GET floatingips": 1}
 
 
@@ -179,37 +179,37 @@ async def test_a_node_that_joins_costs_ten_services_four_calls_each():
     fake, clock = FakeOpenStack(), Clock()
     fake.at_once = False
     balancers = provider(fake, clock)
-    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
-    await asyncio.gather(*(balancers.ensure(wish, nodes(1, 2)) for wish in wishes))
+    all_desired = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
+    await asyncio.gather(*(balancers.ensure(desired, nodes(1, 2)) for desired in all_desired))
     fake.settle()
     clock.now += 5
-    for wish in wishes:
-        assert (await balancers.get(wish)).ready
+    for desired in all_desired:
+        assert (await balancers.get(desired)).ready
     fake.calls.clear()
     balancers = provider(fake)  # after a restart
     await balancers.list("prod")
     fake.calls.clear()
-    for wish in wishes:  # one after the other: no read is shared
+    for desired in all_desired:  # one after the other: no read is shared
         with pytest.raises(RetryAfter):
-            await balancers.update_backends(wish, nodes(1, 2, 3))
+            await balancers.update_backends(desired, nodes(1, 2, 3))
         fake.settle()
-        assert (await balancers.update_backends(wish, nodes(1, 2, 3))).ready
+        assert (await balancers.update_backends(desired, nodes(1, 2, 3))).ready
     assert all(fake.members(pool) == {(f"10.0.0.{n}", 30080) for n in (1, 2, 3)} for pool in fake.pools)
     assert fake.calls["PUT pools/ID/members"] == 10 and fake.calls["PUT loadbalancers/ID"] == 10
     assert fake.count <= 40, fake.calls
     listed = {each.service_uid: each.fingerprint for each in await balancers.list("prod")}
-    assert all(listed[wish.uid] == balancers.fingerprint(wish, nodes(1, 2, 3)) for wish in wishes)
+    assert all(listed[desired.uid] == balancers.fingerprint(desired, nodes(1, 2, 3)) for desired in all_desired)
 
 
 async def test_services_that_wait_share_their_looks_however_long_octavia_takes():
     """Each writes at a moment of its own, and Octavia needs five seconds for each: looks on their own would be 50."""
     fake, clock = FakeOpenStack(), Clock()
     balancers = provider(fake, clock)
-    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
-    await asyncio.gather(*(balancers.ensure(wish, nodes(1, 2)) for wish in wishes))
+    all_desired = [spec(f"u-{number}", f"web-{number}") for number in range(10)]
+    await asyncio.gather(*(balancers.ensure(desired, nodes(1, 2)) for desired in all_desired))
     fake.at_once = False
     fake.calls.clear()
-    due = [(round(clock.now + 0.3 * number, 3), wish) for number, wish in enumerate(wishes)]
+    due = [(round(clock.now + 0.3 * number, 3), desired) for number, desired in enumerate(all_desired)]
     settles: dict[str, float] = {}
     ready: set[str] = set()
     while due:
@@ -218,13 +218,13 @@ async def test_services_that_wait_share_their_looks_however_long_octavia_takes()
             if settles.get(row["id"], clock.now + 1) <= clock.now:
                 row["provisioning_status"] = "ACTIVE"
                 del settles[row["id"]]
-        now = [wish for moment, wish in due if moment == clock.now]
+        now = [desired for moment, desired in due if moment == clock.now]
         due = [each for each in due if each[0] != clock.now]
-        calls = [balancers.update_backends(wish, nodes(1, 2, 3)) for wish in now]
-        for wish, answer in zip(now, await asyncio.gather(*calls, return_exceptions=True), strict=True):
+        calls = [balancers.update_backends(desired, nodes(1, 2, 3)) for desired in now]
+        for desired, answer in zip(now, await asyncio.gather(*calls, return_exceptions=True), strict=True):
             if isinstance(answer, RetryAfter):
                 assert answer.retry_after is not None and 0.7 <= answer.retry_after <= 2.3
-                due.append((round(clock.now + answer.retry_after, 3), wish))
+                due.append((round(clock.now + answer.retry_after, 3), desired))
             else:
                 ready.add(answer.service_uid)
         for row in fake.balancers.values():
@@ -402,14 +402,14 @@ async def test_affinity_and_source_ranges_are_written_and_taken_back():
 
 async def test_what_this_octavia_cannot_do_is_refused_rather_than_left_out():
     fake = FakeOpenStack(LoadBalancerSection(lb_provider="ovn", subnet_id="s", internal_lb=True))
-    for wish, what in (
+    for desired, what in (
         (spec(source_ranges=("192.0.2.0/24",)), "would be open to everybody.*manage-security-groups"),
         (spec(annotations={"flavor_id": "f"}), "flavor-id"),
         (spec(annotations={"timeout_tcp_inspect": "1"}), "timeout-tcp-inspect"),
         (spec(annotations={"lb_method": "ROUND_ROBIN"}), "supports only SOURCE_IP_PORT"),
     ):
         with pytest.raises(Invalid, match=what):
-            await provider(fake).ensure(wish, nodes(1))
+            await provider(fake).ensure(desired, nodes(1))
     await ensured(fake, spec())
     row = only(fake.listeners)
     assert row["_balancer"] and "allowed_cidrs" not in row and "timeout_client_data" not in row
@@ -702,12 +702,12 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_without_a_change_o
     fake = trusting() if how != "status" else FakeOpenStack()
     row = await upstreams(fake)
     address = only(fake.floating)["floating_ip_address"]
-    wish = {
+    desired = {
         "annotation": spec(annotations={"load_balancer_id": row["id"], "load_balancer_address": "203.0.113.77"}),
         "status": spec(ingress=(Ingress(ip=address),)),
         "address": spec(annotations={"load_balancer_address": address}),
     }[how]
-    found = await ensured(fake, wish)
+    found = await ensured(fake, desired)
     assert found.name == NAME and found.ingress[0].ip == address
     assert {call: count for call, count in fake.calls.items() if not call.startswith("GET")} == {
         "PUT loadbalancers/ID": 1
@@ -891,10 +891,10 @@ async def test_one_that_the_user_made_outlives_its_services():
         "vip_address": "10.0.1.99", "vip_port_id": "vip-own", "vip_subnet_id": "s", "listeners": [], "pools": [],
     }  # fmt: skip
     fake.floating["f"] = {"id": "f", "floating_ip_address": "203.0.113.9", "port_id": "vip-own", "description": ""}
-    wish = spec(annotations={"load_balancer_id": the("lb-own")})
-    found = await ensured(fake, wish)
+    desired = spec(annotations={"load_balancer_id": the("lb-own")})
+    found = await ensured(fake, desired)
     assert found.ingress[0].ip == "203.0.113.9" and len(fake.listeners) == 1
-    await deleted(fake, wish)
+    await deleted(fake, desired)
     assert fake.balancers[the("lb-own")]["tags"] == ["team:a"] and not fake.listeners and fake.floating
 
 
@@ -1035,8 +1035,8 @@ async def test_services_change_the_same_ports_side_by_side_and_lose_nothing():
     fake = FakeOpenStack(LoadBalancerSection(subnet_id=the("sub-nodes"), internal_lb=True, manage_security_groups=True))
     fake.server(1)
     balancers = provider(fake)
-    wishes = [spec(f"u-{number}", f"web-{number}") for number in range(8)]
-    await asyncio.gather(*(patiently(balancers.ensure, wish, nodes(1)) for wish in wishes))
+    all_desired = [spec(f"u-{number}", f"web-{number}") for number in range(8)]
+    await asyncio.gather(*(patiently(balancers.ensure, desired, nodes(1)) for desired in all_desired))
     assert len(fake.ports["port-1"]["security_groups"]) == 9
     assert fake.calls["PUT ports/ID"] == 8
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from typing import Any
 
 import pytest
 
-from ccm.cloud import NotFound, RetryAfter
-from ccm.cloud.toolkit import shared_reads
+from ccm.cloud import Ingress, NotFound, RetryAfter
 from ccm.providers.openstack import security_groups
 from ccm.providers.openstack.config_sections import LoadBalancerSection
 
@@ -18,11 +18,6 @@ from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import ensured, nodes, only, patiently, provider, service
 
 MANY = range(1, 251)
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 class Slow(FakeOpenStack):
@@ -116,3 +111,22 @@ async def test_a_comparison_sees_that_a_group_or_a_rule_is_missing() -> None:
     fake.ports["port-1"]["security_groups"] = ["sg-default"]
     assert await balancers.deviations(what, nodes(1))
     await ensured(fake, what, nodes(1))
+
+
+@pytest.mark.parametrize("by", ["ours", "theirs"])
+async def test_a_group_goes_when_groups_are_no_longer_managed(by: str) -> None:
+    """Open node ports would stay. With cloud-provider-openstack, nothing on the load balancer tells of the group."""
+    fake = Slow()
+    fake.server(1)
+    what = dataclasses.replace(service("u-1", "web"), ingress=(Ingress(ip="10.0.1.1"),))
+    await ensured(fake, what, nodes(1))
+    if by == "theirs":
+        balancer = only(fake.balancers)
+        balancer["tags"] = [tag for tag in balancer["tags"] if not tag.startswith("ccm:")]
+        what = dataclasses.replace(what, ingress=(Ingress(ip=balancer["vip_address"]),))
+    fake.settings.load_balancer = dataclasses.replace(fake.settings.load_balancer, manage_security_groups=False)
+    await ensured(fake, what, nodes(1))
+    assert not fake.groups and fake.ports["port-1"]["security_groups"] == ["sg-default"]
+    fake.calls.clear()
+    await ensured(fake, dataclasses.replace(what, session_affinity="ClientIP"), nodes(1))
+    assert not [call for call in fake.calls if "security-groups" in call]

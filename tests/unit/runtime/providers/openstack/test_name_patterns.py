@@ -27,6 +27,52 @@ def test_globs_are_pythons(pattern: str, name: str) -> None:
     assert name_patterns.name_matches(pattern, name) == fnmatch.fnmatchcase(name, pattern)
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("*", "a*", "a**c", "ab" + "*" * 253, "?", "a?c", "[", "a[", "[a", "[]", "[!]", "[!", "[]]", "[!]]", "[]a]"),
+        *(
+            "[a-c]",
+            "[!a-c]",
+            "[c-a]",
+            "[!c-a]",
+            "[a-]",
+            "[-a]",
+            "[a-c-e]",
+            "[]-a]",
+            "[^a]",
+            "[a.]c",
+            "[ab",
+            "x[a]c",
+            "[a-a]",
+            "é",
+        ),
+    ],
+)
+def test_each_part_of_a_glob_is_pythons(pattern: str) -> None:
+    names = ["", *"abcdeé-][!^.", "ab", "ac", "bc", "a\nc", "abc", "a[", "[a", "[]", "[!]", "[!", "[ab", "xac", ".c"]
+    expected = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+    assert [name for name in names if name_patterns.name_matches(pattern, name)] == expected
+
+
+def test_a_pattern_that_cannot_be_used_is_told_to_its_author_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Invalid, match=r"^floating-subnet: '\(' is not a regular expression of RE2: missing \): \($"):
+        name_patterns.check("~(")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_engine_is_asked_for_only_when_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert name_patterns.engine_problem() == ""
+    monkeypatch.setattr(name_patterns.importlib.util, "find_spec", lambda name: None)
+    assert "pip install 'outoftree-ccm[openstack]'" in name_patterns.engine_problem()
+
+
+def test_the_longest_pattern() -> None:
+    name_patterns.check("a" * 255)
+    with pytest.raises(Invalid, match="the pattern has 256 characters; at most 255 are allowed"):
+        name_patterns.check("a" * 256)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     pattern=st.lists(st.sampled_from(["a", "b", ".", "a*", "(a|b)", "[ab]+", "a?", "b{1,2}"]), max_size=6).map("".join)

@@ -378,17 +378,21 @@ async def test_the_gateway_initialises_many_nodes_with_two_calls() -> None:
     assert cloud.calls == ["GET compute /servers/detail", "GET network /ports"]
 
 
-async def test_names_match_exactly() -> None:
+async def test_names_match_exactly_or_in_lower_case() -> None:
+    """Names of Nodes are in lower case, names of servers need not be."""
     async with running() as (cloud, provider):
         cloud.add_server("Node.Example")
         cloud.add_server("node-example")
-        for name in ("node.example", "ode.example", ".*", "node"):
+        for name in ("ode.example", ".*", "node", "NODE.EXAMPLE", "Node-Example"):
             with pytest.raises(NotFound):
                 await provider.instances.get(InstanceRef(name))
-        assert (await provider.instances.get(InstanceRef("Node.Example"))).name == "Node.Example"
-        cloud.add_server("Node.Example")
+        for name in ("Node.Example", "node.example"):
+            assert (await provider.instances.get(InstanceRef(name))).name == "Node.Example"
+        listed = {each.name: each.aliases for each in await listing(provider)}
+        assert listed == {"Node.Example": ("node.example",), "node-example": ()}
+        cloud.add_server("node.example")
         with pytest.raises(Conflict, match="2 servers are named"):
-            await provider.instances.get(InstanceRef("Node.Example"))
+            await provider.instances.get(InstanceRef("node.example"))
 
 
 @pytest.mark.parametrize(

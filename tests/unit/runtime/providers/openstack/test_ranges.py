@@ -68,7 +68,7 @@ def wanted(ranges: list[str], family: str) -> Any:
         "prod", "u", "shop", "web", (WEB,), ip_families=(family,),
         source_ranges=service_rules.source_ranges(service(ranges, family)),
     )  # fmt: skip
-    want = rules.wish(spec, LoadBalancerSection(internal_lb=True), {})
+    want = rules.desired_load_balancer(spec, LoadBalancerSection(internal_lb=True), {})
     return listener_rules.listeners(want, (), "", rules.Features())
 
 

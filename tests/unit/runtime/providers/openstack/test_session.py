@@ -141,6 +141,28 @@ def test_what_is_no_error_of_a_service(body: bytes) -> None:
     assert service_errors.service_error(body) is None
 
 
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        (octavia("no"), "Client", "no"),
+        (json.dumps({"faultstring": "no"}), "", "no"),
+        (nova("itemNotFound", "no"), "itemNotFound", "no"),
+        (neutron("PortNotFound", "no"), "PortNotFound", "no"),
+        (json.dumps({"NeutronError": "no"}), "NeutronError", "no"),
+    ],
+)
+def test_the_kind_and_the_message_of_a_services_error(body: str, kind: str, message: str) -> None:
+    assert service_errors.service_error(body.encode()) == (kind, message)
+
+
+def test_an_exception_of_the_operating_system_is_quoted_and_one_of_the_library_is_not() -> None:
+    refused = service_errors.translated(OSError("refused\n" + "x" * 500), "cloud.conf")
+    assert type(refused) is Transient and str(refused).startswith("cloud.conf: refused x")
+    assert len(str(refused)) == len("cloud.conf: ") + 400
+    bug = service_errors.translated(KeyError("very-secret"), "cloud.conf")
+    assert type(bug) is Transient and str(bug) == "cloud.conf: the client library failed with KeyError"
+
+
 async def test_one_login_serves_all_calls_and_a_refused_token_is_renewed_once() -> None:
     async with running() as (cloud, provider):
         await provider.instances.list_page(None)
@@ -172,7 +194,15 @@ async def test_a_token_that_is_refused_again_and_again_ends_after_one_new_one() 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(401, Unauthorized), (403, Unauthorized), (429, RateLimited), (500, Transient), (503, Transient)],
+    [
+        (400, ConfigError),
+        (401, Unauthorized),
+        (403, Unauthorized),
+        (409, Transient),
+        (429, RateLimited),
+        (500, Transient),
+        (503, Transient),
+    ],
 )
 async def test_a_start_that_is_refused(status: int, expected: type[CloudError]) -> None:
     cloud = FakeCloud()
@@ -265,6 +295,14 @@ async def test_files_that_are_not_there_are_told_together_with_their_lines(tmp_p
         f"cloud.conf: line 9: [Global] cert-file: file {tmp_path} does not exist or is not readable",
     ]
     await provider.close()
+
+
+def test_changes_of_files_that_cloud_conf_names_are_noticed() -> None:
+    """A CA is renewed without a change of cloud.conf."""
+    more = "ca-file = /etc/config/ca.crt\ncert-file = /etc/config/tls.crt\nkey-file = /etc/config/tls.key"
+    watched = OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=more))).watched_files
+    assert sorted(watched) == ["/etc/config/ca.crt", "/etc/config/tls.crt", "/etc/config/tls.key"]
+    assert not OpenStackCloud(ProviderConfig(CONFIG.format(url="http://k", project=PROJECT, more=""))).watched_files
 
 
 def test_the_sdk_is_imported_by_a_start_only() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Conflict, Ingress, LoadBalancerSpec, NotFound, Port, RetryAfter
-from ccm.cloud.toolkit import shared_reads
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.config_sections import LoadBalancerSection
 from ccm.providers.openstack.marks import Mark, marks, service_tags
@@ -23,11 +22,6 @@ from .octavia_in_memory import FakeOpenStack, the
 OWN = "tenant-own-load-balancers-only"
 WEB, TLS, DNS = Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("dns", "UDP", 53, 30053)
 SEEDS = range(8)
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:
@@ -113,12 +107,12 @@ async def test_writers_of_one_load_balancer_lose_nothing_of_each_other(seed: int
         await patiently(balancers.update_backends, what, nodes(7, 8))
         return what
 
-    wishes = await asyncio.gather(
+    all_desired = await asyncio.gather(
         work(owner, writers[0]), work(guest, writers[1]), work(third, writers[rng.randint(0, 1)])
     )
     row = only(fake.balancers)
     listed = {each.service_uid: each.fingerprint for each in await provider(fake).list("prod")}
-    assert listed == {each.uid: provider(fake).fingerprint(each, nodes(7, 8)) for each in wishes}
+    assert listed == {each.uid: provider(fake).fingerprint(each, nodes(7, 8)) for each in all_desired}
     assert len(service_tags(row)) == 3
     assert {each["protocol_port"] for each in fake.listeners.values()} == {80, 443, 53}
 

@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import pytest
 
 from ccm.cloud import Cloud, Limits, LoadBalancerSpec, ProviderConfig, Transient
-from ccm.cloud.toolkit import shared_reads
 from ccm.conformance import Outcome, Subject, World, check
 from ccm.conformance import trial as trial_module
 from ccm.conformance.cases import side_by_side
@@ -74,7 +73,6 @@ async def outcome(seed: int, monkeypatch: pytest.MonkeyPatch, stumbles: Containe
     section = LoadBalancerSection(subnet_id=the("sub-nodes"), floating_network_id=the("net-public"))
     fake = Stumbling(section, stumbles, whose)
     fake.interleaving, fake.busy = random.Random(seed), 0.001
-    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
     for module in (balancer_parts, balancer_removal, octavia_load_balancers):
         monkeypatch.setattr(module, "SOON", 0.001)
     monkeypatch.setattr(side_by_side, "PAUSE", 0.002)

@@ -158,7 +158,7 @@ SLOW = ["~(.|.|.|.)*X", "~(((.*)*)*)*X", "!~(a|a)*b", "*a" * 120, "~" + "a?" * 8
 @pytest.mark.timeout(60)
 def test_no_pattern_takes_the_event_loop(pattern: str) -> None:
     subnets = [{"id": str(number), "name": "a" * (5 * number)} for number in range(50)]
-    want = floating_ips.FloatingWish("n", "", pattern, "", "", "")
+    want = floating_ips.DesiredFloatingIP("n", "", pattern, "", "", "")
 
     def spent() -> float:
         began = time.thread_time()
@@ -210,7 +210,7 @@ async def test_what_is_not_allowed_any_more_changes_nothing_of_what_is_there(nam
     for row in (only(before[0]), only(after[0])):
         row.pop("tags")
     assert after == before
-    # And it goes on: another wish is fulfilled, it gets its members, and it is deleted.
+    # And it goes on: another Service is served, it gets its members, and it is deleted.
     await ensured(fake, service("u-1", "web", WEB, TLS, said=said), nodes(1, 2, 3))
     assert len(fake.listeners) == 2 and len(fake.members(next(iter(fake.pools)))) == 3
     await deleted(fake, service("u-1", "web", said=said))

@@ -9,18 +9,12 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Conflict, Ingress, Invalid
-from ccm.cloud.toolkit import shared_reads
 from ccm.providers.openstack.config_sections import EVERYWHERE, LoadBalancerSection
 
 from .octavia_in_memory import FakeOpenStack, the
 from .test_shared_balancers import TLS, WEB, deleted, ensured, nodes, only, patiently, provider, service
 
 OURS, THEIRS = "5b3c0f2a9d7e4c1b8a6f0e1d2c3b4a59", "0123456789abcdef0123456789abcdef"
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_reads, "GATHER", 0.0)
 
 
 def cloud(**options: Any) -> FakeOpenStack:

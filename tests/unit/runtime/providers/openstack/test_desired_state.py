@@ -12,7 +12,7 @@ from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
 from ccm.providers.openstack import load_balancer_rules as rules
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
 from ccm.providers.openstack.config_sections import EVERY, LoadBalancerClass, LoadBalancerSection
-from ccm.providers.openstack.load_balancer_rules import Features, Wish
+from ccm.providers.openstack.load_balancer_rules import DesiredLoadBalancer, Features
 
 PORTS = (Port("", "TCP", 80, 30080),)
 #: No address is longer.
@@ -42,11 +42,11 @@ def section(**more: Any) -> LoadBalancerSection:
     return LoadBalancerSection(allowed_annotations=(EVERY,), **more)
 
 
-def wished(
+def desired(
     said: dict[str, str] | None = None, conf: dict[str, Any] | None = None, made_by: str = "", **more: Any
-) -> Wish:
+) -> DesiredLoadBalancer:
     classes = {"own": LoadBalancerClass(**more.pop("chosen", {}))}
-    return rules.wish(spec(said, **more), section(**(conf or {})), classes, made_by)
+    return rules.desired_load_balancer(spec(said, **more), section(**(conf or {})), classes, made_by)
 
 
 OWN = {"class": "own"}
@@ -55,10 +55,10 @@ OWN = {"class": "own"}
 @pytest.mark.parametrize("key", ["network_id", "subnet_id"])
 def test_where_the_vip_is_comes_from_the_class_then_the_annotation_then_cloud_conf(key):
     said, conf, chosen = {key.replace("_", "-"): uuid(1)}, {key: uuid(2)}, {key: uuid(3)}
-    assert getattr(wished({**said, **OWN}, conf, chosen=chosen), key) == uuid(3)
-    assert getattr(wished(said, conf), key) == uuid(1)
-    assert getattr(wished({}, conf), key) == uuid(2)
-    assert getattr(wished(), key) == ""
+    assert getattr(desired({**said, **OWN}, conf, chosen=chosen), key) == uuid(3)
+    assert getattr(desired(said, conf), key) == uuid(1)
+    assert getattr(desired({}, conf), key) == uuid(2)
+    assert getattr(desired(), key) == ""
 
 
 PLACES = [
@@ -74,7 +74,7 @@ PLACES = [
 @pytest.mark.parametrize("first", range(len(PLACES)))
 def test_the_subnet_of_members_is_the_first_that_is_said(first):
     said, conf, chosen = ({key: value for place in PLACES[first:] for key, value in place[i].items()} for i in range(3))
-    assert wished({**said, **OWN}, conf, chosen=chosen).member_subnet_id == uuid(first + 1)
+    assert desired({**said, **OWN}, conf, chosen=chosen).member_subnet_id == uuid(first + 1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_subnet_of_members_is_the_first_that_is_said(first):
     ],
 )
 def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
-    found = wished({**said, **OWN}, conf, chosen=chosen).floating
+    found = desired({**said, **OWN}, conf, chosen=chosen).floating
     assert (found.network_id, found.subnet_id, found.pattern, found.tags) == expected
 
 
@@ -113,7 +113,7 @@ def test_where_a_floating_ip_comes_from(said, conf, chosen, expected):
     ],
 )
 def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
-    found = wished(said, conf, **more)
+    found = desired(said, conf, **more)
     assert (found.internal, found.vip_address) == (internal, vip)
     assert (found.floating and found.floating.address) == floating
 
@@ -138,16 +138,16 @@ def test_the_address_it_asks_for(said, conf, more, internal, vip, floating):
 )
 def test_what_can_never_work_is_refused(more, word):
     with pytest.raises(Invalid, match=word):
-        wished(**more)
+        desired(**more)
 
 
 def test_a_load_balancer_that_is_there_is_as_its_provider_can():
     conf = {"lb_provider": "ovn", "lb_method": "ROUND_ROBIN"}
-    assert wished({}, conf).method == "SOURCE_IP_PORT"
-    assert wished({}, conf, made_by="amphora").method == "ROUND_ROBIN"
-    assert wished({}, {}, made_by="ovn").method == "SOURCE_IP_PORT"
-    assert wished({"lb-method": "SOURCE_IP"}, conf).method == "SOURCE_IP"
-    assert (wished({}, conf, made_by="amphora").runs_on, wished({}, conf).runs_on) == ("amphora", "ovn")
+    assert desired({}, conf).method == "SOURCE_IP_PORT"
+    assert desired({}, conf, made_by="amphora").method == "ROUND_ROBIN"
+    assert desired({}, {}, made_by="ovn").method == "SOURCE_IP_PORT"
+    assert desired({"lb-method": "SOURCE_IP"}, conf).method == "SOURCE_IP"
+    assert (desired({}, conf, made_by="amphora").runs_on, desired({}, conf).runs_on) == ("amphora", "ovn")
 
 
 @pytest.mark.parametrize(
@@ -160,32 +160,32 @@ def test_a_load_balancer_that_is_there_is_as_its_provider_can():
     ],
 )
 def test_who_may_connect(ranges, expected, allowed):
-    found = wished(source_ranges=ranges)
+    found = desired(source_ranges=ranges)
     assert (found.source_ranges, found.allowed) == (expected, allowed)
 
 
 def test_a_monitor_is_made_of_annotations_and_cloud_conf():
     assert (
-        wished().monitor is None
-        and wished({"enable-health-monitor": "false"}, {"create_monitor": True}).monitor is None
+        desired().monitor is None
+        and desired({"enable-health-monitor": "false"}, {"create_monitor": True}).monitor is None
     )
-    assert wished({}, {"create_monitor": True, "monitor_delay": 7.0}).monitor == {
+    assert desired({}, {"create_monitor": True, "monitor_delay": 7.0}).monitor == {
         "delay": 7,
         "timeout": 3,
         "max_retries": 1,
         "max_retries_down": 3,
     }
     same = {"enable-health-monitor": "true", "health-monitor-delay": "4", "health-monitor-timeout": "4"}
-    assert wished(same).monitor["timeout"] == 4
+    assert desired(same).monitor["timeout"] == 4
 
 
 @pytest.mark.parametrize(("policy", "port"), [("Local", 32000), ("Cluster", 0)])
 def test_nodes_are_probed_only_where_the_policy_is_local(policy, port):
-    assert wished(external_traffic_policy=policy, health_check_node_port=32000).health_check_node_port == port
+    assert desired(external_traffic_policy=policy, health_check_node_port=32000).health_check_node_port == port
 
 
 def test_what_nobody_says_has_its_default():
-    found = wished()
+    found = desired()
     assert (found.connection_limit, found.keep_floating_ip, found.affinity, found.suffix) == (-1, False, False, "")
     assert found.timeouts == {
         "timeout_client_data": 50000,
@@ -193,7 +193,7 @@ def test_what_nobody_says_has_its_default():
         "timeout_member_data": 50000,
         "timeout_tcp_inspect": 0,
     }
-    assert wished(session_affinity="ClientIP").affinity
+    assert desired(session_affinity="ClientIP").affinity
 
 
 @pytest.mark.parametrize(
@@ -205,11 +205,11 @@ def test_what_nobody_says_has_its_default():
     ],
 )
 def test_a_name_instead_of_the_address_is_for_the_proxy_protocol(said, conf, suffix):
-    assert wished(said, conf).suffix == suffix
+    assert desired(said, conf).suffix == suffix
 
 
 @pytest.mark.parametrize(
-    ("wishes", "address", "expected"),
+    ("all_desired", "address", "expected"),
     [
         ({"hostname": "lb.example"}, "192.0.2.1", (Ingress(hostname="lb.example"),)),
         ({}, "", ()),
@@ -218,8 +218,8 @@ def test_a_name_instead_of_the_address_is_for_the_proxy_protocol(said, conf, suf
         ({}, "192.0.2.1", (Ingress(ip="192.0.2.1", ip_mode="VIP"),)),
     ],
 )
-def test_the_status(wishes, address, expected):
-    assert rules.ingress(dataclasses.replace(wished(), **wishes), address) == expected
+def test_the_status(all_desired, address, expected):
+    assert rules.ingress(dataclasses.replace(desired(), **all_desired), address) == expected
 
 
 RANGES = {"source_ranges": ("10.0.0.0/8",)}
@@ -228,18 +228,18 @@ RANGES = {"source_ranges": ("10.0.0.0/8",)}
 @pytest.mark.parametrize(
     ("want", "features", "count"),
     [
-        (wished(), NOTHING, 0),
-        (wished(**RANGES), ALL, 0),
-        (wished(**RANGES), NOTHING, 1),
-        (wished({}, {"lb_provider": "ovn"}, **RANGES), NOTHING, 1),
-        (wished({}, {"lb_provider": "ovn", "manage_security_groups": True}, **RANGES), NOTHING, 0),
-        (wished({}, {"manage_security_groups": True}, **RANGES), NOTHING, 1),
-        (wished({"lb-method": "SOURCE_IP"}, {"lb_provider": "ovn"}), ALL, 1),
-        (wished({"lb-method": "SOURCE_IP"}), ALL, 0),
-        (wished({"lb-method": "SOURCE_IP_PORT"}, {"lb_provider": "ovn"}), ALL, 0),
-        (wished({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), NOTHING, 3),
-        (wished({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), ALL, 0),
-        (wished({}, {"flavor_id": uuid(1), "availability_zone": "z"}), NOTHING, 0),
+        (desired(), NOTHING, 0),
+        (desired(**RANGES), ALL, 0),
+        (desired(**RANGES), NOTHING, 1),
+        (desired({}, {"lb_provider": "ovn"}, **RANGES), NOTHING, 1),
+        (desired({}, {"lb_provider": "ovn", "manage_security_groups": True}, **RANGES), NOTHING, 0),
+        (desired({}, {"manage_security_groups": True}, **RANGES), NOTHING, 1),
+        (desired({"lb-method": "SOURCE_IP"}, {"lb_provider": "ovn"}), ALL, 1),
+        (desired({"lb-method": "SOURCE_IP"}), ALL, 0),
+        (desired({"lb-method": "SOURCE_IP_PORT"}, {"lb_provider": "ovn"}), ALL, 0),
+        (desired({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), NOTHING, 3),
+        (desired({"flavor-id": uuid(1), "availability-zone": "z", "timeout-client-data": "1"}), ALL, 0),
+        (desired({}, {"flavor_id": uuid(1), "availability_zone": "z"}), NOTHING, 0),
     ],
 )
 def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, features, count):
@@ -264,12 +264,12 @@ def test_what_this_octavia_cannot_do_is_refused_where_the_service_asked(want, fe
 )
 def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
     service, own = spec(said, **more), section(**conf)
-    found = rules.left_out(service, rules.wish(service, own, {}), features, own, {})
+    found = rules.left_out(service, rules.desired_load_balancer(service, own, {}), features, own, {})
     assert len(found) == len(words) and all(word in text for word, text in zip(words, found, strict=True))
 
 
 @pytest.mark.parametrize(
-    ("wishes", "row", "features", "keys"),
+    ("all_desired", "row", "features", "keys"),
     [
         ({}, {"provider": "amphora"}, ALL, []),
         ({}, {"provider": "octavia"}, ALL, []),
@@ -285,8 +285,8 @@ def test_what_a_service_goes_without_is_said(said, conf, more, features, words):
         ({"flavor_id": "amphora"}, {"provider": "amphora", "flavor_id": "octavia"}, ALL, ["flavor-id"]),
     ],
 )
-def test_what_a_load_balancer_was_not_made_with(wishes, row, features, keys):
-    found = rules.kept(dataclasses.replace(wished(), **wishes), row, features)
+def test_what_a_load_balancer_was_not_made_with(all_desired, row, features, keys):
+    found = rules.kept(dataclasses.replace(desired(), **all_desired), row, features)
     assert list(found) == keys
     assert all(str(row.get(key.replace("-", "_").removeprefix("lb_"), "none")) in text for key, text in found.items())
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tags that record which Services use a load balancer: which go with a Service, and which stay."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccm.cloud import LoadBalancerSpec
+from ccm.providers.openstack import marks
+from ccm.providers.openstack.marks import Mark
+
+
+def spec(uid: str, name: str = "web", cluster: str = "prod") -> LoadBalancerSpec:
+    return LoadBalancerSpec(cluster, uid, "shop", name, ())
+
+
+MINE, OTHER, NAMESAKE = Mark.of(spec("u-1"), "1"), Mark.of(spec("u-2", "db"), "1"), Mark.of(spec("u-3"), "1")
+ABROAD = Mark.of(spec("u-1", cluster="test"), "1")
+WEB, DB = "kube_service_prod_shop_web", "kube_service_prod_shop_db"
+
+
+@pytest.mark.parametrize(
+    ("tags", "mark", "name", "left"),
+    [
+        pytest.param(["a", WEB, str(MINE), DB, str(OTHER)], MINE, "", ["a", DB, str(OTHER)], id="by-its-mark"),
+        pytest.param(["a", WEB, str(MINE), DB, str(OTHER)], MINE, WEB, ["a", DB, str(OTHER)], id="by-both"),
+        pytest.param(["a", WEB, DB], None, WEB, ["a", DB], id="by-its-name"),
+        pytest.param(["a", WEB, DB], None, "", ["a", WEB, DB], id="of-nobody"),
+        pytest.param([WEB, str(MINE), str(NAMESAKE)], MINE, WEB, [WEB, str(NAMESAKE)], id="a-namesake-needs-the-name"),
+        pytest.param([WEB, str(NAMESAKE)], None, WEB, [WEB, str(NAMESAKE)], id="it-is-the-namesakes"),
+        pytest.param(None, MINE, WEB, [], id="without-tags"),
+    ],
+)
+def test_what_goes_with_a_service(tags: list[str] | None, mark: Mark | None, name: str, left: list[str]) -> None:
+    assert marks.tags_without({"tags": tags}, mark, name) == left
+
+
+def test_what_is_written_replaces_the_services_own() -> None:
+    earlier = Mark.of(spec("u-1"), "0")
+    row = {"tags": [WEB, str(earlier), "a", str(ABROAD), DB, str(OTHER)]}
+    assert marks.tags_with(row, WEB, MINE) == ["a", str(ABROAD), DB, str(OTHER), WEB, str(MINE)]
+    assert marks.tags_with({"tags": None}, WEB, MINE) == [WEB, str(MINE)]
+
+
+def test_whose_marks_there_are() -> None:
+    row = {"tags": ["a", str(OTHER), str(MINE), WEB]}
+    assert marks.own_mark(row, "prod", "u-1") == MINE and marks.own_mark(row, "test", "u-1") is None
+    assert marks.foreign_marks(row, "u-1") == [OTHER] and marks.service_tags(row) == [WEB]
+    assert marks.marks({}) == marks.service_tags({}) == []
+
+
+def test_names_of_a_services_own_load_balancer() -> None:
+    former = marks.default_name("u-1")
+    assert marks.names_of(spec("u-1")) == {WEB, former} and marks.names_of(spec("u-1", "")) == set()
+    owned = [marks.is_owner({"name": name}, MINE) for name in (WEB, former, DB, marks.default_name("u-2"), None)]
+    assert owned == [True, True, False, False, False]
