@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -85,28 +86,36 @@ def provider(site: Site) -> Provider:
 
 @pytest.fixture
 async def start_ccm(apiserver: ApiServer, site: Site, clean: None, tmp_path: Path) -> AsyncIterator[StartCcm]:
-    """Start `ccm` processes with this provider; all are stopped at the end. Keyword arguments become flags."""
+    """Start `ccm` processes with this provider; all are stopped at the end. Keyword arguments become flags.
+
+    Load balancers are removed after that: a process that still runs would make them again for Services that are there.
+    """
     started: list[Ccm] = []
 
     def start(*, conf: str | None = None, **flags: Any) -> Ccm:
-        number, port = len(started), free_port()
-        config = tmp_path / f"cloud-{number}.conf"
-        config.write_text(site.conf() if conf is None else conf)
-        values: dict[str, Any] = {
-            "cloud-provider": "openstack",
-            "cloud-config": config,
-            "kubeconfig": apiserver.kubeconfig(),
-            "cluster-name": site.name,
-            "cluster-cidr": CLUSTER_CIDR,
-            "bind-address": "127.0.0.1",
-            "secure-port": port,
-            **PATIENT,
-        } | {name.replace("_", "-"): value for name, value in flags.items()}
-        process = Ccm([f"--{name}={value}" for name, value in values.items()], tmp_path / f"ccm-{number}.log", port)
-        started.append(process)
-        return process
+        started.append(run_ccm(apiserver, site, tmp_path, conf=conf, **flags))
+        return started[-1]
 
     yield start
     for process in started:
         await process.stop()
         print(process.text)  # shown by pytest when the test failed
+    await asyncio.to_thread(site.clean_balancers)
+
+
+def run_ccm(apiserver: ApiServer, site: Site, folder: Path, *, conf: str | None = None, **flags: Any) -> Ccm:
+    """One `ccm` process, which the caller stops. Its files are in `folder`."""
+    port = free_port()
+    config = folder / f"cloud-{port}.conf"
+    config.write_text(site.conf() if conf is None else conf)
+    values: dict[str, Any] = {
+        "cloud-provider": "openstack",
+        "cloud-config": config,
+        "kubeconfig": apiserver.kubeconfig(),
+        "cluster-name": site.name,
+        "cluster-cidr": CLUSTER_CIDR,
+        "bind-address": "127.0.0.1",
+        "secure-port": port,
+        **PATIENT,
+    } | {name.replace("_", "-"): value for name, value in flags.items()}
+    return Ccm([f"--{name}={value}" for name, value in values.items()], folder / f"ccm-{port}.log", port)

@@ -22,6 +22,8 @@ from typing import Any
 import openstack
 from openstack.exceptions import NotFoundException
 
+from ccm.conformance import Listener
+
 from .rig.control import Control
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
@@ -107,6 +109,21 @@ class Site:
             _until(lambda server=server: self._active(server), f"server {server} is ACTIVE")
         return servers
 
+    def boot_in(self, name: str, networks: Sequence[str]) -> str:
+        """A server in these networks that is ACTIVE; its ID."""
+        uuids = [{"uuid": network} for network in networks]
+        images = {"flavor_id": self.world["flavor"], "image_id": self.world["image"]}
+        server = self.cloud.compute.create_server(name=name, networks=uuids, **images).id
+        _until(lambda: self._active(server), f"server {server} is ACTIVE")
+        return str(server)
+
+    def wait_for_address(self, server: str, address: str) -> None:
+        """nova learns of a floating IP some seconds after neutron made it."""
+        _until(
+            lambda: address in json.dumps(self.cloud.compute.get_server(server).addresses),
+            f"{address} is an address of server {server}",
+        )
+
     def _active(self, server: str) -> bool:
         found = self.cloud.compute.get_server(server)
         if found.status == "ERROR":
@@ -144,10 +161,10 @@ class Site:
 
     # Load balancers
 
-    def clone_balancer(self, balancer: str, wishes: Sequence[Mapping[str, Any]]) -> None:
+    def clone_balancer(self, balancer: str, copies: Sequence[Mapping[str, Any]]) -> None:
         """Load balancers like this one, in octavia's and neutron's databases; `rig.clones.make_balancers`."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump(wishes, file)
+            json.dump(copies, file)
             file.flush()
             # Addresses that neutron gives to nobody else.
             self._rig("clone-balancer", balancer, file.name, "10.31.0.1", "198.51.100.1")
@@ -163,17 +180,25 @@ class Site:
         parts = [*balancers, *network.ips(project_id=self.project), *groups]
         return frozenset(f"{type(each).__name__} {each.id}" for each in parts)
 
-    def member_addresses(self, name: str) -> frozenset[str]:
-        """Where the load balancer of this name sends to."""
-        service = self.cloud.load_balancer
-        (found,) = [each for each in self.balancers() if each.name == name]
-        pools = service.pools(loadbalancer_id=found.id)
-        return frozenset(member.address for pool in pools for member in service.members(pool))
-
-    def listener_ports(self, name: str) -> frozenset[int]:
-        """Where the load balancer of this name listens."""
-        listeners = self.cloud.load_balancer.listeners(loadbalancer_id=self.balancer_id(name))
-        return frozenset(int(each.protocol_port) for each in listeners)
+    def listeners(self, name: str) -> tuple[Listener, ...]:
+        """What the load balancer of this name has, as the conformance kit compares it."""
+        service, found = self.cloud.load_balancer, []
+        for row in service.listeners(loadbalancer_id=self.balancer_id(name)):
+            pool = service.get_pool(row.default_pool_id)
+            members = list(service.members(pool))
+            ranges = frozenset(row.allowed_cidrs or ()) - {"0.0.0.0/0", "::/0"}
+            affine = (pool.session_persistence or {}).get("type") == "SOURCE_IP"
+            found.append(
+                Listener(
+                    int(row.protocol_port),
+                    str(row.protocol),
+                    frozenset((str(member.address), int(member.protocol_port)) for member in members),
+                    ranges,
+                    "ClientIP" if affine else "None",
+                    next((int(member.monitor_port) for member in members if member.monitor_port), 0),
+                )
+            )
+        return tuple(found)
 
     def balancer_id(self, name: str) -> str:
         (found,) = [each for each in self.balancers() if each.name == name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the wish, the project or the credentials is told on the object, and served once it is right."""
+"""What is wrong with the Service, the project or the credentials is told on the object, and served once it is right."""
 
 from __future__ import annotations
 
@@ -97,82 +97,76 @@ async def test_what_a_project_lacks_is_told_on_the_service_and_served_later(
     finally:
         await asyncio.to_thread(octavia.delete_quota, site.project)
         await asyncio.to_thread(network.delete_quota, site.project)
-        await asyncio.to_thread(site.clean_balancers)
 
 
 async def test_an_external_network_that_nobody_chose(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """None to take a floating IP from: served at the VIP, and told. Two of them: the first one is taken, and told."""
-    try:
-        start_ccm(conf=site.conf(LoadBalancer={"floating-network-id": None}), **NO_ROUTES)
-        await joined(kube, "node-0")
-        site.rig.fault(service="network", method="GET", path="/networks", status=200, body='{"networks": []}')
-        await kube.create(SERVICES, service_body("inside"))
-        await told(kube, "inside", "no external network to take a floating IP from", reason="LoadBalancerWarning")
-        (service,) = await eventually(lambda: served(kube, "inside"), SECONDS)
-        (balancer,) = await asyncio.to_thread(site.balancers)
-        assert service.status.load_balancer.ingress[0].ip == balancer.vip_address
+    start_ccm(conf=site.conf(LoadBalancer={"floating-network-id": None}), **NO_ROUTES)
+    await joined(kube, "node-0")
+    site.rig.fault(service="network", method="GET", path="/networks", status=200, body='{"networks": []}')
+    await kube.create(SERVICES, service_body("inside"))
+    await told(kube, "inside", "no external network to take a floating IP from", reason="LoadBalancerWarning")
+    (service,) = await eventually(lambda: served(kube, "inside"), SECONDS)
+    (balancer,) = await asyncio.to_thread(site.balancers)
+    assert service.status.load_balancer.ingress[0].ip == balancer.vip_address
 
-        site.rig.end_faults()
-        public = site.world["public_network"]
-        more = {"router:external": True, "subnets": [site.world["public_subnet"]]}
-        rows = [{"id": public, "name": "public", **more}, {"id": NOBODYS, "name": "other", **more}]
-        body = json.dumps({"networks": rows})
-        site.rig.fault(service="network", method="GET", path="/networks", status=200, body=body)
-        await kube.create(SERVICES, service_body("outside"))
-        message = await told(kube, "outside", "2 external networks", reason="LoadBalancerWarning")
-        assert f"public ({public})" in message and f"other ({NOBODYS})" in message and "floating-network-id" in message
-        (service,) = await eventually(lambda: served(kube, "outside"), SECONDS)
-        (floating,) = site.cloud.network.ips(project_id=site.project)
-        assert service.status.load_balancer.ingress[0].ip == floating.floating_ip_address
-        assert floating.floating_network_id == public
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    site.rig.end_faults()
+    public = site.world["public_network"]
+    more = {"router:external": True, "subnets": [site.world["public_subnet"]]}
+    rows = [{"id": public, "name": "public", **more}, {"id": NOBODYS, "name": "other", **more}]
+    body = json.dumps({"networks": rows})
+    site.rig.fault(service="network", method="GET", path="/networks", status=200, body=body)
+    await kube.create(SERVICES, service_body("outside"))
+    message = await told(kube, "outside", "2 external networks", reason="LoadBalancerWarning")
+    assert f"public ({public})" in message and f"other ({NOBODYS})" in message and "floating-network-id" in message
+    (service,) = await eventually(lambda: served(kube, "outside"), SECONDS)
+    (floating,) = site.cloud.network.ips(project_id=site.project)
+    assert service.status.load_balancer.ingress[0].ip == floating.floating_ip_address
+    assert floating.floating_network_id == public
 
 
 async def test_a_wish_that_cannot_be_understood(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """All that is wrong at once; nothing is made; corrected, it is served at once and not after a back-off."""
-    try:
-        start_ccm(**NO_ROUTES)
-        await joined(kube, "node-0")
-        prefix = "loadbalancer.openstack.org"
-        wrong = {f"{prefix}/connection-limit": "many", f"{prefix}/proxy-protocol": "v3", f"{prefix}/misspelt": "1"}
-        body = service_body("web")
-        body["metadata"]["annotations"] = wrong
-        await kube.create(SERVICES, body)
-        message = await told(kube, "web", "connection-limit", "proxy-protocol")
-        assert "'many'" in message and "'v3'" in message
-        assert await asyncio.to_thread(site.balancers) == []
-        right = {f"{prefix}/connection-limit": "9", f"{prefix}/proxy-protocol": None}
-        await kube.patch(f"{SERVICES}/web", {"metadata": {"annotations": right}})
-        await eventually(lambda: served(kube, "web"), SECONDS)
-        await told(kube, "web", f"{prefix}/misspelt", reason="LoadBalancerWarning")
-        assert (await get_service(kube, "web")).status.load_balancer.ingress
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    start_ccm(**NO_ROUTES)
+    await joined(kube, "node-0")
+    prefix = "loadbalancer.openstack.org"
+    wrong = {f"{prefix}/connection-limit": "many", f"{prefix}/proxy-protocol": "v3", f"{prefix}/misspelt": "1"}
+    body = service_body("web")
+    body["metadata"]["annotations"] = wrong
+    await kube.create(SERVICES, body)
+    message = await told(kube, "web", "connection-limit", "proxy-protocol")
+    assert "'many'" in message and "'v3'" in message
+    assert await asyncio.to_thread(site.balancers) == []
+    right = {f"{prefix}/connection-limit": "9", f"{prefix}/proxy-protocol": None}
+    await kube.patch(f"{SERVICES}/web", {"metadata": {"annotations": right}})
+    await eventually(lambda: served(kube, "web"), SECONDS)
+    await told(kube, "web", f"{prefix}/misspelt", reason="LoadBalancerWarning")
+    assert (await get_service(kube, "web")).status.load_balancer.ingress
 
 
 async def test_two_servers_of_one_name_and_names_that_differ_in_case(
     kube: KubeClient, site: Site, start_ccm: StartCcm
 ) -> None:
-    """Neither server is chosen; once the other one is called TWIN, the Node is the one that is called just like it."""
+    """Neither server is chosen, as with cloud-provider-openstack. One with capitals is found by its Node's name."""
     rename = site.cloud.compute.update_server
     one, other = site.servers[1:3]
     try:
-        for server in (one, other):
-            await asyncio.to_thread(rename, server, name="twin")
         start_ccm(controllers="cloud-node", configure_cloud_routes="false")
-        await kube.create(NODES, node_body("twin"))
+        for node_name, server_name in (("twin", "twin"), ("pair", "PAIR")):
+            await asyncio.to_thread(rename, one, name=server_name)
+            await asyncio.to_thread(rename, other, name=node_name)
+            await kube.create(NODES, node_body(node_name))
 
-        async def ambiguous() -> bool:
-            messages = await event_messages(kube, "CloudNotAvailable", "twin")
-            return any("2 servers are named 'twin'" in each and one in each and other in each for each in messages)
+            async def ambiguous(name: str = node_name) -> bool:
+                messages = await event_messages(kube, "CloudNotAvailable", name)
+                return any(f"are named '{name}'" in each and one in each and other in each for each in messages)
 
-        await eventually(ambiguous, SECONDS, "an Event that names both servers")
-        node = await get_node(kube, "twin")
-        assert node is not None and not node.spec.provider_id
-        await asyncio.to_thread(rename, other, name="TWIN")
-        await eventually(lambda: initialised(kube, "twin"), SECONDS)
-        node = await get_node(kube, "twin")
+            await eventually(ambiguous, SECONDS, "an Event that names both servers")
+            node = await get_node(kube, node_name)
+            assert node is not None and not node.spec.provider_id
+        await asyncio.to_thread(rename, other, name="another")
+        await eventually(lambda: initialised(kube, "pair"), SECONDS)
+        node = await get_node(kube, "pair")
         assert node is not None and node.spec.provider_id == f"openstack:///{one}"
     finally:
         for number, server in enumerate((one, other), 1):

@@ -66,15 +66,17 @@ async def test_application_credentials(site: Site, provider: Provider, applicati
     secret = {"application-credential-secret": SECRET}
     by_id = {"application-credential-id": application_credential.id}
     by_name = {"application-credential-name": site.name, "username": site.name, "domain-name": "Default"}
-    for changed in (by_id, by_name):
+    for changed in (by_id, by_name, by_name | by_id):
         async with provider(Global=NOBODY | secret | changed) as cloud:
             assert await sees_its_servers(cloud, site)
 
 
 async def test_a_trust(site: Site, provider: Provider, trust: tuple[str, str]) -> None:
-    given = {"trust-id": trust[0], "trustee-id": trust[1], "trustee-password": SECRET}
-    async with provider(Global=NOBODY | given) as cloud:
-        assert await sees_its_servers(cloud, site)
+    as_a_trustee = {"trustee-id": trust[1], "trustee-password": SECRET}
+    as_magnum_writes_it = {"user-id": trust[1], "password": SECRET}
+    for given in (as_a_trustee, as_magnum_writes_it):
+        async with provider(Global=NOBODY | given | {"trust-id": trust[0]}) as cloud:
+            assert await sees_its_servers(cloud, site)
 
 
 async def test_a_token(site: Site, provider: Provider) -> None:

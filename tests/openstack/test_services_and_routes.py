@@ -74,25 +74,22 @@ async def joined(kube: KubeClient, *names: str) -> None:
 
 async def test_what_services_cost(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """One that takes a minute to build; a restart of the runtime with a hundred; a node that joins ten."""
-    try:
-        ccm = start_ccm(**NO_ROUTES)
-        await joined(kube, "node-0", "node-1")
-        await _a_service_of_a_minute(kube, site)
-        names = ["web", *(f"web-{number}" for number in range(1, SERVICES_THAT_A_NODE_JOINS))]
-        for name in names[1:]:
-            await kube.create(SERVICES, service_body(name))
-        await eventually(lambda: served(kube, *names), SECONDS)
-        await quiet(site)
-        await ccm.stop()
-        await _a_restart_with_a_hundred(kube, site, start_ccm)
-        ccm = start_ccm(**NO_ROUTES)
-        await ccm.leading()
-        await eventually(lambda: only_listings(site), SECONDS)
-        await quiet(site)
-        await _a_node_joins(kube, site)
-        await _all_are_removed(kube, site, names)
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    ccm = start_ccm(**NO_ROUTES)
+    await joined(kube, "node-0", "node-1")
+    await _a_service_of_a_minute(kube, site)
+    names = ["web", *(f"web-{number}" for number in range(1, SERVICES_THAT_A_NODE_JOINS))]
+    for name in names[1:]:
+        await kube.create(SERVICES, service_body(name))
+    await eventually(lambda: served(kube, *names), SECONDS)
+    await quiet(site)
+    await ccm.stop()
+    await _a_restart_with_a_hundred(kube, site, start_ccm)
+    ccm = start_ccm(**NO_ROUTES)
+    await ccm.leading()
+    await eventually(lambda: only_listings(site), SECONDS)
+    await quiet(site)
+    await _a_node_joins(kube, site)
+    await _all_are_removed(kube, site, names)
 
 
 async def _a_service_of_a_minute(kube: KubeClient, site: Site) -> None:
@@ -172,7 +169,7 @@ async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
     (balancer,) = [each for each in await asyncio.to_thread(site.balancers) if each.name == _name(site, "web")]
     assert sorted(balancer.tags) == sorted([_name(site, "web"), str(await mark("web"))])
     text = f"Floating IP for Kubernetes external service default/{{}} from cluster {site.name}"
-    wishes = [
+    copies = [
         {
             "name": _name(site, name),
             "description": f"Kubernetes external service default/{name} from cluster {site.name}",
@@ -181,7 +178,7 @@ async def _copies_for(kube: KubeClient, site: Site, names: list[str]) -> None:
         }
         for name in names
     ]
-    await asyncio.to_thread(site.clone_balancer, balancer.id, wishes)
+    await asyncio.to_thread(site.clone_balancer, balancer.id, copies)
 
 
 async def _a_node_joins(kube: KubeClient, site: Site) -> None:
@@ -255,27 +252,24 @@ TROUBLES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """All of it, one after the other, whichever Service it meets: each gets one load balancer and one floating IP."""
-    try:
-        start_ccm(**NO_ROUTES)
-        await joined(kube, "node-0")
-        for of_balancer, of_address in TROUBLES.values():
-            site.rig.fault(service="load-balancer", method="POST", times=1, **of_balancer)
-            site.rig.fault(service="network", method="POST", path="/floatingips", times=1, **of_address)
-        for name in TROUBLES:
-            await kube.create(SERVICES, service_body(name))
-        await eventually(lambda: served(kube, *TROUBLES), SECONDS)
-        await quiet(site)
-        answers = {
-            path: {call["status"] for call in site.rig.journal() if (call["method"], call["path"]) == ("POST", path)}
-            for path in ("/loadbalancers", "/floatingips")
-        }
-        # 0: not answered at all. What was made although the answer was lost is found, and not asked for again.
-        assert answers == {"/loadbalancers": {201, 503, 429, 0}, "/floatingips": {201, 503, 413, 0}}
-        balancers = await asyncio.to_thread(site.balancers)
-        assert sorted(each.name for each in balancers) == sorted(_name(site, name) for name in TROUBLES)
-        assert len(list(site.cloud.network.ips(project_id=site.project))) == len(TROUBLES)
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    start_ccm(**NO_ROUTES)
+    await joined(kube, "node-0")
+    for of_balancer, of_address in TROUBLES.values():
+        site.rig.fault(service="load-balancer", method="POST", times=1, **of_balancer)
+        site.rig.fault(service="network", method="POST", path="/floatingips", times=1, **of_address)
+    for name in TROUBLES:
+        await kube.create(SERVICES, service_body(name))
+    await eventually(lambda: served(kube, *TROUBLES), SECONDS)
+    await quiet(site)
+    answers = {
+        path: {call["status"] for call in site.rig.journal() if (call["method"], call["path"]) == ("POST", path)}
+        for path in ("/loadbalancers", "/floatingips")
+    }
+    # 0: not answered at all. What was made although the answer was lost is found, and not asked for again.
+    assert answers == {"/loadbalancers": {201, 503, 429, 0}, "/floatingips": {201, 503, 413, 0}}
+    balancers = await asyncio.to_thread(site.balancers)
+    assert sorted(each.name for each in balancers) == sorted(_name(site, name) for name in TROUBLES)
+    assert len(list(site.cloud.network.ips(project_id=site.project))) == len(TROUBLES)
 
 
 async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_back(
@@ -283,55 +277,52 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
 ) -> None:
     """Nothing that either of the two controllers goes by is changed; one tag of ours comes and stays."""
     name = _name(site, "web")
-    try:
-        await joined_without_services(kube, start_ccm, "node-0", "node-1")
-        await kube.create(SERVICES, service_body("web"))
-        port = (await kube.get(f"{SERVICES}/web", dict))["spec"]["ports"][0]["nodePort"]
-        balancer, address = await asyncio.to_thread(_as_upstream_makes_it, site, name, port)
-        before = await asyncio.to_thread(_parts, site, balancer)
-        marks = {
-            "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
-            "annotations": {
-                "loadbalancer.openstack.org/load-balancer-id": balancer,
-                "loadbalancer.openstack.org/load-balancer-address": address,
-            },
-        }
-        await kube.patch(f"{SERVICES}/web", {"metadata": marks})
-        status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
-        await kube.patch(f"{SERVICES}/web/status", status)
+    await joined_without_services(kube, start_ccm, "node-0", "node-1")
+    await kube.create(SERVICES, service_body("web"))
+    port = (await kube.get(f"{SERVICES}/web", dict))["spec"]["ports"][0]["nodePort"]
+    balancer, address = await asyncio.to_thread(_as_upstream_makes_it, site, name, port)
+    before = await asyncio.to_thread(_parts, site, balancer)
+    marks = {
+        "finalizers": ["service.kubernetes.io/load-balancer-cleanup"],
+        "annotations": {
+            "loadbalancer.openstack.org/load-balancer-id": balancer,
+            "loadbalancer.openstack.org/load-balancer-address": address,
+        },
+    }
+    await kube.patch(f"{SERVICES}/web", {"metadata": marks})
+    status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
+    await kube.patch(f"{SERVICES}/web/status", status)
 
-        site.rig.reset()
-        site.rig.load_balancers(0.1)
-        ccm = start_ccm(**NO_ROUTES)
+    site.rig.reset()
+    site.rig.load_balancers(0.1)
+    ccm = start_ccm(**NO_ROUTES)
 
-        async def taken() -> bool:
-            return len((await asyncio.to_thread(_parts, site, balancer))["tags"]) == 2
+    async def taken() -> bool:
+        return len((await asyncio.to_thread(_parts, site, balancer))["tags"]) == 2
 
-        await eventually(taken, SECONDS, "our tag beside upstream's")
-        calls = await quiet(site)
-        print(f"taken over: {calls.total()} calls: {dict(calls)}")
-        assert {call: count for call, count in calls.items() if " GET " not in call} == {
-            "load-balancer PUT /loadbalancers/{id}": 1
-        }
-        await ccm.stop()
-        after = await asyncio.to_thread(_parts, site, balancer)
-        assert [tag for tag in after.pop("tags") if tag.startswith("kube_service_")] == before.pop("tags") == [name]
-        assert after == before
-        (service,) = await served(kube, "web")
-        assert [each.ip for each in service.status.load_balancer.ingress] == [address]
-        assert service.metadata.annotations == marks["annotations"]
+    await eventually(taken, SECONDS, "our tag beside upstream's")
+    calls = await quiet(site)
+    print(f"taken over: {calls.total()} calls: {dict(calls)}")
+    assert {call: count for call, count in calls.items() if " GET " not in call} == {
+        "load-balancer PUT /loadbalancers/{id}": 1
+    }
+    await ccm.stop()
+    after = await asyncio.to_thread(_parts, site, balancer)
+    assert [tag for tag in after.pop("tags") if tag.startswith("kube_service_")] == before.pop("tags") == [name]
+    assert after == before
+    (service,) = await served(kube, "web")
+    assert [each.ip for each in service.status.load_balancer.ingress] == [address]
+    assert service.metadata.annotations == marks["annotations"]
 
-        # Kept instead: it serves a node that joins, and goes with its Service, floating IP and all.
-        start_ccm(**NO_ROUTES)
-        await kube.create(NODES, node_body("node-2", number=3))
+    # Kept instead: it serves a node that joins, and goes with its Service, floating IP and all.
+    start_ccm(**NO_ROUTES)
+    await kube.create(NODES, node_body("node-2", number=3))
 
-        async def three() -> bool:
-            return len((await asyncio.to_thread(_parts, site, balancer))["members"]) == 3
+    async def three() -> bool:
+        return len((await asyncio.to_thread(_parts, site, balancer))["members"]) == 3
 
-        await eventually(three, SECONDS, "three members")
-        await _all_are_removed(kube, site, ["web"])
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    await eventually(three, SECONDS, "three members")
+    await _all_are_removed(kube, site, ["web"])
 
 
 async def joined_without_services(kube: KubeClient, start_ccm: StartCcm, *names: str) -> None:
@@ -397,18 +388,15 @@ def _parts(site: Site, balancer: str) -> dict[str, Any]:
 
 
 async def test_a_balancer_in_error_is_told(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
-    try:
-        start_ccm(**NO_ROUTES)
-        await joined(kube, "node-0")
-        name = f"kube_service_{site.name}_default_web"
-        site.rig.load_balancers(0.1, [name])
-        await kube.create(SERVICES, service_body("web"))
+    start_ccm(**NO_ROUTES)
+    await joined(kube, "node-0")
+    name = f"kube_service_{site.name}_default_web"
+    site.rig.load_balancers(0.1, [name])
+    await kube.create(SERVICES, service_body("web"))
 
-        async def told() -> bool:
-            return any("ERROR" in text for text in await event_messages(kube, "SyncLoadBalancerFailed", "web"))
+    async def told() -> bool:
+        return any("ERROR" in text for text in await event_messages(kube, "SyncLoadBalancerFailed", "web"))
 
-        await eventually(told, SECONDS, "an Event about ERROR")
-        site.rig.load_balancers(0.1)
-        await eventually(lambda: served(kube, "web"), SECONDS, "served once the cloud is well")
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    await eventually(told, SECONDS, "an Event about ERROR")
+    site.rig.load_balancers(0.1)
+    await eventually(lambda: served(kube, "web"), SECONDS, "served once the cloud is well")

@@ -17,8 +17,8 @@ from ..integration.runtime.support import SERVICES, event_messages, eventually
 from .conftest import StartCcm
 from .customer import Site
 from .test_bad_input import told
+from .test_desired_state import HTTP, desired, gone, listeners
 from .test_services_and_routes import NO_ROUTES, SECONDS, joined, quiet, served, service_body
-from .test_wishes import HTTP, gone, listeners, wish
 
 OTHER = "/api/v1/namespaces/other/services"
 
@@ -35,28 +35,25 @@ async def ranges_of(kube: KubeClient, name: str, *ranges: str) -> None:
 @pytest.mark.threat("tenant-own-load-balancers-only")
 async def test_source_ranges_are_narrowed(kube: KubeClient, site: Site, start_ccm: StartCcm) -> None:
     """Also where an earlier release wrote a range beside everybody."""
-    try:
-        ccm = start_ccm(**NO_ROUTES)
-        await joined(kube, "node-0")
-        await kube.create(SERVICES, wish("web", HTTP, loadBalancerSourceRanges=["10.0.0.0/8", "0.0.0.0/0"]))
-        await eventually(lambda: served(kube, "web"), SECONDS)
-        (balancer,) = await asyncio.to_thread(site.balancers)
-        assert await has_ranges(site, balancer.id, "0.0.0.0/0")
-        await quiet(site)
-        await ccm.stop()
-        (listener,) = (await asyncio.to_thread(listeners, site, balancer.id)).values()
-        both = ["10.0.0.0/8", "0.0.0.0/0"]
-        await asyncio.to_thread(site.cloud.load_balancer.update_listener, listener.id, allowed_cidrs=both)
-        await asyncio.to_thread(site.wait_for_balancer, balancer.id)
-        start_ccm(**NO_ROUTES)
-        await ranges_of(kube, "web", "10.0.0.0/8")
-        await eventually(lambda: has_ranges(site, balancer.id, "10.0.0.0/8"), SECONDS, "the one range")
-        await ranges_of(kube, "web", "10.0.0.0/8", "0.0.0.0/0")
-        await eventually(lambda: has_ranges(site, balancer.id, "0.0.0.0/0"), SECONDS, "everybody")
-        await kube.delete(f"{SERVICES}/web")
-        await eventually(lambda: gone(kube, site, "web"), SECONDS)
-    finally:
-        await asyncio.to_thread(site.clean_balancers)
+    ccm = start_ccm(**NO_ROUTES)
+    await joined(kube, "node-0")
+    await kube.create(SERVICES, desired("web", HTTP, loadBalancerSourceRanges=["10.0.0.0/8", "0.0.0.0/0"]))
+    await eventually(lambda: served(kube, "web"), SECONDS)
+    (balancer,) = await asyncio.to_thread(site.balancers)
+    assert await has_ranges(site, balancer.id, "0.0.0.0/0")
+    await quiet(site)
+    await ccm.stop()
+    (listener,) = (await asyncio.to_thread(listeners, site, balancer.id)).values()
+    both = ["10.0.0.0/8", "0.0.0.0/0"]
+    await asyncio.to_thread(site.cloud.load_balancer.update_listener, listener.id, allowed_cidrs=both)
+    await asyncio.to_thread(site.wait_for_balancer, balancer.id)
+    start_ccm(**NO_ROUTES)
+    await ranges_of(kube, "web", "10.0.0.0/8")
+    await eventually(lambda: has_ranges(site, balancer.id, "10.0.0.0/8"), SECONDS, "the one range")
+    await ranges_of(kube, "web", "10.0.0.0/8", "0.0.0.0/0")
+    await eventually(lambda: has_ranges(site, balancer.id, "0.0.0.0/0"), SECONDS, "everybody")
+    await kube.delete(f"{SERVICES}/web")
+    await eventually(lambda: gone(kube, site, "web"), SECONDS)
 
 
 @pytest.mark.threat("tenant-own-load-balancers-only")
@@ -75,14 +72,14 @@ async def test_a_load_balancer_of_another_namespace_is_refused(
         await eventually(lambda: served(kube, "host"), SECONDS)
         (balancer,) = await asyncio.to_thread(site.balancers)
         before = await asyncio.to_thread(_state, site)
-        guest = wish("guest", {**HTTP, "port": 8080}, annotations={f"{PREFIX}load-balancer-id": balancer.id})
+        guest = desired("guest", {**HTTP, "port": 8080}, annotations={f"{PREFIX}load-balancer-id": balancer.id})
         await kube.create(OTHER, guest)
         message = await told(kube, "guest", "sharing in [LoadBalancer] of cloud.conf is namespace")
         assert balancer.id in message
-        await kube.create(OTHER, wish("placed", HTTP, annotations={f"{PREFIX}network-id": site.network}))
+        await kube.create(OTHER, desired("placed", HTTP, annotations={f"{PREFIX}network-id": site.network}))
         await told(kube, "placed", f"{PREFIX}network-id", "allowed-annotations in [LoadBalancer]")
         reserved = await asyncio.to_thread(_reserve, site)
-        await kube.create(OTHER, wish("thief", HTTP, loadBalancerIP=reserved.floating_ip_address))
+        await kube.create(OTHER, desired("thief", HTTP, loadBalancerIP=reserved.floating_ip_address))
         await told(kube, "thief", "allowed-load-balancer-ips", reserved.floating_ip_address)
         for name in ("placed", "thief"):
             await kube.delete(f"{OTHER}/{name}")
@@ -112,7 +109,6 @@ async def test_a_load_balancer_of_another_namespace_is_refused(
             with contextlib.suppress(NotFoundError):
                 await kube.patch(f"{OTHER}/{name}", {"metadata": {"finalizers": None}})
                 await kube.delete(f"{OTHER}/{name}")
-        await asyncio.to_thread(site.clean_balancers)
 
 
 def _state(site: Site) -> Any:
@@ -140,20 +136,19 @@ async def test_a_port_may_be_named_only_while_it_is_nobodys(kube: KubeClient, si
         start_ccm(conf=site.conf(LoadBalancer={"allowed-annotations": "*"}), **NO_ROUTES)
         await joined(kube, "node-0")
         for name, port, why in (("a", server.id, "uses it"), ("b", shared.id, "shares its address")):
-            await kube.create(SERVICES, wish(name, HTTP, annotations={f"{PREFIX}port-id": port}))
+            await kube.create(SERVICES, desired(name, HTTP, annotations={f"{PREFIX}port-id": port}))
             await told(kube, name, f"port-id: port {port} cannot become the VIP", why)
             await kube.delete(f"{SERVICES}/{name}")
-        await kube.create(SERVICES, wish("mine", HTTP, annotations={f"{PREFIX}port-id": free.id}))
+        await kube.create(SERVICES, desired("mine", HTTP, annotations={f"{PREFIX}port-id": free.id}))
         await eventually(lambda: served(kube, "mine"), SECONDS)
         (balancer,) = await asyncio.to_thread(site.balancers)
         assert balancer.vip_port_id == free.id
-        await kube.create(SERVICES, wish("c", HTTP, annotations={f"{PREFIX}port-id": free.id}))
+        await kube.create(SERVICES, desired("c", HTTP, annotations={f"{PREFIX}port-id": free.id}))
         await told(kube, "c", f"port-id: port {free.id} cannot become the VIP")
         await kube.delete(f"{SERVICES}/c")
         await kube.delete(f"{SERVICES}/mine")
         await eventually(lambda: gone(kube, site, "mine"), SECONDS)
         assert list(network.ips(project_id=site.project)) == []
     finally:
-        await asyncio.to_thread(site.clean_balancers)
         for port in (free, shared, peer):
             await asyncio.to_thread(network.delete_port, port.id, ignore_missing=True)

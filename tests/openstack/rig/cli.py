@@ -20,6 +20,7 @@ def parser() -> argparse.ArgumentParser:
     sub = commands.add_parser("up", help="raise what does not run yet")
     sub.add_argument("--port", type=int, metavar="BASE", help="the first of 20 ports (default: a free block)")
     sub.add_argument("--no-compute", action="store_true", help="keystone, neutron and octavia only")
+    sub.add_argument("--bed", default="", help="be the cloud of this bed, which was raised with --no-cloud")
     sub = commands.add_parser("down", help="end everything and remove its data")
     sub.add_argument("--purge", action="store_true", help="remove what it keeps in the cache, too")
     commands.add_parser("status", help="what runs, and where")
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("first", help="the first one's address")
     sub = commands.add_parser("clone-balancer", help="many load balancers like one, as rows in the databases")
     sub.add_argument("balancer", help="the identity of the one that is copied")
-    sub.add_argument("wishes", type=Path, help="a JSON list: name, description, tags, floating_description of each")
+    sub.add_argument("copies", type=Path, help="a JSON list: name, description, tags, floating_description of each")
     sub.add_argument("vip", help="the first one's VIP")
     sub.add_argument("first", help="the first one's floating address")
     sub = commands.add_parser("forget", help="remove what clone made")
@@ -55,14 +56,16 @@ def main(arguments: list[str]) -> int:
 
 def _run(args: argparse.Namespace, progress: Progress) -> None:
     if args.command == "up":
-        stack.up(args.port, not args.no_compute, progress)
+        if args.bed and args.no_compute:
+            raise BedError("--bed requires servers: omit --no-compute")
+        stack.up(args.port, not args.no_compute, progress, args.bed)
     elif args.command == "down":
         stack.down(args.purge, progress)
     elif args.command == "clone":
         clones.make(stack.running_database(), args.server, args.count, args.prefix, args.first)
     elif args.command == "clone-balancer":
-        wishes = json.loads(args.wishes.read_text())
-        clones.make_balancers(stack.running_database(), args.balancer, wishes, args.vip, args.first)
+        copies = json.loads(args.copies.read_text())
+        clones.make_balancers(stack.running_database(), args.balancer, copies, args.vip, args.first)
     elif args.command == "forget":
         clones.remove(stack.running_database(), args.prefix)
     else:

@@ -147,9 +147,9 @@ def make(database: Database, server: str, count: int, prefix: str, first: str) -
 
 
 def make_balancers(
-    database: Database, balancer: str, wishes: Sequence[Mapping[str, Any]], vip: str, first: str
+    database: Database, balancer: str, copies: Sequence[Mapping[str, Any]], vip: str, first: str
 ) -> None:
-    """A copy for each wish: ``name``, ``description``, ``tags``, and ``floating_description`` of its floating IP.
+    """A copy for each of these: ``name``, ``description``, ``tags``, and ``floating_description`` of its floating IP.
 
     Their VIPs are the addresses from `vip` on, the floating IPs those from `first` on. The original has one listener
     with a pool, and a floating IP. Raises BedError where it has not.
@@ -171,14 +171,14 @@ def make_balancers(
     vips, addresses, last = ipaddress.IPv4Address(vip), ipaddress.IPv4Address(first), _last(database)
     rows = [
         {each: uuid.uuid4() for each in ("balancer", "listener", "pool", "vip_port", "floating", "floating_port")}
-        | {each: wish[each] for each in ("name", "description", "floating_description")}
+        | {each: copy[each] for each in ("name", "description", "floating_description")}
         | {"vip": vips + number, "vip_mac": _mac(vips + number)}
         | {"address": addresses + number, "mac": _mac(addresses + number)}
         | {"vip_attributes": last + 3 * number}
         | {"floating_attributes": last + 3 * number + 1, "attributes": last + 3 * number + 2}
-        for number, wish in enumerate(wishes)
+        for number, copy in enumerate(copies)
     ]
-    tags = [(row["balancer"], tag) for row, wish in zip(rows, wishes, strict=True) for tag in wish["tags"]]
+    tags = [(row["balancer"], tag) for row, copy in zip(rows, copies, strict=True) for tag in copy["tags"]]
     more = f"insert into octavia.tags (resource_id, tag) values {_values(tags)};"
     _make(database, "rig.balancers", original, rows, _BALANCERS, more)
 

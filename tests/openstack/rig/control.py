@@ -34,7 +34,7 @@ class Control:
         return list(json.loads(self._ask("GET", "/calls")))
 
     def reset(self) -> None:
-        """Forget calls, faults and wishes about load balancers."""
+        """Forget calls, faults and knobs of load balancers."""
         self._ask("DELETE", "/calls")
         self._ask("DELETE", "/faults")
         self.load_balancers()

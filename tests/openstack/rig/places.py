@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ RIG = Path(__file__).resolve().parent.parent
 DRIVERS = RIG / "drivers"
 REQUIREMENTS = RIG / "requirements.txt"
 DATA = Path(os.environ.get("OUTOFTREE_RIG") or paths.BUILD / "openstack").resolve()
+TLS = DATA / "tls"  # the proxy's certificate, and ca.crt for its clients
 
 # Below the range that Linux takes the ports of outgoing connections from.
 FIRST_PORT, LAST_PORT, BLOCK = 15000, 32000, 20
@@ -31,13 +33,18 @@ SERVICES = {
     "block-storage": 6,
 }
 _BEHIND, _DATABASE, _CONTROL = 10, 9, 8
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Ports:
-    """One block of ports: what clients use (the proxy), the services behind it, the database, the proxy's controls."""
+    """One block of ports: what clients use (the proxy), the services behind it, the database, the proxy's controls.
+
+    Clients reach the proxy at `address`: on loopback, or elsewhere with TLS.
+    """
 
     base: int
+    address: str = LOOPBACK
 
     def public(self, service: str) -> int:
         return self.base + SERVICES[service]
@@ -50,11 +57,16 @@ class Ports:
         return self.base + _DATABASE
 
     @property
+    def tls(self) -> bool:
+        return self.address != LOOPBACK
+
+    @property
     def control(self) -> int:
         return self.base + _CONTROL
 
     def public_url(self, service: str) -> str:
-        return f"http://127.0.0.1:{self.public(service)}{_PATHS.get(service, '')}"
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{self.address}:{self.public(service)}{_PATHS.get(service, '')}"
 
     def internal_url(self, service: str) -> str:
         return f"http://127.0.0.1:{self.behind(service)}{_PATHS.get(service, '')}"
@@ -85,6 +97,27 @@ def _free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a rig that was raised is asked to stay: its ports, and the bed whose cloud it is ("" for none)."""
+
+    ports: Ports
+    bed: str = ""
+
+    def save(self) -> None:
+        content = {"ports": self.ports.base, "address": self.ports.address, "bed": self.bed}
+        (DATA / "rig.json").write_text(json.dumps(content))
+
+
+def recorded() -> Record:
+    """Of the rig in this folder. Raises BedError when there is none."""
+    try:
+        found = json.loads((DATA / "rig.json").read_text())
+    except FileNotFoundError as error:
+        raise BedError("there is no rig: run `make openstack`") from error
+    return Record(Ports(found["ports"], found["address"]), found["bed"])
 
 
 def fingerprint(*folders: Path, more: Iterable[str] = ()) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.proxy BASE``: stands before every service, counts calls, and breaks them on demand.
+"""``python -m rig.proxy``: stands before every service, counts calls, and breaks them on demand.
 
 keystone's catalog sends clients to the proxy's ports; the services ask one another directly, so only a client's calls
 are counted and broken. It is told what to do at the control port (`rig.control` is the client):
@@ -14,7 +14,7 @@ import asyncio
 import fnmatch
 import json
 import re
-import sys
+import ssl
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,10 +22,12 @@ from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, 
 from multidict import CIMultiDict
 from yarl import URL
 
-from rig.places import SERVICES, Ports
+from rig import authority
+from rig.places import LOOPBACK, SERVICES, TLS, Ports, recorded
 
 HANG_SECONDS = 3600.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "te", "trailer", "upgrade"}
+OURS = {*HOP_BY_HOP, "x-forwarded-proto"}  # what a client says of them is not believed
 _ID = re.compile(r"^([0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
 _VERSION = re.compile(r"^v\d+(\.\d+)?$")
 
@@ -45,8 +47,9 @@ class Call:
 class Fault:
     """What happens to the calls that match.
 
-    `path` is a pattern over templates (``/servers/*``). The first `skip` matching calls pass, then `times` are broken
-    (None: all). With `status` the client gets that, with `headers` and `body`; otherwise `kind` says what:
+    `path` is a pattern over templates (``/servers/*``), `query` one over what follows the question mark. The first
+    `skip` matching calls pass, then `times` are broken (None: all). With `status` the client gets that, with `headers`
+    and `body`; otherwise `kind` says what:
 
         hang      no answer at all
         drop      the connection is closed
@@ -60,6 +63,7 @@ class Fault:
     service: str = "*"
     method: str = "*"
     path: str = "*"
+    query: str = "*"
     status: int = 0
     kind: str = "status"
     headers: dict[str, str] = field(default_factory=dict)
@@ -71,7 +75,7 @@ class Fault:
 
     def takes(self, call: Call) -> bool:
         """Whether this call is one to break; counts it."""
-        pairs = ((call.service, self.service), (call.method, self.method), (call.path, self.path))
+        pairs = [(getattr(call, name), getattr(self, name)) for name in ("service", "method", "path", "query")]
         if self.times == 0 or not all(fnmatch.fnmatchcase(value, pattern) for value, pattern in pairs):
             return False
         if self.skip:
@@ -98,12 +102,14 @@ class Proxy:
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
 
-    async def serve(self) -> None:
+    async def serve(self, context: ssl.SSLContext | None = None) -> None:
+        """`context`: for clients, whose requests to the control port have no TLS."""
         connector = TCPConnector(limit=0)
         options: dict[str, Any] = {"auto_decompress": False, "cookie_jar": DummyCookieJar()}
         async with ClientSession(connector=connector, timeout=ClientTimeout(total=None), **options) as self._session:
             for service in SERVICES:
-                await _listen(self.ports.public(service), [web.route("*", "/{path:.*}", self._handler(service))])
+                routes = [web.route("*", "/{path:.*}", self._handler(service))]
+                await _listen(self.ports.public(service), routes, self.ports.address, context)
             await _listen(
                 self.ports.control,
                 [
@@ -130,7 +136,8 @@ class Proxy:
     async def _pass(self, request: web.Request, service: str) -> web.Response:
         # The Host header stays the client's: the services make their links of it.
         url = URL(f"http://127.0.0.1:{self.ports.behind(service)}{request.raw_path}", encoded=True)
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in HOP_BY_HOP}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in OURS}
+        headers["X-Forwarded-Proto"] = request.scheme
         body = await request.read() or None  # an empty one would be given a Content-Type, which nova refuses
         try:
             asked = self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
@@ -196,13 +203,20 @@ def _half_of_the_list(answer: web.Response) -> web.Response:
     return web.json_response(halved, status=answer.status)
 
 
-async def _listen(port: int, routes: list[web.RouteDef]) -> None:
+async def _listen(
+    port: int, routes: list[web.RouteDef], address: str = LOOPBACK, context: ssl.SSLContext | None = None
+) -> None:
     application = web.Application(client_max_size=64 * 2**20)
     application.add_routes(routes)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, address, port, ssl_context=context).start()
+
+
+def main() -> None:
+    ports = recorded().ports
+    asyncio.run(Proxy(ports).serve(authority.server(TLS, ports.address) if ports.tls else None))
 
 
 if __name__ == "__main__":
-    asyncio.run(Proxy(Ports(int(sys.argv[1]))).serve())
+    main()

@@ -55,12 +55,13 @@ class Settings:
     def environment(self, service: str) -> dict[str, str]:
         """How the service finds its files."""
         etc = str(self.folder)
+        wires = {"RIG_WIRES": str(self.data / "wires")}
         found = {
             "identity": {"OS_KEYSTONE_CONFIG_FILES": str(self.file("keystone"))},
             "placement": {"OS_PLACEMENT_CONFIG_DIR": etc},
-            "network": {"OS_NEUTRON_CONFIG_DIR": etc, "OS_NEUTRON_CONFIG_FILES": "neutron.conf"},
+            "network": {"OS_NEUTRON_CONFIG_DIR": etc, "OS_NEUTRON_CONFIG_FILES": "neutron.conf", **wires},
             "image": {"OS_GLANCE_CONFIG_DIR": etc},
-            "load-balancer": {"RIG_LB_KNOBS": str(self.knobs)},
+            "load-balancer": {"RIG_LB_KNOBS": str(self.knobs), **wires},
             "compute": {
                 "OS_NOVA_DISABLE_EVENTLET_PATCHING": "true",
                 "OS_NOVA_CONFIG_DIR": "/",

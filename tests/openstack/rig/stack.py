@@ -3,17 +3,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 
 from bed import paths
 from bed.errors import BedError
 from bed.progress import Progress
 from bed.run import run
-from rig import environment, mariadb, places, schema
-from rig.places import DATA, SERVICES, Ports
+from rig import beds, environment, mariadb, places, schema
+from rig.places import DATA, LOOPBACK, SERVICES, Record
 from rig.processes import Processes, answers
 from rig.settings import PASSWORD, REGION, Settings
 
@@ -30,13 +30,19 @@ ARGUMENTS = {"load-balancer": "octavia", "block-storage": "cinder"}  # who is to
 COMPUTE = ("placement", "image", "compute", "block-storage")  # what servers need, and load balancers do not
 
 
-def up(port: int | None, with_compute: bool, progress: Progress) -> None:
-    """Raise what does not run yet. A rig that was ended, or half raised, goes on with the data that it has."""
-    progress.say("OpenStack services on loopback")
+def up(port: int | None, with_compute: bool, progress: Progress, bed: str = "") -> None:
+    """Raise what does not run yet. A rig that was ended, or half raised, goes on with the data that it has.
+
+    With `bed`, the rig is that bed's cloud: see `rig.beds`.
+    """
+    progress.say("OpenStack services on loopback" + (f", for the bed {bed}" if bed else ""))
+    plan = beds.plan_of(bed) if bed else None
     venv = environment.ensure(progress)
     root = mariadb.ensure(progress)
     processes = Processes(DATA)
-    ports = _ports(port, processes)
+    ports = _record(port, bed, plan.bridge if plan else LOOPBACK, processes).ports
+    if plan:
+        beds.WIRES.mkdir(parents=True, exist_ok=True)
     settings = Settings(DATA, venv, ports)
     settings.write()
     services = [name for name in SERVICES if with_compute or name not in COMPUTE]
@@ -60,6 +66,11 @@ def up(port: int | None, with_compute: bool, progress: Progress) -> None:
             _start(settings, processes, "compute")
     with progress.step("Networks, router, security groups" + (", image, flavor, zones" if with_compute else "")):
         _world(settings, "network", *(["compute"] if with_compute else []))
+    if plan:
+        names = ", ".join(node.name for node in plan.nodes)
+        with progress.step(f"{plan.fabric_name}, which forwards; servers {names}"):
+            beds.start_fabric(plan)
+            _world(settings, "machines")
     progress.say(f"clouds.yaml and cloud.conf are in {DATA}")
 
 
@@ -67,6 +78,8 @@ def down(purge: bool, progress: Progress) -> None:
     """End every process and remove the data; `purge` removes what the cache holds of it, too."""
     if DATA.exists():
         with progress.step("Ending the services, removing their data"):
+            if (DATA / "rig.json").exists() and (bed := places.recorded().bed):
+                beds.end_fabric(bed)
             Processes(DATA).end_all()
             shutil.rmtree(DATA)
     if purge:
@@ -75,9 +88,7 @@ def down(purge: bool, progress: Progress) -> None:
 
 def status() -> str:
     """A line for each service."""
-    if not (DATA / "rig.json").exists():
-        raise BedError("there is no rig: run `make openstack`")
-    processes, ports = Processes(DATA), _recorded()
+    processes, ports = Processes(DATA), places.recorded().ports
     lines = [
         f"{name:14} {'running' if processes.running(name) else 'not running':12} {ports.public_url(name)}"
         for name in SERVICES
@@ -90,24 +101,23 @@ def running_database() -> mariadb.Database:
     processes = Processes(DATA)
     if not processes.running("mariadb"):
         raise BedError("the rig does not run: `make openstack`")
-    return mariadb.Database(paths.cache() / "openstack" / "mariadb", DATA, _recorded().database, processes)
+    return mariadb.Database(paths.cache() / "openstack" / "mariadb", DATA, places.recorded().ports.database, processes)
 
 
-def _ports(wanted: int | None, processes: Processes) -> Ports:
-    """Those of before as long as something listens on them; otherwise new ones."""
+def _record(wanted: int | None, bed: str, address: str, processes: Processes) -> Record:
+    """The one of before as long as something listens on its ports; otherwise a new one."""
     running = [file.stem for file in (DATA / "run").glob("*.pid") if processes.running(file.stem)]
     if running:
-        ports = _recorded()
-        if wanted not in (None, ports.base):
-            raise BedError(f"the rig runs on ports {ports.base} and up: `make openstack-down` first")
-        return ports
-    ports = places.free_ports(wanted)
-    (DATA / "rig.json").write_text(json.dumps({"ports": ports.base}))
-    return ports
-
-
-def _recorded() -> Ports:
-    return Ports(json.loads((DATA / "rig.json").read_text())["ports"])
+        record = places.recorded()
+        if wanted not in (None, record.ports.base):
+            raise BedError(f"the rig runs on ports {record.ports.base} and up: `make openstack-down` first")
+        if bed != record.bed:
+            whose = f"the cloud of the bed {record.bed}" if record.bed else "no bed's cloud"
+            raise BedError(f"the rig that runs is {whose}: end it first, or name another folder by OUTOFTREE_RIG")
+        return record
+    record = Record(replace(places.free_ports(wanted), address=address), bed)
+    record.save()
+    return record
 
 
 def _bootstrap(settings: Settings) -> None:
@@ -136,13 +146,14 @@ def _wait(settings: Settings, processes: Processes, service: str) -> None:
 
 def _proxy(settings: Settings, processes: Processes) -> None:
     if not processes.running("proxy"):
-        processes.start("proxy", [sys.executable, "-m", "rig.proxy", str(settings.ports.base)], env=_python_path())
+        processes.start("proxy", [sys.executable, "-m", "rig.proxy"], env=_python_path())
     processes.wait("proxy", lambda: answers(f"http://127.0.0.1:{settings.ports.control}/"))
 
 
 def _world(settings: Settings, *parts: str) -> None:
-    run(f"{settings.venv}/bin/python", "-m", "rig.world", str(settings.ports.base), *parts, env=_python_path())
+    run(f"{settings.venv}/bin/python", "-m", "rig.world", *parts, env=_python_path())
 
 
 def _python_path() -> dict[str, str]:
-    return environment.variables() | {"PYTHONPATH": os.pathsep.join(map(str, [paths.BED, places.RIG]))}
+    path = os.pathsep.join(map(str, [paths.BED, places.RIG]))
+    return environment.variables() | {"PYTHONPATH": path, "OUTOFTREE_RIG": str(DATA)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m rig.world BASE PART...``: what a site's administrator and its customer make before there is a cluster.
+"""``python -m rig.world PART...``: what a site's administrator and its customer make before there is a cluster.
 
 Runs in the environment of the services. What is there already stays, so a second run changes nothing. Writes
 ``world.json`` (identities), ``clouds.yaml`` and ``cloud.conf``.
@@ -7,16 +7,23 @@ Runs in the environment of the services. What is there already stays, so a secon
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from typing import Any
 
 import openstack
 
-from rig.places import DATA, SERVICES, Ports
+from bed.cluster import Bed
+from bed.plan import Plan
+from rig import beds
+from rig.beds import Network
+from rig.places import DATA, SERVICES, TLS, Ports, recorded
 from rig.settings import HOSTS, PASSWORD, REGION
 
 USER = PROJECT = "kubernetes"
+# Where cloud-provider-openstack's own manifest has what is beside its cloud.conf.
+CA_FILE = "/etc/config/ca.crt"
 ROLES = ("member", "reader", "load-balancer_member")
 NAMES = {
     "placement": "placement",
@@ -28,9 +35,9 @@ NAMES = {
 }
 
 
-def credentials(ports: Ports, user: str, project: str) -> dict[str, str]:
+def credentials(url: str, user: str, project: str) -> dict[str, str]:
     return {
-        "auth_url": ports.public_url("identity"),
+        "auth_url": url,
         "username": user,
         "password": PASSWORD,
         "project_name": project,
@@ -40,7 +47,9 @@ def credentials(ports: Ports, user: str, project: str) -> dict[str, str]:
 
 
 def connect(ports: Ports, user: str, project: str) -> Any:
-    return openstack.connect(auth=credentials(ports, user, project), region_name=REGION)
+    """Past the proxy."""
+    auth = credentials(ports.internal_url("identity"), user, project)
+    return openstack.connect(auth=auth, region_name=REGION, interface="internal")
 
 
 def identity(ports: Ports) -> None:
@@ -72,8 +81,12 @@ def _member(keystone: Any, user: str, project: str, roles: list[Any]) -> None:
         keystone.assign_project_role_to_user(home, found, role)
 
 
-def network(ports: Ports) -> dict[str, str]:
+def network(ports: Ports, plan: Plan | None) -> dict[str, str]:
     """A public network with floating addresses; the customer's network of nodes behind a router."""
+    if plan:
+        own, outside = beds.networks(plan)
+    else:
+        own, outside = Network("10.20.0.0/16"), Network("203.0.113.0/24")
     admin = connect(ports, "admin", "admin").network
     public = admin.find_network("public") or admin.create_network(
         name="public",
@@ -81,10 +94,10 @@ def network(ports: Ports) -> dict[str, str]:
         provider_network_type="flat",
         provider_physical_network="public",
     )
-    public_subnet = _subnet(admin, public, "public", "203.0.113.0/24", enable_dhcp=False)
+    public_subnet = _subnet(admin, public, "public", outside, enable_dhcp=False)
     customer = connect(ports, USER, PROJECT).network
     nodes = customer.find_network("nodes", ignore_missing=True) or customer.create_network(name="nodes")
-    subnet = _subnet(customer, nodes, "nodes", "10.20.0.0/16")
+    subnet = _subnet(customer, nodes, "nodes", own)
     router = customer.find_router("nodes")
     if router is None:
         router = customer.create_router(name="nodes", external_gateway_info={"network_id": public.id})
@@ -101,9 +114,13 @@ def network(ports: Ports) -> dict[str, str]:
     }
 
 
-def _subnet(client: Any, of: Any, name: str, cidr: str, **more: Any) -> Any:
+def _subnet(client: Any, of: Any, name: str, wanted: Network, **more: Any) -> Any:
+    if wanted.gateway:
+        more["gateway_ip"] = wanted.gateway
+    if wanted.first:
+        more["allocation_pools"] = [{"start": wanted.first, "end": wanted.last}]
     found = client.find_subnet(name, network_id=of.id)
-    return found or client.create_subnet(name=name, network_id=of.id, cidr=cidr, ip_version=4, **more)
+    return found or client.create_subnet(name=name, network_id=of.id, cidr=wanted.cidr, ip_version=4, **more)
 
 
 def compute(ports: Ports) -> dict[str, str]:
@@ -123,10 +140,34 @@ def compute(ports: Ports) -> dict[str, str]:
     return {"flavor": flavor.id, "image": image.id}
 
 
+def machines(ports: Ports, plan: Plan) -> None:
+    """A server for each machine of a bed, by its name, with a port that has its address."""
+    world = json.loads((DATA / "world.json").read_text())
+    customer = connect(ports, USER, PROJECT)
+    for node, zone in zip(plan.nodes, itertools.cycle(HOSTS.values()), strict=False):
+        if customer.compute.find_server(node.name) is None:
+            fixed = [{"subnet_id": world["subnet"], "ip_address": node.address}]
+            port = customer.network.create_port(name=node.name, network_id=world["network"], fixed_ips=fixed)
+            customer.compute.create_server(
+                name=node.name,
+                flavor_id=world["flavor"],
+                image_id=world["image"],
+                availability_zone=zone,
+                networks=[{"port": port.id}],
+            )
+    for node in plan.nodes:
+        customer.compute.wait_for_server(customer.compute.find_server(node.name), wait=300)
+
+
 def files(ports: Ports, world: dict[str, Any]) -> None:
     (DATA / "world.json").write_text(json.dumps(world, indent=2) + "\n")
     clouds = {
-        name: {"auth": credentials(ports, user, project), "region_name": REGION, "identity_api_version": 3}
+        name: {
+            "auth": credentials(ports.public_url("identity"), user, project),
+            "region_name": REGION,
+            "identity_api_version": 3,
+            **({"cacert": str(TLS / "ca.crt")} if ports.tls else {}),
+        }
         for name, user, project in (("rig", USER, PROJECT), ("rig-admin", "admin", "admin"))
     }
     (DATA / "clouds.yaml").write_text(json.dumps({"clouds": clouds}, indent=2) + "\n")  # which is YAML, too
@@ -138,7 +179,7 @@ password = {PASSWORD}
 tenant-name = {PROJECT}
 domain-name = Default
 region = {REGION}
-
+{f"ca-file = {CA_FILE}{chr(10)}" if ports.tls else ""}
 [LoadBalancer]
 lb-provider = rig
 floating-network-id = {world["public_network"]}
@@ -151,17 +192,20 @@ router-id = {world["router"]}
 
 
 def main() -> None:
-    ports, parts = Ports(int(sys.argv[1])), sys.argv[2:]
+    record, parts = recorded(), sys.argv[1:]
+    ports, plan = record.ports, Bed.load(record.bed).plan if record.bed else None
     if "identity" in parts:
         identity(ports)
     if "network" in parts:
         endpoints = {name: ports.public_url(name) for name in SERVICES}
         world: dict[str, Any] = {"control": f"http://127.0.0.1:{ports.control}", "region": REGION, "public": endpoints}
         world["internal"] = {name: ports.internal_url(name) for name in SERVICES}
-        world |= network(ports)
+        world |= network(ports, plan)
         if "compute" in parts:
             world |= {"zones": HOSTS, **compute(ports)}
         files(ports, world)
+    if "machines" in parts and plan:
+        machines(ports, plan)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,7 @@ def test_only_a_server_with_a_port_can_be_copied() -> None:
 
 
 BALANCER = "0b2f4a4e-52e2-4b8e-9d62-3d3b0a2b5f3c"
-WISHES = [
+DESIRED = [
     {"name": "web-1", "description": "it's one", "tags": ["web-1", "ccm:v1:c:u1:n:f:f"], "floating_description": "one"},
     {"name": "web-2", "description": "two", "tags": ["web-2"], "floating_description": "2"},
 ]
@@ -146,7 +146,7 @@ WISHES = [
 def test_copies_of_a_load_balancer_have_parts_addresses_and_tags_of_their_own() -> None:
     found = "listener pool vip-port 5 floating 6 floating-port 7"
     database = Statements(select_l="\t".join(found.split()), select_max="40", information="id\nname\ndescription")
-    clones.make_balancers(database, BALANCER, WISHES, "10.30.200.1", "203.0.113.120")  # type: ignore[arg-type]
+    clones.make_balancers(database, BALANCER, DESIRED, "10.30.200.1", "203.0.113.120")  # type: ignore[arg-type]
     made = database.told[-1]
     tags = next(line for line in made.splitlines() if line.startswith("insert into octavia.tags (resource_id, tag)"))
     assert made.index("start transaction;") < made.index("insert into") and made.endswith("commit;"), "all or nothing"
@@ -164,7 +164,7 @@ def test_copies_of_a_load_balancer_have_parts_addresses_and_tags_of_their_own() 
 
 def test_only_a_load_balancer_with_one_listener_and_a_floating_ip_can_be_copied() -> None:
     with pytest.raises(BedError, match="has 0 listeners"):
-        clones.make_balancers(Statements(), BALANCER, WISHES, "10.0.0.1", "10.0.0.9")  # type: ignore[arg-type]
+        clones.make_balancers(Statements(), BALANCER, DESIRED, "10.0.0.1", "10.0.0.9")  # type: ignore[arg-type]
 
 
 def test_copies_are_removed_by_their_names_from_every_table_they_are_in() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from rig import authority
 from rig.control import Control
 from rig.places import SERVICES
 from rig.proxy import Call, Fault, Proxy, template
@@ -65,6 +67,7 @@ class Blocks:
         self._public = {service: free_port() for service in SERVICES}
         self._behind = {service: free_port() for service in SERVICES}
         self.control = free_port()
+        self.address = "127.0.0.1"
 
     def public(self, service: str) -> int:
         return self._public[service]
@@ -144,6 +147,36 @@ async def test_a_call_passes_as_it_is_and_is_noted(rig: Rig) -> None:
     assert await rig.tell("calls") == {"network PUT /ports/{id}": 1}
     (noted,) = await rig.tell("journal")
     assert noted["status"] == 200 and "limit=2" in noted["query"]
+
+
+async def test_services_learn_by_which_scheme_a_client_came(tmp_path: Path) -> None:
+    proxy, headers = Proxy(Blocks()), []  # type: ignore[arg-type]
+
+    async def answer(request: web.Request) -> web.Response:
+        headers.extend(request.headers.getall("X-Forwarded-Proto"))
+        return web.Response()
+
+    behind = web.Application()
+    behind.router.add_get("/", answer)
+    runner = web.AppRunner(behind)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", proxy.ports.behind("network")).start()
+    serving = asyncio.create_task(proxy.serve(authority.server(tmp_path, "127.0.0.1")))
+    trust = ssl.create_default_context(cafile=tmp_path / "ca.crt")
+    async with aiohttp.ClientSession() as session:
+        url = f"https://127.0.0.1:{proxy.ports.public('network')}/"
+        for _ in range(200):
+            with contextlib.suppress(aiohttp.ClientConnectionError):
+                # What a client says of itself is not believed.
+                async with session.get(url, ssl=trust, headers={"x-forwarded-proto": "gopher"}) as found:
+                    assert found.status == 200
+                break
+            await asyncio.sleep(0.02)
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+    await runner.cleanup()
+    assert headers == ["https"]
 
 
 async def test_what_was_counted_is_forgotten_on_reset(rig: Rig) -> None:
@@ -231,7 +264,7 @@ async def test_logins_are_counted_apart(rig: Rig) -> None:
     assert await rig.tell("logins") == 1 and await rig.tell("calls") == {}
 
 
-async def test_wishes_about_load_balancers_are_a_file(rig: Rig) -> None:
+async def test_the_desired_state_of_load_balancers_is_a_file(rig: Rig) -> None:
     await rig.tell("load_balancers", 3.0, ["web"])
     assert json.loads((rig.control.data / "run" / "load-balancers.json").read_text()) == {
         "delay": 3.0,

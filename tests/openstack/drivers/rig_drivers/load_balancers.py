@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """An Octavia provider without amphorae: what is asked for becomes ACTIVE after a while, or ERROR if so wished.
 
-The wishes are a JSON file, $RIG_LB_KNOBS, read at each operation: ``{"delay": 0.5, "errors": ["name", ...]}``, seconds
+The knobs are a JSON file, $RIG_LB_KNOBS, read at each operation: ``{"delay": 0.5, "errors": ["name", ...]}``, seconds
 and the names of objects that go to ERROR. States are written through octavia's own DriverUpdater.
+
+If the folder $RIG_WIRES exists, each load balancer that has settled is described there, in ``balancer-ID.json``, for
+what forwards in place of amphorae (gateway/fabric.py).
 """
 
 import json
 import os
+import pathlib
 import threading
 import time
 
@@ -111,10 +115,46 @@ class RigProvider(provider_base.ProviderDriver):
     def _settled(self, load_balancer_id, cascade):
         with self._one_at_a_time:
             try:
-                return _report(load_balancer_id, cascade)
+                settled = _report(load_balancer_id, cascade)
+                if settled:
+                    _wire(load_balancer_id)
+                return settled
             except Exception:
                 LOG.exception("load balancer %s", load_balancer_id)
                 return False
+
+
+def _wire(load_balancer_id):
+    wires = pathlib.Path(os.environ["RIG_WIRES"])
+    if not wires.is_dir():
+        return
+    file = wires / f"balancer-{load_balancer_id}.json"
+    session = database.get_session()
+    with session.begin():
+        balancer = session.get(models.LoadBalancer, load_balancer_id)
+        if balancer is None or balancer.provisioning_status == constants.DELETED:
+            file.unlink(missing_ok=True)
+            return
+        listeners = session.query(models.Listener).filter_by(load_balancer_id=load_balancer_id, enabled=True)
+        wired = {"address": balancer.vip.ip_address, "ports": [_port(each) for each in listeners if each.default_pool]}
+    half = file.with_suffix(".half")
+    half.write_text(json.dumps(wired))
+    half.rename(file)
+
+
+def _port(listener):
+    """A listener and its pool in the words of gateway/fabric.py. A member is checked where its monitor says."""
+    pool, members = listener.default_pool, [each for each in listener.default_pool.members if each.enabled]
+    persistence, monitor = pool.session_persistence, pool.health_monitor
+    by_http = monitor is not None and monitor.type == constants.HEALTH_MONITOR_HTTP
+    return {
+        "protocol": "UDP" if listener.protocol == constants.PROTOCOL_UDP else "TCP",
+        "port": listener.protocol_port,
+        "members": [[each.ip_address, each.protocol_port] for each in members],
+        "allowed": [each.cidr for each in listener.allowed_cidrs],
+        "sticky": persistence is not None and persistence.type == constants.SESSION_PERSISTENCE_SOURCE_IP,
+        "health_port": members[0].monitor_port if by_http and members else None,
+    }
 
 
 def _owner(model, identity):

@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An ML2 mechanism driver that does what agents would: it binds every port, and says that ports and addresses work."""
+"""An ML2 mechanism driver that does what agents would: it binds every port, and says that ports and addresses work.
 
+If the folder $RIG_WIRES exists, it also keeps ``network.json`` there: ``{"routes": {destination: next hop}, "floating":
+{floating address: fixed address}}`` (gateway/fabric.py).
+"""
+
+import json
+import os
+import pathlib
 import threading
 import time
 
@@ -16,12 +23,16 @@ LOG = log.getLogger(__name__)
 # An agent answers after the request, not within it: within, the row is locked by the request's own transaction.
 AGENT_SECONDS = 0.2
 TRIES = 5
+LOOK_SECONDS = 0.5
 
 
 class RigMechanism(api.MechanismDriver):
     def initialize(self):
         for event in (events.AFTER_CREATE, events.AFTER_UPDATE):
             registry.subscribe(self._floating_ip_changed, resources.FLOATING_IP, event)
+        wires = pathlib.Path(os.environ["RIG_WIRES"])
+        if wires.is_dir():
+            threading.Thread(target=_wire, args=(wires / "network.json",), daemon=True).start()
 
     @property
     def connectivity(self):
@@ -58,6 +69,32 @@ def _floating_ip_status(floating_ip_id):
         used = constants.FLOATINGIP_STATUS_ACTIVE if found[0]["port_id"] else constants.FLOATINGIP_STATUS_DOWN
         if found[0]["status"] != used:
             router.update_floatingip_status(admin, floating_ip_id, used)
+
+
+def _wire(file):
+    """Look again and again: a change that is announced may not be committed yet."""
+    known = None
+    while True:
+        time.sleep(LOOK_SECONDS)
+        try:
+            found = _network()
+        except Exception:
+            LOG.exception("%s", file)
+            continue
+        if found != known:
+            half = file.with_suffix(".half")
+            half.write_text(json.dumps(found))
+            half.rename(file)
+            known = found
+
+
+def _network():
+    admin, router = context.get_admin_context(), directory.get_plugin(plugins.L3)
+    if router is None:  # neutron still starts
+        return None
+    routes = {each["destination"]: each["nexthop"] for found in router.get_routers(admin) for each in found["routes"]}
+    floating = {each["floating_ip_address"]: each["fixed_ip_address"] for each in router.get_floatingips(admin)}
+    return {"routes": routes, "floating": {address: fixed for address, fixed in floating.items() if fixed}}
 
 
 def _later(work, *arguments):

@@ -20,7 +20,17 @@ def main() -> None:
     application = importlib.import_module(module).application
     if beside:
         importlib.import_module(beside)
-    waitress.serve(application, host="127.0.0.1", port=int(port), threads=THREADS, channel_timeout=600, ident=None)
+    waitress.serve(
+        application,
+        host="127.0.0.1",
+        port=int(port),
+        threads=THREADS,
+        channel_timeout=600,
+        ident=None,
+        # The rig's proxy says by which scheme a client came: links lead there.
+        trusted_proxy="127.0.0.1",
+        trusted_proxy_headers={"x-forwarded-proto"},
+    )
 
 
 if __name__ == "__main__":
