@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests confirm of providers beside their vendors' controllers, and the page's table of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests import comparison
+from tests.comparison import table
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(comparison, "RESULTS", tmp_path)
+    monkeypatch.delenv("RECORD_COMPARISON", raising=False)
+    return tmp_path
+
+
+def test_figures_are_recorded_and_then_confirmed(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as recording:
+        recording.setenv("RECORD_COMPARISON", "1")
+        comparison.confirm("acme", "nodes equal", "3 of 3")
+        comparison.confirm_calls("acme", "create", ours=4, theirs=20)
+        comparison.confirm_calls("acme", "delete", ours=1, theirs=None)
+    comparison.confirm("acme", "nodes equal", "3 of 3")
+    comparison.confirm_calls("acme", "create", ours=4, theirs=20)
+    comparison.confirm_calls("acme", "create", ours=3, theirs=26)
+    comparison.confirm_calls("acme", "delete", ours=1, theirs=None)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(5, 20), (4, 28), (4, 12), (4, None)])
+def test_other_counts_are_refused(results: Path, ours: int, theirs: int | None) -> None:
+    (results / "acme.yml").write_text("calls: {create: {ours: 4, theirs: 20}}")
+    with pytest.raises(AssertionError, match="create"):
+        comparison.confirm_calls("acme", "create", ours=ours, theirs=theirs)
+
+
+def test_another_fact_and_one_that_is_not_written_are_refused(results: Path) -> None:
+    (results / "acme.yml").write_text("nodes equal: 3 of 3")
+    with pytest.raises(AssertionError, match="2 of 3"):
+        comparison.confirm("acme", "nodes equal", "2 of 3")
+    with pytest.raises(AssertionError, match="faults survived"):
+        comparison.confirm("acme", "faults survived", "1 of 1")
+    with pytest.raises(AssertionError, match="not written"):
+        comparison.confirm_calls("acme", "delete", ours=1, theirs=None)
+
+
+def test_the_table_is_replaced_and_what_stands_around_it_stays(tmp_path: Path) -> None:
+    page = tmp_path / "index.md"
+    page.write_text(f"# Before\n\n{table.MARK}| old |\n|---|\n\nAfter\n")
+    table.render(page)
+    text = page.read_text()
+    assert text == f"# Before\n\n{table.table()}\nAfter\n"
+
+
+def test_the_page_has_what_is_written() -> None:
+    assert table.table() in table.PAGE.read_text(), "run `make docs`"
