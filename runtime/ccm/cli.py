@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 NO_SIMULATOR = (
     "ccm sim: the simulated cloud is not installed. It is a separate package, outoftree-ccm-simcloud: install "
@@ -12,34 +15,49 @@ NO_SIMULATOR = (
 )
 
 
+@dataclass(frozen=True)
+class Command:
+    """A subcommand. `module`: has `main(argv)`, which returns the exit status; it is imported when it is used."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "explain": Command("ccm.commands.explain", "explain the state of one Node, Service or PersistentVolume"),
+    "plan": Command("ccm.commands.plan", "report what the controller would do now, and change nothing"),
+    "doctor": Command("ccm.commands.doctor", "check what the controller needs, from rights to certificates"),
+    "status": Command("ccm.commands.status", "show what the controller is doing: work, cloud calls, held deletions"),
+    "nodes": Command("ccm.commands.list_nodes", "list the instance of each Node, and contradictions"),
+    "check-provider": Command("ccm.conformance.command", "run the conformance cases against a provider"),
+    "completion": Command("ccm.commands.completion", "print a script that completes commands and flags in a shell"),
+    "sim": Command("ccm_simcloud", "run the simulated cloud, if it is installed"),
+}
+
+
+#: Those that only read the cluster and the cloud.
+READING = ("explain", "plan", "doctor", "status", "nodes")
+
+
+def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:
+    """The subcommands, for `--help`."""
+    calls = {name: f"{prog} {name}" for name in names}
+    width = max(map(len, calls.values()))
+    lines = [f"  {call.ljust(width)}  {COMMANDS[name].summary}" for name, call in calls.items()]
+    return "\n".join(["commands, each with a --help of its own:", *lines])
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 success, 1 failure, 2 invalid command line."""
+    """Exit status: 0 success, 1 failure, 2 invalid command line. Commands have their own: see their `main`."""
     args = list(sys.argv[1:] if argv is None else argv)
-    if args[:1] == ["sim"]:
-        if importlib.util.find_spec("ccm_simcloud") is None:
-            print(NO_SIMULATOR, file=sys.stderr)
-            return 1
-        import ccm_simcloud
-
-        return ccm_simcloud.main(args[1:])
-    if args[:1] == ["check-provider"]:
-        from .conformance import command
-
-        return command.main(args[1:])
-    if args[:1] == ["explain"]:
-        from .commands import explain_node
-
-        return explain_node.main(args[1:])
-    if args[:1] == ["nodes"]:
-        from .commands import list_nodes
-
-        return list_nodes.main(args[1:])
+    if args and args[0] in COMMANDS:
+        return run(args[0], args[1:])
     from .manager import logs
     from .manager import process as app
     from .options import command_line
 
     try:
-        parsed = command_line.parse(args)
+        parsed = command_line.parse(args, command_line.parser(epilog=list_of_commands()))
     except command_line.OptionsError as error:
         for problem in error.problems:
             print(f"ccm: {problem}", file=sys.stderr)
@@ -47,6 +65,26 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     logs.configure(parsed.logging_format, parsed.v)
     return app.start(parsed)
+
+
+def kubectl(argv: list[str] | None = None) -> int:
+    """`kubectl ccm`, which kubectl finds as the program `kubectl-ccm`: commands that only read, and no controller."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    if args and args[0] in READING:
+        return run(args[0], args[1:])
+    asked = args in ([], ["-h"], ["--help"])
+    text = f"usage: kubectl ccm COMMAND [FLAG ...]\n\n{list_of_commands('kubectl ccm', READING)}"
+    print(text, file=sys.stdout if asked else sys.stderr)
+    return 0 if asked else 2
+
+
+def run(name: str, argv: list[str]) -> int:
+    """Run a subcommand; returns its exit status."""
+    if name == "sim" and importlib.util.find_spec("ccm_simcloud") is None:
+        print(NO_SIMULATOR, file=sys.stderr)
+        return 1
+    status: int = importlib.import_module(COMMANDS[name].module).main(argv)
+    return status
 
 
 if __name__ == "__main__":

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read-only commands: `ccm explain node`, `ccm nodes`."""
+"""Read-only commands: `ccm explain`, `ccm plan`, `ccm nodes`."""

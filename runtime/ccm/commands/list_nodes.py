@@ -24,7 +24,7 @@ from ccm.gateway.gateway import Gateway
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
 
-from .explain_node import default_kubeconfig
+from .question_flags import default_kubeconfig
 
 
 class Match(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Match(Struct, frozen=True):
 
 def main(argv: Sequence[str]) -> int:
     """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
-    args = _parser().parse_args(argv)
+    args = arguments().parse_args(argv)
     try:
         client = KubeClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
         matches = asyncio.run(_ask(client, args.cloud_provider, args.cloud_config))
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="ccm nodes", description="List the instance of each Node, and mismatches.")
     parser.add_argument("--cloud-provider", required=True, help="use this provider, like the controller")
     parser.add_argument("--cloud-config", default="", help="read this provider configuration, like the controller")

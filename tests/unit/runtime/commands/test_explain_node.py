@@ -7,7 +7,9 @@ import msgspec
 import pytest
 
 from ccm import cli
-from ccm.commands.explain_node import Event, default_kubeconfig, explain
+from ccm.commands.explain_node import explain
+from ccm.commands.explanation import Event
+from ccm.commands.question_flags import default_kubeconfig
 from ccm.engine.objects import Lease, Node
 
 NOW = datetime.datetime(2026, 11, 1, 12, 0, 0, tzinfo=datetime.UTC)
@@ -81,7 +83,8 @@ def test_a_tainted_node_about_which_nothing_was_told():
         (None, "No controller has ever led: the Lease kube-system/ccm is missing"),
         (lease(holder=""), "No controller leads: the Lease kube-system/ccm was released, 1 s ago"),
         (lease(renewed=7300), "ccm-a_1 renewed the Lease kube-system/ccm 2 h ago, which is valid for 15 s"),
-        (lease(), "the cloud last answered it never, or it does not report it"),
+        (lease(cloud_provider="sim"), "the cloud last answered it never, or it does not report it"),
+        (lease(), "it does not describe itself in the Lease, so it is another cloud-controller-manager"),
     ],
 )
 def test_who_should_look_after_it(led_by, conclusion):
@@ -147,8 +150,8 @@ def test_where_the_kubeconfig_is_looked_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["explain", "node", "w1", "--lease", "ccm"], 2, "--lease 'ccm' is not NAMESPACE/NAME"),
-        (["explain", "node", "w1", "--kubeconfig", "/nowhere/config"], 1, "/nowhere/config"),
+        (["explain", "node", "w1", "--kubeconfig", "/nowhere/config"], 2, "/nowhere/config"),
+        (["plan", "--cloud-provider=sim", "--kubeconfig=/nowhere/config"], 2, "/nowhere/config"),
     ],
 )
 def test_mistakes_get_one_line(arguments, status, message, capsys):

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands answer: plain data, which is also their JSON (docs/reference/commands.md). No I/O.
+
+The descriptions of the fields are the documentation of the JSON: `make docs` writes them into that page.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from ccm.base.text import printable, shorten
+
+#: The exit status of every command that answers.
+NOTHING_TO_DO, FINDINGS, NOT_ANSWERED = 0, 1, 2
+#: The maximum length of a line, in characters: users and kubelets write text of any length.
+LONGEST_LINE = 2000
+
+
+#: What a person does when the cloud gives no answer.
+ASK_DOCTOR = "ccm doctor, with the same flags, says whether credentials or the network are the reason"
+
+
+class Action(enum.StrEnum):
+    """What happens to one object. The values are in the JSON."""
+
+    NOTHING = "nothing"
+    CREATE = "create"
+    UPDATE = "update"
+    DELETE = "delete"
+    #: Nothing yet; it changes without help.
+    WAIT = "wait"
+    #: Nothing, until a person changes something.
+    BLOCKED = "blocked"
+    #: A question got no answer, so nobody knows.
+    UNKNOWN = "unknown"
+
+
+class Unasked(Struct, frozen=True, rename="camel"):
+    """A question that got no answer."""
+
+    question: Annotated[str, Meta(description="What was asked, and of whom.")]
+    why: Annotated[str, Meta(description="The error, with the missing right if one is missing.")]
+
+
+class Outlook(Struct, frozen=True, rename="camel", kw_only=True):
+    """What the runtime would do with one object now, and why."""
+
+    kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `Route` or `PersistentVolume`.")]
+    name: Annotated[
+        str,
+        Meta(
+            description="The object's name. A load balancer has the name of its Service, NAMESPACE/NAME; a route has "
+            "its destination."
+        ),
+    ]
+    action: Annotated[
+        Action,
+        Meta(
+            description="`nothing`, `create`, `update`, `delete`, `wait` (it changes later, without help), `blocked` "
+            "(until a person changes something), or `unknown` (a question got no answer)."
+        ),
+    ]
+    changes: Annotated[list[str], Meta(description="What would be written, one sentence for each change.")] = []
+    reason: Annotated[str, Meta(description="The reason as a word, as in Events; empty if there is none.")] = ""
+    because: Annotated[str, Meta(description="The reason as a sentence.")] = ""
+    rule: Annotated[str, Meta(description="The rule that applies.")] = ""
+    flag: Annotated[str, Meta(description="The flags that change the rule, with their present values.")] = ""
+    when: Annotated[str, Meta(description="When it happens, counted from the moment at which the runtime leads.")] = ""
+    to_do: Annotated[str, Meta(description="What a person should do; empty for nothing.")] = ""
+    notes: Annotated[list[str], Meta(description="Facts that change nothing now, one sentence each.")] = []
+
+    @property
+    def is_finding(self) -> bool:
+        return self.action not in (Action.NOTHING, Action.UNKNOWN)
+
+
+def status_of(outlooks: Iterable[Outlook], unasked: Sequence[Unasked]) -> int:
+    """The exit status: a question without an answer counts more than findings, which may be incomplete then."""
+    found = list(outlooks)
+    if unasked or any(each.action is Action.UNKNOWN for each in found):
+        return NOT_ANSWERED
+    return FINDINGS if any(each.is_finding for each in found) else NOTHING_TO_DO
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Aligned columns; the last one may be of any length."""
+    every = [tuple(head), *(tuple(map(one_line, row)) for row in rows)]
+    widths = [max(len(row[column]) for row in every) for column in range(len(head) - 1)]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        for row in every
+    ]
+
+
+def one_line(text: str) -> str:
+    """Text of strangers, safe for a terminal."""
+    return printable(shorten(text, LONGEST_LINE))
+
+
+def counted(count: int, noun: str) -> str:
+    """For example: 1 Node, 2 Nodes."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def section(title: str, lines: Iterable[str]) -> list[str]:
+    """A heading with indented lines below it; [] without lines."""
+    found = [f"  {one_line(line)}" for line in lines]
+    return ["", title, *found] if found else []

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The answer of `ccm explain`: one object, what was looked up about it, what follows, and what to do. No I/O."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from .answers import Outlook, Unasked, one_line, section, status_of, table
+from .leading import ago
+
+#: How many of the latest Events are shown.
+SHOWN = 8
+
+
+class Looked(Struct, frozen=True, rename="camel"):
+    """One thing that was looked up."""
+
+    what: Annotated[str, Meta(description="What was looked up.")]
+    where: Annotated[str, Meta(description="Where: the API server, or the provider and its configuration.")]
+    answer: Annotated[str, Meta(description="What the answer was.")]
+
+
+class Source(Struct, frozen=True):
+    component: str = ""
+
+
+class About(Struct, frozen=True):
+    uid: str = ""
+
+
+class Event(Struct, frozen=True, rename="camel"):
+    """An Event, as the API server has it."""
+
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    count: int | None = None
+    last_timestamp: str | None = None
+    source: Source = Source()
+    involved_object: About = About()
+
+
+class Told(Struct, frozen=True, rename="camel"):
+    """An Event that a controller sent about the object."""
+
+    reason: Annotated[str, Meta(description="The Event's reason.")]
+    message: Annotated[str, Meta(description="Its message.")]
+    component: Annotated[str, Meta(description="The controller that sent it.")]
+    last: Annotated[str | None, Meta(description="When it was last sent, RFC 3339.")] = None
+    count: Annotated[int, Meta(description="How often it was sent.")] = 1
+
+
+class Explanation(Struct, frozen=True, rename="camel", tag_field="answer", tag="explanation", kw_only=True):
+    """The answer of `ccm explain`."""
+
+    kind: Annotated[str, Meta(description="`Node`, `Service` or `PersistentVolume`.")]
+    name: Annotated[str, Meta(description="Its name; of a Service, NAMESPACE/NAME.")]
+    state: Annotated[list[str], Meta(description="Its state, in sentences.")]
+    looked_up: Annotated[list[Looked], Meta(description="What was looked up, and the answers.")] = field(
+        default_factory=list
+    )
+    nearest: Annotated[list[str], Meta(description="Names in the cloud that are like its name.")] = field(
+        default_factory=list
+    )
+    outlooks: Annotated[
+        list[Outlook], Meta(description="What the runtime would do with it now; empty without `--cloud-provider`.")
+    ] = field(default_factory=list)
+    leader: Annotated[list[str], Meta(description="Which process leads now, in sentences.")] = field(
+        default_factory=list
+    )
+    events: Annotated[list[Told], Meta(description="Events of the controllers about it, the latest last.")] = field(
+        default_factory=list
+    )
+    unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")] = field(default_factory=list)
+    waits: Annotated[bool, Meta(description="Whether its state alone shows that something is left to do.")] = False
+
+    @property
+    def status(self) -> int:
+        """Without an outlook, the state decides."""
+        return max(status_of(self.outlooks, self.unasked), 1 if self.waits else 0)
+
+
+def told_by(events: Iterable[Event], components: Sequence[str], uid: str) -> list[Told]:
+    """The Events about this very object, the latest last. Others may have had its name."""
+    relevant = [each for each in events if each.source.component in components and each.involved_object.uid == uid]
+    relevant.sort(key=lambda each: each.last_timestamp or "")
+    return [
+        Told(each.reason, each.message, each.source.component, each.last_timestamp, each.count or 1)
+        for each in relevant
+    ]
+
+
+def event_line(event: Told, now: datetime.datetime) -> str:
+    times = f", {event.count} times" if event.count > 1 else ""
+    return f"{event.reason} ({ago(event.last, now)}{times}): {event.message}"
+
+
+def render(found: Explanation, now: datetime.datetime) -> list[str]:
+    """Lines of text, safe for a terminal."""
+    lines = [one_line(line) for line in found.state]
+    if found.looked_up:
+        rows = [(each.what, each.where, each.answer) for each in found.looked_up]
+        lines += ["", "LOOKED UP", *(f"  {row}" for row in table(("WHAT", "WHERE", "ANSWER"), rows))]
+    if found.nearest:
+        lines += section("SIMILAR NAMES IN THE CLOUD", [", ".join(found.nearest)])
+    lines += section("NEXT", _next(found.outlooks))
+    lines += section("RULE", dict.fromkeys(_rules(found.outlooks)))
+    lines += section("DO", dict.fromkeys(each.to_do for each in found.outlooks if each.to_do))
+    lines += section("NOTES", (note for each in found.outlooks for note in each.notes))
+    lines += ["", *map(one_line, found.leader)] if found.leader else []
+    lines += section("Events about it, the latest last:", (event_line(each, now) for each in found.events[-SHOWN:]))
+    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in found.unasked))
+    return lines
+
+
+def _next(outlooks: Iterable[Outlook]) -> Iterable[str]:
+    for each in outlooks:
+        when = f" ({each.when})" if each.when else ""
+        reason = f"{each.reason}: " if each.reason else ""
+        yield f"{each.action.value}{when}: {reason}{each.because}"
+        yield from (f"  {change}" for change in each.changes)
+
+
+def _rules(outlooks: Iterable[Outlook]) -> Iterable[str]:
+    for each in outlooks:
+        if each.rule:
+            yield f"{each.rule} ({each.flag})" if each.flag else each.rule

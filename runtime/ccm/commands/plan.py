@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ccm plan`: what the runtime would do now to Nodes, load balancers, routes and volumes if it led. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from msgspec import Meta, Struct
+
+from ccm.options.command_line import Parser
+
+from .answers import Action, Outlook, Unasked, one_line, section, status_of, table
+from .asking import answer
+from .gathering import (
+    Gathered,
+    all_routes,
+    all_volumes,
+    balancer_outlooks,
+    gather,
+    node_outlooks,
+    not_run,
+)
+from .leading import leader_lines
+from .node_outlook import one_each
+from .question_flags import Questions, parser
+from .reading import open_cloud, open_cluster
+
+DESCRIPTION = """Report what the runtime would do now to Nodes, load balancers, routes and volumes if it led.
+
+It reads the cluster and the cloud, and writes to neither. It takes the flags of the controller. Run it before the
+runtime takes over from another controller."""
+#: Kind of object -> the heading of its table.
+HEADINGS = {"Node": "NODES", "LoadBalancer": "LOAD BALANCERS", "Route": "ROUTES", "PersistentVolume": "VOLUMES"}
+
+
+class PlanAnswer(Struct, frozen=True, rename="camel", tag_field="answer", tag="plan"):
+    """The answer of `ccm plan`."""
+
+    server: Annotated[str, Meta(description="The API server's URL.")]
+    provider: Annotated[str, Meta(description="The provider, `--cloud-provider`.")]
+    cluster: Annotated[str, Meta(description="The cluster's name in the cloud, `--cluster-name`.")]
+    leader: Annotated[list[str], Meta(description="Which process leads now, in sentences.")]
+    controllers: Annotated[list[str], Meta(description="The controllers that would run.")]
+    not_run: Annotated[dict[str, str], Meta(description="Those that would not run, with the reason.")]
+    counts: Annotated[dict[str, dict[str, int]], Meta(description="How many objects of each kind have which action.")]
+    outlooks: Annotated[list[Outlook], Meta(description="Every object for which the action is not `nothing`.")]
+    unasked: Annotated[list[Unasked], Meta(description="Questions that got no answer.")]
+
+    @property
+    def status(self) -> int:
+        return status_of(self.outlooks, self.unasked)
+
+
+@dataclass(frozen=True)
+class PlanFlags(Questions):
+    requires_provider: ClassVar[bool] = True
+
+
+def main(argv: Sequence[str]) -> int:
+    """Exit status: 0 nothing to do, 1 something to do, 2 a question got no answer."""
+    return answer(PlanFlags, argv, arguments(), _ask, render)
+
+
+def arguments() -> Parser:
+    return parser(PlanFlags, "ccm plan", DESCRIPTION)
+
+
+async def _ask(options: PlanFlags) -> PlanAnswer:
+    """Raises ApiError, KubeConfigError, ConfigError and StartError."""
+    async with open_cluster(options) as cluster, open_cloud(options) as gateway:
+        return await plan_of(await gather(options, cluster, gateway))
+
+
+async def plan_of(found: Gathered) -> PlanAnswer:
+    """The plan for what was gathered."""
+    nodes = node_outlooks(found)
+    others = await asyncio.gather(balancer_outlooks(found), all_routes(found), all_volumes(found))
+    every = one_each([*nodes, *(each for outlooks in others for each in outlooks)])
+    options = found.options
+    lease_name = f"{options.leader_elect_resource_namespace}/{options.leader_elect_resource_name}"
+    counts = {kind: Counter(each.action.value for each in every if each.kind == kind) for kind in HEADINGS}
+    return PlanAnswer(
+        server=found.cluster.client.server,
+        provider=options.cloud_provider,
+        cluster=options.cluster_name,
+        leader=leader_lines(found.lease, lease_name, found.now),
+        controllers=list(found.usable),
+        not_run=not_run(options, found.gateway),
+        counts={kind: dict(count) for kind, count in counts.items() if count},
+        outlooks=[each for each in every if each.action is not Action.NOTHING],
+        unasked=found.cluster.unasked,
+    )
+
+
+def render(plan: PlanAnswer, now: datetime.datetime) -> list[str]:
+    """Lines of text, safe for a terminal."""
+    lines = [
+        one_line(f"Plan of provider {plan.provider}, cluster {plan.cluster}, for the API server {plan.server}"),
+        *map(one_line, plan.leader),
+        f"If it led, it would run: {', '.join(plan.controllers) or 'no controller'}",
+        *(f"  not {name}: {one_line(why)}" for name, why in plan.not_run.items()),
+    ]
+    for kind, heading in HEADINGS.items():
+        if kind in plan.counts:
+            lines += ["", _counted(heading, plan.counts[kind])]
+            lines += _rows(each for each in plan.outlooks if each.kind == kind)
+    lines += section("NOT ANSWERED", (f"{each.question}: {each.why}" for each in plan.unasked))
+    return [*lines, "", _summary(plan)]
+
+
+def _counted(heading: str, count: dict[str, int]) -> str:
+    parts = [f"{count[action]} {action}" for action in Action if action in count]
+    return f"{heading}: {sum(count.values())}, of which {', '.join(parts)}"
+
+
+def _rows(outlooks: Iterable[Outlook]) -> list[str]:
+    rows = []
+    for each in outlooks:
+        reasons = [f"{each.reason}: {each.because}" if each.reason else each.because]
+        lines = [*each.changes, *(reasons if not each.changes or each.action is Action.BLOCKED else [])]
+        lines += [f"when: {each.when}"] if each.when and each.action in (Action.WAIT, Action.DELETE) else []
+        lines += [f"do: {each.to_do}"] if each.to_do and each.to_do != "see the reason" else []
+        for number, line in enumerate([*lines, *each.notes]):
+            rows.append((each.action.value, each.name, line) if number == 0 else ("", "", line))
+    return [f"  {row}" for row in table(("ACTION", "NAME", "WHAT"), rows)] if rows else []
+
+
+def _summary(plan: PlanAnswer) -> str:
+    if plan.status == 0:
+        return "Nothing would change."
+    found = Counter(each.action for each in plan.outlooks)
+    changes = sum(found[action] for action in (Action.CREATE, Action.UPDATE, Action.DELETE))
+    parts = [
+        ("to change", changes),
+        ("waiting", found[Action.WAIT]),
+        ("for a person", found[Action.BLOCKED]),
+        ("unknown", found[Action.UNKNOWN]),
+        ("questions without an answer", len(plan.unasked)),
+    ]
+    return ", ".join(f"{what}: {count}" for what, count in parts if count)

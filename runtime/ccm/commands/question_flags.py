@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags of the commands that answer questions: the controller's own, so that a manifest's arguments can be pasted.
+
+Inside the controller's Pod no flag is needed: process 1 is the controller, and its arguments are the defaults.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from ccm.options import command_line
+from ccm.options.command_line import Options
+from ccm.options.declaration import flags_of, option
+from ccm.options.values import TEXT
+
+#: The group of flags that only commands have.
+GROUP = "this command"
+#: Groups of flags without a meaning for a command: they are accepted, and `--help` leaves them out.
+HIDDEN = ("serving", "access to what is served", "webhooks", "general", "accepted and ignored")
+#: The arguments of the process that a container starts.
+PROCESS_1 = Path("/proc/1/cmdline")
+
+
+def _output(text: str) -> None:
+    if text not in ("text", "json"):
+        raise ValueError(f"must be text or json, not {text!r}")
+
+
+@dataclass(frozen=True)
+class Questions(Options):
+    """The flags of one command. Subclasses add words such as the name of an object as fields without `option`."""
+
+    requires_provider: ClassVar[bool] = False
+
+    output: str = option(GROUP, TEXT, "text", "print text for people, or json for programs", check=_output)
+
+
+Q = TypeVar("Q", bound=Questions)
+
+
+def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
+    """The options. Without a kubeconfig, the one that kubectl uses. Raises OptionsError with all problems."""
+    given = list(argv)
+    if not any(text.startswith("--cloud-provider") for text in given):
+        given = [*own_arguments(), *given]
+    found = command_line.parse_as(kind, given, parser)
+    if found.kubeconfig or found.master:
+        return found
+    return replace(found, kubeconfig=default_kubeconfig())
+
+
+def parser(kind: type[Questions], prog: str, description: str, epilog: str = "") -> command_line.Parser:
+    """The argument parser of one command, to which it adds its words."""
+    return command_line.parser(
+        flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
+    )
+
+
+def own_arguments(process: Path = PROCESS_1) -> list[str]:
+    """The flags of the controller in whose Pod this command runs; [] elsewhere."""
+    try:
+        arguments = process.read_bytes().decode().split("\0")
+    except (OSError, UnicodeDecodeError):
+        return []
+    if not any(text.startswith("--cloud-provider=") for text in arguments):
+        return []
+    ours = [number for number, text in enumerate(arguments) if Path(text).name == "ccm"]
+    return [text for text in arguments[ours[0] + 1 :] if text] if ours else []
+
+
+def default_kubeconfig() -> str:
+    """The kubeconfig that kubectl uses; "" if there is none, which means in-cluster."""
+    named = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path]
+    candidates = named or [str(Path.home() / ".kube" / "config")]
+    return next((path for path in candidates if Path(path).is_file()), named[0] if named else "")

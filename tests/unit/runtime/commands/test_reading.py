@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Commands cannot write, whatever their code does; and where they take their flags from."""
+
+import pytest
+
+from ccm import cli
+from ccm.cloud import Cloud, ProviderConfig, RateLimited
+from ccm.commands import completion
+from ccm.commands.question_flags import own_arguments
+from ccm.commands.reading import ReadingClient, ReadingGateway, WriteRefused
+from ccm.engine.api_credentials import Access
+
+NODE = "/api/v1/nodes/w1"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda client: client.patch(NODE, {}),
+        lambda client: client.create("/api/v1/nodes", {}),
+        lambda client: client.update(NODE, {}),
+        lambda client: client.delete(NODE),
+        lambda client: client.ask("/apis/authentication.k8s.io/v1/tokenreviews", {}, dict),
+    ],
+)
+async def test_the_client_refuses_to_write(write):
+    client = ReadingClient(Access("http://127.0.0.1:1"))
+    with pytest.raises(WriteRefused):
+        await write(client)
+    await client.close()
+
+
+@pytest.mark.parametrize("operation", ["load_balancers.ensure", "load_balancers.delete", "routes.create", "x.y"])
+async def test_the_gateway_refuses_to_write(operation):
+    called = []
+
+    async def write():
+        called.append(operation)
+
+    with pytest.raises(WriteRefused):
+        await ReadingGateway(Cloud(ProviderConfig())).call(operation, write)
+    assert called == []
+
+
+@pytest.mark.parametrize(("scope", "others"), [("all", 0), ("group", 1)])
+async def test_after_the_cloud_throttled_nobody_waits_for_the_end_of_the_pause(scope, others):
+    class Throttled(Cloud):
+        name = "throttled"
+
+    gateway, made = ReadingGateway(Throttled(ProviderConfig())), []
+
+    async def throttled():
+        raise RateLimited("429", retry_after=3600.0, scope=scope)
+
+    async def other():
+        made.append(1)
+        return []
+
+    for _ in range(2):
+        with pytest.raises(RateLimited):
+            await gateway.call("instances.list", throttled)
+    if others:
+        await gateway.call("routes.list", other)
+    else:
+        with pytest.raises(RateLimited):
+            await gateway.call("routes.list", other)
+    assert len(made) == others
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (
+            ["/opt/ccm/bin/python", "/opt/ccm/bin/ccm", "--cloud-provider=sim", "--v=2"],
+            ["--cloud-provider=sim", "--v=2"],
+        ),
+        (["/sbin/init"], []),
+        (["/usr/bin/ccm", "plan"], []),
+        (["/bin/other", "--cloud-provider=aws"], []),
+    ],
+)
+def test_in_the_controllers_pod_its_flags_are_the_defaults(command, expected, tmp_path):
+    process = tmp_path / "cmdline"
+    process.write_bytes(b"".join(each.encode() + b"\0" for each in command))
+    assert own_arguments(process) == expected
+    assert own_arguments(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_completion_names_commands_and_flags(shell, capsys):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert all(text in script for text in ("explain", "doctor", "cluster-cidr", "openstack"))
+    assert "tls-cipher-suites" in script  # of the controller itself
+
+
+def test_without_its_package_completion_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setattr(completion.importlib.util, "find_spec", lambda name: None)
+    assert cli.main(["completion", "bash"]) == 1
+    assert "outoftree-ccm[completion]" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the commands say that the service, route and volume controllers would do."""
+
+import pytest
+
+from ccm.cloud import Conflict, Ingress, Invalid, LoadBalancer, NotFound, NotImplementedByCloud, Transient
+from ccm.commands.answers import Action
+from ccm.commands.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
+from ccm.commands.volume_outlook import volume_outlook
+from ccm.controllers.service import ServiceOptions
+from ccm.controllers.service_rules import Step
+
+from .looks import service, volume
+
+READY = LoadBalancer("uid-web", "lb", (Ingress(ip="203.0.113.1", ip_mode="VIP"),), "f")
+BUSY = LoadBalancer("uid-web", "lb", (), "f", ready=False)
+GONE = NotFound("the cloud has none")
+SERVED = service(addresses=["203.0.113.1"])
+
+
+@pytest.mark.parametrize(
+    ("found", "seen", "action", "words"),
+    [
+        (SERVED, Seen(Step.ADOPT, listed=READY, backends=2), Action.NOTHING, "as its Service wants it"),
+        (service(), Seen(Step.ADOPT, listed=READY, backends=2), Action.UPDATE, "as its Service wants it"),
+        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=BUSY, backends=2), Action.WAIT, "still working"),
+        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=Conflict("it failed")), Action.UPDATE, "it failed"),
+        (SERVED, Seen(Step.ADOPT, listed=BUSY, read=Transient("504")), Action.UNKNOWN, "504"),
+        (service(), Seen(Step.ENSURE, read=GONE, backends=2), Action.CREATE, "the cloud has none"),
+        (service(), Seen(Step.ENSURE, read=Conflict("it failed")), Action.UPDATE, "it failed"),
+        (service(), Seen(Step.ENSURE, read=Transient("504")), Action.UNKNOWN, "504"),
+        (service(), Seen(problem="spec.loadBalancerIP: 'x'"), Action.BLOCKED, "spec.loadBalancerIP"),
+        (service(), Transient("503"), Action.UNKNOWN, "503"),
+        (service(loadBalancerClass="other"), Seen(), Action.NOTHING, "its class is other"),
+        (service(type="ClusterIP", ours=False), Transient("503"), Action.NOTHING, "its type is ClusterIP"),
+        (service(type="ClusterIP"), Seen(listed=READY), Action.DELETE, "no load balancer any more"),
+        (service(deletionTimestamp="2026-11-01T00:00:00Z"), Seen(), Action.DELETE, "being deleted"),
+        (service(type="ClusterIP"), Transient("503"), Action.UNKNOWN, "503"),
+    ],
+)
+def test_outlooks(found, seen, action, words):
+    said = service_outlook(found, seen)
+    assert said.action is action and words in said.because
+    assert bool(said.changes) is (action in (Action.CREATE, Action.UPDATE, Action.DELETE))
+
+
+@pytest.mark.parametrize(
+    ("deviations", "changes", "notes"),
+    [
+        (None, ["load balancer lb is written"], [NO_COMPARISON]),
+        (
+            ["pool a has 1 member", "tag x is missing"],
+            ["load balancer lb: pool a has 1 member", "load balancer lb: tag x is missing"],
+            [],
+        ),
+        ([], ["the mark of load balancer lb is written, and nothing else"], []),
+        (Transient("504"), ["load balancer lb is written"], ["what differs is unknown: 504"]),
+    ],
+)  # fmt: skip
+def test_what_a_takeover_writes(deviations, changes, notes):
+    """Another controller made it, so it has no fingerprint of ours, or another one."""
+    said = service_outlook(SERVED, Seen(Step.ENSURE, read=READY, deviations=deviations, backends=1))
+    assert (said.action, said.changes, said.notes) == (Action.UPDATE, changes, notes)
+
+
+def test_a_finalizer_that_is_missing_is_a_change():
+    said = service_outlook(service(addresses=["203.0.113.1"], ours=False), Seen(Step.ADOPT, listed=READY, backends=1))
+    assert said.changes == ["finalizer service.kubernetes.io/load-balancer-cleanup is added"]
+
+
+def test_a_load_balancer_without_nodes_is_noted():
+    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE))
+    assert "with 0 Nodes behind it" in said.changes[0] and "no Node serves it" in said.notes[0]
+
+
+def test_a_listing_that_is_not_believed_stops_writes_and_nothing_else():
+    why = "the cloud lists the instances of only 1 of 9 Ready Nodes"
+    said = service_outlook(service(), Seen(Step.ENSURE, read=GONE, backends=1), why)
+    assert (said.action, said.because, said.flag) == (Action.BLOCKED, why, "--cloud-config")
+    assert service_outlook(SERVED, Seen(Step.ADOPT, listed=READY, backends=1), why).action is Action.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "action", "words"),
+    [
+        (ServiceOptions(), 1, Action.BLOCKED, "set --delete-orphaned-load-balancers"),
+        (ServiceOptions(delete_orphans=True), 1, Action.DELETE, ""),
+        (ServiceOptions(delete_orphans=True), 3, Action.BLOCKED, "so many orphans that none is deleted"),
+        (ServiceOptions(delete_orphans=True, audit_period=0), 1, Action.BLOCKED, ""),
+    ],
+)
+def test_orphans(options, count, action, words):
+    listed = {f"uid-{number}": LoadBalancer(f"uid-{number}", f"lb-{number}") for number in range(5)}
+    there = set(list(listed)[count:])
+    said = orphan_outlooks(listed, there, options, "kubernetes")
+    assert [each.name for each in said] == [f"lb-{number}" for number in range(count)]
+    assert all(each.action is action and words in each.to_do and each.reason == "Orphan" for each in said)
+
+
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+@pytest.mark.parametrize(
+    ("found", "answer", "action", "words"),
+    [
+        (volume(), {ZONE: "a", REGION: "r"}, Action.UPDATE, "no labels"),
+        (volume(), {}, Action.NOTHING, "neither zone nor region"),
+        (volume(), {ZONE: "a__", REGION: "r"}, Action.BLOCKED, "a zone is empty"),
+        (volume(), NotFound("no disk v-1"), Action.BLOCKED, "no disk v-1"),
+        (volume(), Invalid("not a handle"), Action.BLOCKED, "not a handle"),
+        (volume(), NotImplementedByCloud("another driver"), Action.NOTHING, "another driver"),
+        (volume(), Transient("504"), Action.UNKNOWN, "504"),
+        (volume(labels={ZONE: "a", REGION: "r"}), None, Action.NOTHING, "has its zone and region"),
+        (volume(annotations={"pv.kubernetes.io/provisioned-by": "csi"}), None, Action.NOTHING, "csi provisioned it"),
+        (volume(""), None, Action.NOTHING, "no disk of a cloud"),
+    ],
+)
+def test_volumes(found, answer, action, words):
+    said = volume_outlook(found, answer)
+    assert said.action is action and words in said.because
+    assert bool(said.changes) is (action is Action.UPDATE)

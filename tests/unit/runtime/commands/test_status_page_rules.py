@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which Pods `ccm status` asks, where, and which of them leads."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ccm.commands import status_page_rules as rules
+from ccm.commands.cluster_objects import Pod
+from ccm.engine.objects import Lease
+
+
+def pod(name="ccm-x", node="cp1", *arguments):
+    containers = [{"name": "ccm", "args": list(arguments)}]
+    body = {
+        "metadata": {"name": name, "namespace": "kube-system"},
+        "spec": {"nodeName": node, "containers": containers},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def lease(holder):
+    return msgspec.convert({"spec": {"holderIdentity": holder}}, Lease)
+
+
+@pytest.mark.parametrize(
+    ("given", "server", "path"),
+    [
+        ("https://127.0.0.1:10258", "https://127.0.0.1:10258", "/statusz"),
+        ("https://[::1]:10258/", "https://[::1]:10258", "/statusz"),
+        ("https://ccm.example/proxy/statusz", "https://ccm.example", "/proxy/statusz"),
+    ],
+)
+def test_the_page_of_a_url(given, server, path):
+    assert rules.page_url(given) == (server, path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "http://127.0.0.1:10258",
+        "127.0.0.1:10258",
+        "https://",
+        "https://a:b@x",
+        "https://x?y=1",
+        "https://x:y",
+        "https:///",
+    ],
+)
+def test_a_url_that_would_send_credentials_astray_is_refused(given):
+    with pytest.raises(ValueError):
+        rules.page_url(given)
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ("https://127.0.0.1:1", True),
+        ("https://127.9.9.9:1", True),
+        ("https://[::1]:1", True),
+        ("https://localhost:1", True),
+        ("https://localhost.example:1", False),
+        ("https://127.0.0.1.example", False),
+        ("https://10.0.0.1", False),
+    ],
+)
+def test_only_this_machine_is_not_verified(server, expected):
+    assert rules.is_loopback(server) is expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "port"),
+    [((), 10258), (("--cloud-provider=sim", "--secure-port=10999"), 10999), (("--secure-port=abc",), 10258)],
+)
+def test_the_port_of_a_pod(arguments, port):
+    found = pod("ccm-x", "cp1", *arguments)
+    assert rules.port_of(found) == port
+    assert rules.proxy_path(found) == f"/api/v1/namespaces/kube-system/pods/https:ccm-x:{port}/proxy/statusz"
+    assert f"port-forward ccm-x {port}, then ccm status --url=https://127.0.0.1:{port}" in rules.way(found)
+
+
+@pytest.mark.parametrize(
+    ("holder", "host"), [("cp1_0d3c", "cp1"), ("my_host_0d3c", "my_host"), ("plain", "plain"), ("", ""), (None, "")]
+)
+def test_the_host_of_the_leader(holder, host):
+    assert rules.host_of(lease(holder)) == host
+
+
+def test_without_a_lease_nobody_leads():
+    assert rules.host_of(None) == "" and not rules.is_on(pod("", ""), "")
+
+
+def test_the_leaders_pod_comes_first():
+    pods = [pod("ccm-a", "cp1"), pod("ccm-b", "cp2"), pod("ccm-c", "cp3.example.com")]
+    assert [each.metadata.name for each in rules.in_order(pods, "cp2")] == ["ccm-b", "ccm-a", "ccm-c"]
+    assert rules.in_order(pods, "cp3")[0].metadata.name == "ccm-c"
+    assert rules.in_order(pods, "ccm-b")[0].metadata.name == "ccm-b"
+    assert [each.metadata.name for each in rules.in_order(pods, "")] == ["ccm-a", "ccm-b", "ccm-c"]
