@@ -11,6 +11,7 @@ from ccm.engine.objects import PersistentVolume
 from .controller_spec import ControllerSpec, Right
 from .node import NodeController, NodeOptions
 from .node_lifecycle import LifecycleOptions, NodeLifecycleController
+from .optional_controllers import OPTIONAL
 from .route import RouteController, RouteOptions
 from .service import ServiceController, ServiceOptions
 from .volume import VolumeController
@@ -108,4 +109,5 @@ BUILT_IN: tuple[ControllerSpec[Any], ...] = (
         watches=(VOLUMES,),
         make=lambda context, _: VolumeController(context, context.cache(VOLUMES)),
     ),
+    *OPTIONAL,
 )

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ccm.engine.objects import Node, ObjectMeta, Service, ServiceSpec
+from ccm.engine.objects import Node, NodeSystemInfo, ObjectMeta, Service, ServiceSpec
 
-from .limits import EXTERNAL_IPS, NODE_ADDRESSES, NODE_CONDITIONS, NODE_POD_CIDRS, NODE_TAINTS, PORTS, SOURCE_RANGES
+from .limits import (
+    EXTERNAL_IPS,
+    NODE_ADDRESSES,
+    NODE_CONDITIONS,
+    NODE_POD_CIDRS,
+    NODE_TAINTS,
+    PORTS,
+    SOURCE_RANGES,
+    SYSTEM_UUID,
+)
 from .service_rules import FINALIZER
 
 #: The conditions of a Node that controllers read.
@@ -54,4 +63,6 @@ def kept_node(node: Node) -> Node:
     if len(status.conditions) > NODE_CONDITIONS:
         first = {each.type: each for each in reversed(status.conditions) if each.type in CONDITIONS}
         status = replace(status, conditions=list(first.values()))
+    if len(status.node_info.system_uuid) > SYSTEM_UUID:
+        status = replace(status, node_info=NodeSystemInfo())
     return node if spec is node.spec and status is node.status else replace(node, spec=spec, status=status)

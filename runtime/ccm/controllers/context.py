@@ -19,6 +19,7 @@ from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, Service
 from ccm.gateway.gateway import Gateway
 
+from .holds import Holds
 from .rule_error import RuleError
 
 RUNNING = Gauge(
@@ -48,7 +49,8 @@ class NoNotes:
 
 @dataclass(frozen=True)
 class Context:
-    """`recorder(component)` returns the recorder for an event source. `monotonic` is in seconds, `now` has a zone."""
+    """`recorder(component)` returns the recorder for an event source. `holds`: where controllers report what they keep.
+    `monotonic` is in seconds, `now` has a zone."""
 
     client: KubeClient
     gateway: Gateway
@@ -57,6 +59,7 @@ class Context:
     recorder: Callable[[str], EventRecorder]
     cluster_name: str
     notes: Notes = field(default_factory=NoNotes)
+    holds: Holds = field(default_factory=Holds)
     monotonic: Callable[[], float] = time.monotonic
     now: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC)
 

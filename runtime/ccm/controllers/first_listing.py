@@ -45,19 +45,19 @@ async def missing_from_first_listing(
             wait = max(delay, error.retry_after or 0.0)
             log.warning("cannot list instances; load balancers and routes wait, next try in %.0f s: %s", wait, error)
         else:
-            missing = _missing(nodes, snapshot)
-            ready = sum(1 for node in nodes if node_rules.is_ready(node))
-            found = ready - sum(1 for node, _ in missing if node_rules.is_ready(node))
-            if vouching_rules.is_plausible(found, ready):
+            missing = missing_from(nodes, snapshot)
+            problem = disbelief(nodes, [node for node, _ in missing])
+            if not problem:
                 return missing
-            disbelieve(nodes, [node for node, _ in missing], _disbelief(found, ready))
+            disbelieve(nodes, [node for node, _ in missing], problem)
         delay = min(BELIEF_MAX, delay * 2)
         await asyncio.sleep(wait)
         not_before = context.monotonic()
     return []
 
 
-def _missing(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, CloudError]]:
+def missing_from(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, CloudError]]:
+    """Return the Nodes whose instance a listing does not have, with the error for each. No I/O."""
     found: list[tuple[Node, CloudError]] = []
     for node in nodes:
         try:
@@ -67,7 +67,12 @@ def _missing(nodes: Iterable[Node], snapshot: Snapshot) -> list[tuple[Node, Clou
     return found
 
 
-def _disbelief(found: int, ready: int) -> str:
+def disbelief(nodes: Iterable[Node], missing: Iterable[Node]) -> str:
+    """Return why a first listing without these of all Nodes decides nothing, "" if it may decide. No I/O."""
+    ready = sum(1 for node in nodes if node_rules.is_ready(node))
+    found = ready - sum(1 for node in missing if node_rules.is_ready(node))
+    if vouching_rules.is_plausible(found, ready):
+        return ""
     return (
         f"the cloud lists the instances of only {found} of {ready} Ready Nodes. Load balancers and routes are not "
         "written until it lists at least half. Check the project, the region and the filter in --cloud-config"

@@ -18,6 +18,8 @@ NODE_ADDRESSES = 32
 NODE_CONDITIONS = 32
 #: Pod CIDRs of one Node: one for each IP family, which the API server enforces.
 NODE_POD_CIDRS = 2
+#: Characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.
+SYSTEM_UUID = 64
 #: Taints of one Node. A patch writes the whole list, so a Node with more keeps its taints unchanged.
 NODE_TAINTS = 500
 #: Maximum characters of a list in a message, such as all addresses of a Node.

@@ -24,7 +24,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from ccm.cloud import CloudError, Instance, NotFound
 from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, parse_time
-from ccm.engine.queue import Requeue, WorkQueue
+from ccm.engine.queue import Blocked, Requeue, WorkQueue
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
 
@@ -51,9 +51,10 @@ SYNC_DELAY = Histogram(
 )
 NOT_INITIALISED = Counter(
     "ccm_node_initialization_failures",
-    "Attempts that left a Node tainted, by reason: InstanceNotFound, CloudNotAvailable, InitializationFailed (the Node "
-    "and its instance contradict each other), OtherMachine and SameProviderID (the providerID belongs to another "
-    "machine or another Node), ForeignProviderID, ApiServerRefused.",
+    "Attempts that left a Node tainted, by reason: InstanceNotFound, CloudNotAvailable, InstanceIncomplete (the cloud "
+    "cannot describe the machine yet), InitializationFailed (the Node and its instance contradict each other), "
+    "OtherMachine and SameProviderID (the providerID belongs to another machine or another Node), ForeignProviderID, "
+    "ApiServerRefused.",
     ["reason"],
 )
 NOT_UPDATED = Counter(
@@ -86,6 +87,7 @@ for _family, _values in (
         (
             "InstanceNotFound",
             "CloudNotAvailable",
+            "InstanceIncomplete",
             "InitializationFailed",
             "OtherMachine",
             "SameProviderID",
@@ -167,6 +169,8 @@ class NodeController:
             return
         self._seen.pop(new.metadata.name, None)
         self._found.pop(new.metadata.name, None)
+        if old is not None and rules.is_uninitialized(old):  # by us or by somebody else: no attempt fails any more
+            self._queue.forget(new.metadata.name)
         if rules.reconciled_labels(new.metadata.labels, legacy=self._options.legacy_labels):
             self._queue.add(new.metadata.name)
 
@@ -174,6 +178,7 @@ class NodeController:
         for known in (self._seen, self._found, self._repairs):
             known.pop(name, None)
         self._instance_warnings.forget(name)
+        self._queue.forget(name)
 
     def _discard_facts(self, name: str) -> None:
         """Discard cached facts before the next attempt: a missing instance may appear, a wrong one may be fixed."""
@@ -203,13 +208,9 @@ class NodeController:
     async def _initialise(self, node: Node) -> None:
         name = node.metadata.name
         if node.spec.provider_id and not self._directory.owns(node.spec.provider_id):
-            self._not_initialised(
-                node,
-                "ForeignProviderID",
-                f"providerID {node.spec.provider_id!r} does not belong to provider "
-                f"{self._context.gateway.cloud.name!r}: this controller leaves the Node and its taint unchanged",
-            )
-            return
+            message = rules.foreign_provider_id(node, self._context.gateway.cloud.name)
+            self._not_initialised(node, "ForeignProviderID", message)
+            raise Blocked(message)
         try:
             uid, instance = self._found.get(name, ("", None))
             if instance is None or uid != node.metadata.uid:
@@ -356,12 +357,7 @@ class NodeController:
         except NotFound as error:
             if not rules.is_ready(node):
                 return True  # the lifecycle controller handles it
-            message = f"{error}. The Node is Ready, so it is kept and its addresses and labels stay unchanged"
-            if replaced := snapshot.by_name.get(node.metadata.name):
-                message += (
-                    f". {replaced[0].provider_id} has the Node's name: if that is its machine now, delete the Node so "
-                    "that it registers again"
-                )
+            message = rules.ready_but_not_listed(error, snapshot.by_name.get(node.metadata.name, ()))
             self._warnings.event(node, "Warning", "InstanceNotListed", message)
             return False
         except CloudError as error:

@@ -28,7 +28,7 @@ from . import node_rules
 from .context import Context
 from .event_budget import EventBudget
 from .node import JITTER, PATCHES, age_seconds
-from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, decide, turn
+from .node_lifecycle_rules import Decision, Missing, Safety, Verdict, Window, certain_age, concerns_us, decide, turn
 from .node_witness import Witnesses
 from .node_witness_rules import Evidence, doubt
 
@@ -154,6 +154,7 @@ class NodeLifecycleController:
                     self._is_unknown(node, answer)
                 else:
                     self._missing.pop(node.metadata.name, None)
+                    self._context.holds.drop("Node", node.metadata.name)
                     self._be_patient(node)
                     self._witnesses.saw(node, node_rules.known_as(node, answer), now)
                     if answer.state is InstanceState.SHUTDOWN:
@@ -177,15 +178,10 @@ class NodeLifecycleController:
         self._missing = _still_true(self._missing, nodes)
         self._patience = _still_true(self._patience, nodes)
         self._witnesses.keep_only(nodes.values())
+        self._context.holds.keep("Node", lambda name: name in nodes and _is_candidate(nodes[name]))
 
     def _is_ours(self, node: Node) -> bool:
-        """Return whether this controller checks the Node: not one of another cloud, and not an uninitialised one. An
-        initialised Node without a providerID is checked, to report why it is held."""
-        if node.metadata.deletion_timestamp:
-            return False
-        if not node.spec.provider_id:
-            return not node_rules.is_uninitialized(node)
-        return self._directory.owns(node.spec.provider_id)
+        return concerns_us(node, self._directory.owns)
 
     def _is_due(self, node: Node, now: float) -> bool:
         patience = self._patience.get(node.metadata.name)
@@ -232,6 +228,7 @@ class NodeLifecycleController:
         """Reset the confirmations: they must follow each other without a doubtful answer in between."""
         self._missing.pop(node.metadata.name, None)
         HELD.labels("CloudUnknown").inc()
+        self._context.holds.put("Node", node.metadata.name, "CloudUnknown", str(error))
         self._warnings.event(
             node,
             "Warning",
@@ -305,6 +302,7 @@ class NodeLifecycleController:
         try:
             await self._directory.get(node_rules.instance_ref(node))
         except NotFound:
+            self._directory.confirm_gone(node.spec.provider_id)
             return True
         except CloudError as error:
             doubt = error
@@ -316,6 +314,7 @@ class NodeLifecycleController:
     def _hold(self, node: Node, decision: Decision, age: float) -> None:
         name = node.metadata.name
         HELD.labels(decision.reason).inc()
+        self._context.holds.put("Node", name, decision.reason, decision.message)
         if decision.verdict is Verdict.HOLD:
             self._warnings.event(node, "Warning", "DeletionHeld", decision.message, topic=decision.reason)
             self._be_patient(node)

@@ -13,8 +13,12 @@ import enum
 import json
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ccm.engine.objects import Node
+
+from .node_rules import is_uninitialized
 from .node_witness_rules import Doubt
 
 
@@ -134,6 +138,19 @@ _SECOND = "%Y-%m-%dT%H:%M:%SZ"
 
 def _moment(text: str) -> datetime.datetime:
     return datetime.datetime.strptime(text, _SECOND).replace(tzinfo=datetime.UTC)
+
+
+def concerns_us(node: Node, owns: Callable[[str], bool]) -> bool:
+    """Return whether a Node is checked while it is not Ready: not one of another cloud, and not an uninitialised one.
+
+    An initialised Node without a providerID is checked, to report why it is held. `owns`: whether a providerID is one
+    of this provider's.
+    """
+    if node.metadata.deletion_timestamp:
+        return False
+    if not node.spec.provider_id:
+        return not is_uninitialized(node)
+    return owns(node.spec.provider_id)
 
 
 def certain_age(by_creation: float, watched_for: float | None) -> float:

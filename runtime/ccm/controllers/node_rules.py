@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm.base.text import quoted, shorten
-from ccm.cloud import Address, AddressType, Instance, InstanceRef
+from ccm.cloud import Address, AddressType, CloudError, Instance, InstanceRef
 from ccm.engine.objects import Node, NodeAddress, Taint
 
 from .limits import LISTED, NODE_ADDRESSES, NODE_TAINTS
@@ -74,7 +74,9 @@ def is_ready(node: Node) -> bool:
 
 
 def instance_ref(node: Node) -> InstanceRef:
-    return InstanceRef(node.metadata.name, node.spec.provider_id or None)
+    if node.spec.provider_id:
+        return InstanceRef(node.metadata.name, node.spec.provider_id)
+    return InstanceRef(node.metadata.name, system_uuid=node.status.node_info.system_uuid)
 
 
 def known_as(node: Node, instance: Instance) -> str:
@@ -126,6 +128,25 @@ def other_machine(node: Node, instance: Instance, namesakes: Sequence[Instance])
         f"{namesakes[0].provider_id} has the Node's name: delete the Node and restart its kubelet, so that it "
         "registers again"
     )
+
+
+def foreign_provider_id(node: Node, provider: str) -> str:
+    """Return why a tainted Node is left alone whose providerID is not one of `provider`'s."""
+    return (
+        f"providerID {node.spec.provider_id!r} does not belong to provider {provider!r}: this controller leaves the "
+        "Node and its taint unchanged"
+    )
+
+
+def ready_but_not_listed(error: CloudError, namesakes: Sequence[Instance]) -> str:
+    """Return what is reported about a Ready Node whose instance is missing from the listing (`error` says so)."""
+    message = f"{error}. The Node is Ready, so it is kept and its addresses and labels stay unchanged"
+    if namesakes:
+        message += (
+            f". {namesakes[0].provider_id} has the Node's name: if that is its machine now, delete the Node so that it "
+            "registers again"
+        )
+    return message
 
 
 def parse_provided_ips(value: str) -> list[str]:
@@ -239,6 +260,8 @@ def plan_initialisation(node: Node, instance: Instance, *, legacy: bool = True) 
     provider_id = node.spec.provider_id or instance.provider_id
     if not provider_id:
         raise NodeRuleError("the cloud returned no providerID, and the Node cannot be used without one (N21)")
+    if instance.incomplete:
+        raise NodeRuleError(f"not initialised: {instance.incomplete}", reason="InstanceIncomplete")
     if problem := too_many_taints(node):
         raise NodeRuleError(problem)
     spec: dict[str, Any] = {"taints": taints_without(node.spec.taints, UNINITIALIZED_TAINT)}

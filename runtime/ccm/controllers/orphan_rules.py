@@ -33,3 +33,15 @@ def orphans(sightings: Mapping[str, float], now: float) -> list[str]:
 def may_delete(orphaned: int, listed: int) -> bool:
     """Return whether this many orphans are plausible enough to delete them. If they are not, none is deleted."""
     return orphaned <= cap(listed)
+
+
+def way_out(cluster: str, *, delete: bool, held: bool) -> str:
+    """Return what becomes of an orphan, or what to do. `delete`: the flag is set; `held`: there are too many."""
+    if held:
+        return "there are so many orphans that none is deleted: check --cluster-name and --kubeconfig"
+    if delete:
+        return "it is deleted"
+    return (
+        f"delete it by hand, or set --delete-orphaned-load-balancers if no other cluster in this project is named "
+        f"{cluster!r}"
+    )

@@ -30,6 +30,8 @@ from .context import Context
 
 log = logging.getLogger(__name__)
 
+#: The kind of what is held.
+KIND = "OrphanedLoadBalancer"
 ORPHANS = Gauge("ccm_orphaned_load_balancers", "Load balancers of this cluster whose Service does not exist.")
 DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancers that were deleted.")
 
@@ -98,14 +100,10 @@ class OrphanAudit:
 
     def _report(self, found: list[LoadBalancer], *, held: bool) -> None:
         """Log one line for each orphan that is new."""
-        way_out = "it is deleted"
-        if held:
-            way_out = "there are so many orphans that none is deleted: check --cluster-name and --kubeconfig"
-        elif not self._delete:
-            way_out = (
-                f"delete it by hand, or set --delete-orphaned-load-balancers if no other cluster in this project is "
-                f"named {self._context.cluster_name!r}"
-            )
+        way_out = rules.way_out(self._context.cluster_name, delete=self._delete, held=held)
+        rule = "TooManyOrphans" if held else "ReportOnly"
+        kept = found if held or not self._delete else []
+        self._context.holds.replace(KIND, {each.name: (rule, way_out) for each in kept})
         for balancer in found:
             if balancer.service_uid not in self._reported:
                 log.warning(

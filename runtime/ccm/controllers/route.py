@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from prometheus_client import Counter
 
-from ccm.cloud import CloudError, Invalid, Route, Routes
+from ccm.cloud import CloudError, Invalid, RetryAfter, Route, Routes
 from ccm.engine.client import ApiError, NotFoundError
 from ccm.engine.objects import Node
 
@@ -82,8 +82,8 @@ class RouteController:
     async def run(self) -> None:
         await self._context.nodes.wait_synced()
         await self._vouching.ready()
-        self._context.nodes.add_handler(self._removal.on_node)
-        self._context.nodes.add_handler(self._on_node)
+        self._vouching.nodes.add_handler(self._removal.on_node)
+        self._vouching.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._changed.set)
         while True:
             self._changed.clear()
@@ -107,6 +107,9 @@ class RouteController:
         if not failed:
             self._failures = 0
             return self._options.period
+        if all(isinstance(error, RetryAfter) for error in failed):  # nothing is wrong: the cloud is still working
+            self._failures = 0
+            return min(getattr(error, "retry_after", None) or RETRY_FIRST for error in failed)
         self._failures += 1
         delay = min(RETRY_MAX, RETRY_FIRST * 2.0 ** min(self._failures - 1, 20))
         wait = min(getattr(error, "retry_after", None) or delay for error in failed)
@@ -143,7 +146,7 @@ class RouteController:
         cluster_name, started = self._context.cluster_name, self._context.monotonic()
         try:
             routes = await self._context.gateway.call("routes.list", lambda: self._cloud.list(cluster_name))
-            nodes, network = self._context.nodes.items(), self._options.network
+            nodes, network = self._vouching.nodes.items(), self._options.network
             return await in_stretches(rules.planning(nodes, routes, network, self._vouching.judge, cluster_name))
         finally:
             now = self._context.monotonic()
@@ -176,6 +179,9 @@ class RouteController:
                 await self._context.gateway.call(
                     "routes.create", lambda: self._cloud.create(self._context.cluster_name, route)
                 )
+            except RetryAfter as error:
+                log.info("the route %s to node %s is not there yet: %s", route.destination, node.metadata.name, error)
+                return error
             except CloudError as error:
                 CHANGES.labels("create", "failure").inc()
                 message = f"Could not create route {route.destination} to {node.metadata.name}: {error}"
@@ -191,6 +197,9 @@ class RouteController:
                 await self._context.gateway.call(
                     "routes.delete", lambda: self._cloud.delete(self._context.cluster_name, route)
                 )
+            except RetryAfter as error:
+                log.info("the route %s to %s is still there: %s", route.destination, route.provider_id, error)
+                return error
             except CloudError as error:
                 CHANGES.labels("delete", "failure").inc()
                 log.warning("cannot delete route %s to %s: %s", route.destination, route.provider_id, error)

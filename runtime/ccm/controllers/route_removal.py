@@ -31,6 +31,8 @@ KEPT = Gauge(
     "deleted first.",
 )
 
+#: The rule by which a route is held, and what it waits for.
+KEPT_RULE, KEPT_WHY = "Unclaimed", "no Node claims it: kept until its Node is confirmed gone and it is its turn"
 NODES = "/api/v1/nodes"
 #: Maximum age in seconds of a listing of instances: an instance that lost its Node does not get it back.
 FRESH = 60.0
@@ -151,6 +153,7 @@ class RouteRemoval:
 
     def _report(self, kept: set[str]) -> None:
         KEPT.set(len(kept))
+        self._context.holds.replace("Route", {destination: (KEPT_RULE, KEPT_WHY) for destination in kept})
         if new := kept - self._kept:
             log.warning(
                 "keeping routes that no Node claims, until their Nodes are confirmed gone or it is their turn to be "

@@ -160,15 +160,15 @@ def planning(
         if (verdict := judge(node)) is not None:
             ours.append((node, verdict))
         yield
-    wishes = yield from _claims_of(ours, network, result)
+    requests = yield from _claims_of(ours, network, result)
     claimants: dict[Network, list[Node]] = {}
-    for where, wish in wishes:
-        claimants.setdefault(where, []).append(wish.node)
+    for where, request in requests:
+        claimants.setdefault(where, []).append(request.node)
         yield
-    barred = {wish.node.metadata.name for _, wish in wishes if wish.barrier}
+    barred = {request.node.metadata.name for _, request in requests if request.barrier}
     targets = yield from find_targets(listed, ours, claimants, barred)
     listed = targets.routes
-    granted = yield from _grant(wishes, listed, result)
+    granted = yield from _grant(requests, listed, result)
     present: set[Network] = set()
     taken: dict[Network, Route] = {}
     doomed: set[str] = set()
@@ -223,7 +223,7 @@ def _claims_of(
     ours: Sequence[tuple[Node, Verdict]], network: PodNetwork, result: RoutePlan
 ) -> Steps[list[tuple[Network, _Claim]]]:
     """Return what each Node claims and what prevents it. Adds the Nodes with pod CIDRs to `result`."""
-    wishes: list[tuple[Network, _Claim]] = []
+    requests: list[tuple[Network, _Claim]] = []
     for node, verdict in ours:
         yield
         for text in node.spec.pod_cidrs:
@@ -237,25 +237,25 @@ def _claims_of(
                 claim.barrier, claim.waits = verdict.message, verdict.reason is Reason.CLOUD_UNKNOWN
             elif problem := network.problem(where):
                 claim.barrier = f"pod CIDR {text} {problem}"
-            wishes.append((where, claim))
-    covered = yield from _covered(wishes, ours, network)
-    for where, claim in wishes:
+            requests.append((where, claim))
+    covered = yield from _covered(requests, ours, network)
+    for where, claim in requests:
         yield
         if not claim.barrier and where in covered:
             address, name = covered[where]
             claim.barrier = f"pod CIDR {claim.text} covers {address}, an address of node {name}"
-    return wishes
+    return requests
 
 
 def _covered(
-    wishes: Iterable[tuple[Network, _Claim]], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
+    requests: Iterable[tuple[Network, _Claim]], ours: Iterable[tuple[Node, Verdict]], network: PodNetwork
 ) -> Steps[dict[Network, tuple[str, str]]]:
     """Return which of these CIDRs cover an address that the cloud reports for a Node: the address and the Node."""
     wanted: set[Network] = set()
-    for where, _ in wishes:
+    for where, _ in requests:
         wanted.add(where)
         yield
-    lengths = yield from _lengths(wishes)
+    lengths = yield from _lengths(requests)
     found: dict[Network, tuple[str, str]] = {}
     for node, verdict in ours:
         yield
@@ -269,17 +269,17 @@ def _covered(
     return found
 
 
-def _lengths(wishes: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
+def _lengths(requests: Iterable[tuple[Network, _Claim]]) -> Steps[set[tuple[int, int]]]:
     """Return IP version and prefix length of all CIDRs. There are only a few, so looking up each is cheap."""
     found: set[tuple[int, int]] = set()
-    for where, _ in wishes:
+    for where, _ in requests:
         found.add((where.version, where.prefixlen))
         yield
     return found
 
 
 def _grant(
-    wishes: Sequence[tuple[Network, _Claim]], listed: Sequence[tuple[Route, Network]], result: RoutePlan
+    requests: Sequence[tuple[Network, _Claim]], listed: Sequence[tuple[Route, Network]], result: RoutePlan
 ) -> Steps[dict[Network, _Claim]]:
     """Return which Node gets or keeps the route of each CIDR. Adds problems to `result`."""
     has: set[tuple[Network, str]] = set()
@@ -291,14 +291,14 @@ def _grant(
     def is_there(network: Network, claim: _Claim) -> bool:
         return (network, claim.node.spec.provider_id) in has
 
-    def precedence(wish: tuple[Network, _Claim]) -> tuple[bool, bool, str, str]:
-        network, claim = wish
+    def precedence(entry: tuple[Network, _Claim]) -> tuple[bool, bool, str, str]:
+        network, claim = entry
         meta = claim.node.metadata
         return not is_there(network, claim), bool(claim.barrier), meta.creation_timestamp or "", meta.name
 
-    claims = _Claims((yield from _lengths(wishes)))
+    claims = _Claims((yield from _lengths(requests)))
     kept: dict[Network, _Claim] = {}
-    by_precedence = yield from in_order(wishes, key=precedence)
+    by_precedence = yield from in_order(requests, key=precedence)
     for network, claim in by_precedence:
         yield
         mine = claim.node.metadata.name
@@ -326,7 +326,7 @@ def _grant(
             (other.node, f"pod CIDR {other.text} overlaps {claim.text} of node {mine}, which gets no route for it")
         )
     found: dict[Network, _Claim] = {}
-    for network, _ in wishes:  # in the given order, so that the same Nodes give the same plan
+    for network, _ in requests:  # in the given order, so that the same Nodes give the same plan
         yield
         if (holder := claims.granted.get(network) or kept.get(network)) is not None:
             found[network] = holder

@@ -15,8 +15,6 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from prometheus_client import Counter, Gauge, Histogram
-
 from ccm.cloud import (
     Backends,
     CloudError,
@@ -32,13 +30,15 @@ from ccm.engine.client import ApiError, ConflictError, NotFoundError
 from ccm.engine.objects import Node, Service
 from ccm.engine.queue import Priority, Requeue, WorkQueue
 
-from . import comparison_rules
+from . import comparison_rules, late_answer_rules
+from . import service_metrics as metrics
 from . import service_rules as rules
 from .allocations import ServiceAllocations
 from .comparison import Comparison
 from .context import Context, log_failure
 from .orphans import OrphanAudit
 from .service_balancers import ServiceBalancers
+from .service_release import ServiceRelease
 from .service_state import ServiceState
 from .service_writes import ServiceWrites
 from .vanished_services import VanishedServices
@@ -46,29 +46,10 @@ from .vouching import Vouching
 
 log = logging.getLogger(__name__)
 
-_BUCKETS = tuple(2.0**n for n in range(15))
-SYNCS = Counter("service_controller_loadbalancer_sync", "Load balancers written to the cloud, for any reason.")
-NODE_SYNC_ERRORS = Counter("service_controller_nodesync_error", "Failed updates of a load balancer's backends.")
-NODE_SYNC_LATENCY = Histogram(
-    "service_controller_nodesync_latency_seconds",
-    "Seconds from a change of Nodes until the update is queued.",
-    buckets=_BUCKETS,
-)
-UPDATE_LATENCY = Histogram(
-    "service_controller_update_loadbalancer_host_latency_seconds",
-    "Seconds to update the backends of one load balancer.",
-    buckets=_BUCKETS,
-)
-ENSURE_LATENCY = Histogram(
-    "ccm_load_balancer_ensure_duration_seconds",
-    "Seconds from the first attempt to write a load balancer until it is ready in the cloud.",
-    buckets=(0.1, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640),
-)
-FAILURES = Counter("ccm_service_sync_failures", "Failed attempts to serve or release a Service, by error.", ["error"])
-WAITING = Gauge("ccm_load_balancers_pending", "Load balancers that are written but not yet ready in the cloud.")
-
 #: Seconds before the next attempt after a conflict with another writer, and how many conflicts are not an error.
 LOST_RACE, LOST_RACES = 0.2, 5
+#: Seconds until a Service is tried again that waits for the second list of Nodes.
+NODES_AGAIN = 0.5
 #: Minimum seconds between two attempts, whatever the cloud suggests.
 AT_LEAST = 0.1
 
@@ -110,6 +91,7 @@ class ServiceController:
         self._allocations = ServiceAllocations()
         self._balancers = ServiceBalancers(context, self._allocations, options.poll)
         self._writes = ServiceWrites(context.client)
+        self._release = ServiceRelease(context, self._events, self._balancers, self._writes)
         self._vanished = VanishedServices(context, self._events, self._balancers, self._known, self._queue.add)
         self._comparison = Comparison(context, self._events, lambda: self._balancers.cloud)
         self._cloud_replaced = asyncio.Event()
@@ -128,7 +110,7 @@ class ServiceController:
         audit.saw(self._balancers.at_start.values())
         self._backends = self._backends_now()
         context.services.add_handler(self._on_service)
-        context.nodes.add_handler(self._on_node)
+        self._vouching.nodes.add_handler(self._on_node)
         self._vouching.on_change(self._on_verdict)
         context.gateway.on_replace(self._cloud_replaced.set)
         async with asyncio.TaskGroup() as tasks:
@@ -146,7 +128,7 @@ class ServiceController:
         return {state.service.metadata.uid for state in states}
 
     def _backends_now(self) -> Backends:
-        return rules.backends(self._context.nodes.items(), self._vouching.judge, ready_only=self._options.ready_only)
+        return rules.backends(self._vouching.nodes.items(), self._vouching.judge, ready_only=self._options.ready_only)
 
     # --- events -------------------------------------------------------------------------------------------------
 
@@ -196,7 +178,7 @@ class ServiceController:
             except Exception:  # a bug; continue with the known backends
                 self._backends_stale = True
                 log.exception("cannot update the list of backends; the previous one stays in use")
-            NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
+            metrics.NODE_SYNC_LATENCY.observe(self._context.monotonic() - first)
             for key, known in self._known.items():
                 if rules.wants_load_balancer(known.service) and known.backends is not self._backends:
                     self._queue.add(key, Priority.LOW)  # users wait for new and changed Services
@@ -251,7 +233,7 @@ class ServiceController:
             if rules.wants_load_balancer(service) and service.metadata.deletion_timestamp is None:
                 await self._ensure(key, service, known)
             else:
-                await self._clean_up(service, known)
+                await self._release.clean_up(service, known)
                 self._forget(key)
         except Requeue:
             raise
@@ -271,7 +253,7 @@ class ServiceController:
             known.lost_races, known.reported = 0, False
 
     def _failed(self, service: Service | None, known: ServiceState | None, error: Exception) -> None:
-        FAILURES.labels(type(error).__name__).inc()
+        metrics.FAILURES.labels(type(error).__name__).inc()
         if service is None:
             return
         if known is not None:
@@ -294,13 +276,16 @@ class ServiceController:
 
     def _wait_for(self, key: str, waiting: bool) -> None:
         (self._waiting.add if waiting else self._waiting.discard)(key)
-        WAITING.set(len(self._waiting))
+        metrics.WAITING.set(len(self._waiting))
 
     async def _ensure(self, key: str, service: Service, known: ServiceState) -> None:
         spec = rules.load_balancer_spec(service, self._context.cluster_name)
         if known.cloud is not self._balancers.cloud:  # what was written to another cloud does not count for this one
             known.mark, known.cloud = None, self._balancers.cloud
         known.deleting = False
+        if known.provisional and not late_answer_rules.is_late(known.late_until, self._context.monotonic()):
+            known.settled, known.provisional, known.polls = False, False, 1  # take the step LOOK
+            self._wait_for(key, True)
         try:
             balancer = await self._take_step(service, spec, known)
         except ImplementedElsewhere:
@@ -310,6 +295,7 @@ class ServiceController:
             return
         if balancer is None:
             await self._writes.restore(service, known.ingress)
+            self._look_later(key, known)
             return
         self._wait_for(key, not balancer.ready)
         if not balancer.ready:
@@ -318,20 +304,29 @@ class ServiceController:
         await self._writes.publish(service, balancer.ingress)
         known.ingress = tuple(balancer.ingress)
         if known.ensuring_since is not None:
-            ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
+            metrics.ENSURE_LATENCY.observe(self._context.monotonic() - known.ensuring_since)
             known.ensuring_since = None
             for warning in balancer.warnings:
                 self._events.event(service, "Warning", "LoadBalancerWarning", warning)
             self._events.event(service, "Normal", "EnsuredLoadBalancer", "Ensured load balancer")
         known.settled, known.polls = True, 0
+        known.provisional = late_answer_rules.is_late(known.late_until, self._context.monotonic())
+        self._look_later(key, known)
         if known.asked:  # a user asked while it was being written
             self._compare(key)
+
+    def _look_later(self, key: str, known: ServiceState) -> None:
+        """Look at the load balancer once more when the cloud no longer shows what was before the write."""
+        if known.provisional:
+            self._queue.add_after(key, known.late_until - self._context.monotonic(), Priority.LOW)
 
     async def _take_step(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer | None:
         """Take the next step for the load balancer. Return its current state, None if there is nothing to do.
 
         Raises ImplementedElsewhere if another controller serves the Service.
         """
+        if known.mark is None:
+            self._refresh_backends()
         mark = self._balancers.mark(spec, self._backends)
         listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
         fingerprint = listed.fingerprint if listed is not None else ""
@@ -347,12 +342,31 @@ class ServiceController:
                 known.mark = None  # someone deleted it in the meantime
                 return await self._make(service, spec, known)
         if step is rules.Step.LOOK:
-            return await self._balancers.look(spec, known, self._waiting)
+            asked = self._context.monotonic()
+            found = await self._balancers.look(spec, known, self._waiting)
+            if not late_answer_rules.is_overtaken(found, known.mark, known.late_until, asked):
+                return found
+        if step is rules.Step.ENSURE:
+            self._confirm_nodes(spec, listed)
         if step is rules.Step.NOTHING or (
             step is rules.Step.COMPARE and not await self._deviates(service, spec, known)
         ):
             return None
         return await self._make(service, spec, known)
+
+    def _confirm_nodes(self, spec: LoadBalancerSpec, listed: LoadBalancer | None) -> None:
+        """Raise Requeue before a load balancer of the first listing is written, until the Nodes were listed twice.
+
+        A first list without living Nodes would take them out of the load balancer. So would a cloud that has yet to
+        answer about those that the second list adds.
+        """
+        nodes = self._context.nodes
+        if listed is None or (nodes.confirmed and self._vouching.has_asked()):
+            return
+        self._balancers.at_start[spec.uid] = listed
+        if not nodes.confirmed:
+            nodes.list_again()
+        raise Requeue(NODES_AGAIN)
 
     async def _deviates(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> bool:
         """Return whether the load balancer must be written again although its Service did not change."""
@@ -378,11 +392,11 @@ class ServiceController:
         except CloudError as error:
             if isinstance(error, Conflict):
                 known.mark = None  # if it cannot be updated, write all of it
-            NODE_SYNC_ERRORS.inc()
+            metrics.NODE_SYNC_ERRORS.inc()
             raise
-        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic())
-        SYNCS.inc()
-        UPDATE_LATENCY.observe(self._context.monotonic() - started)
+        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag)
+        metrics.SYNCS.inc()
+        metrics.UPDATE_LATENCY.observe(self._context.monotonic() - started)
         if wanted:
             self._events.event(service, "Normal", "UpdatedLoadBalancer", "Updated load balancer with new hosts")
         else:
@@ -397,11 +411,13 @@ class ServiceController:
         if known.ensuring_since is None:
             known.ensuring_since = self._context.monotonic()
             self._events.event(service, "Normal", "EnsuringLoadBalancer", "Ensuring load balancer")
+        if (left := self._balancers.shows_deleted(spec.uid)) > 0:
+            raise Requeue(left)  # until then, the cloud could pass off the deleted one as what is wanted
         await self._writes.add_finalizer(service)
         if not wanted:
             self._report_no_backends(service)
         known.mark, known.spec = None, spec  # unknown until the cloud answers
-        known.tried_at, known.met, known.again_at = self._context.monotonic(), False, -math.inf
+        known.met, known.again_at = False, -math.inf
 
         async def ensure() -> LoadBalancer:
             answer = await self._balancers.cloud.ensure(spec, wanted)
@@ -409,28 +425,17 @@ class ServiceController:
                 self._allocations.answered(service, (each.ip for each in answer.ingress))
             return answer
 
-        balancer = await self._balancers.call("ensure", ensure)
-        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic())
-        SYNCS.inc()
+        try:
+            balancer = await self._balancers.call("ensure", ensure)
+        finally:  # the cloud may have created it at any moment until now
+            known.tried_at = self._context.monotonic()
+        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag)
+        metrics.SYNCS.inc()
         return balancer
 
     def _report_no_backends(self, service: Service) -> None:
         message = "There are no available nodes for LoadBalancer"
         self._events.event(service, "Warning", "UnAvailableLoadBalancer", message)
-
-    async def _clean_up(self, service: Service, known: ServiceState) -> None:
-        """Delete the load balancer, even a partially created one (W19), then release the Service."""
-        ours = rules.FINALIZER in service.metadata.finalizers
-        if not ours and known.spec is None and service.metadata.uid not in self._balancers.at_start:
-            return
-        if not known.deleting:
-            known.deleting = True
-            self._events.event(service, "Normal", "DeletingLoadBalancer", "Deleting load balancer")
-        known.mark = None  # if the Service wants it again before the deletion is done, it is created again
-        await self._balancers.delete(rules.deletion_spec(service, self._context.cluster_name), known)
-        self._balancers.at_start.pop(service.metadata.uid, None)
-        await self._writes.release(service)
-        self._events.event(service, "Normal", "DeletedLoadBalancer", "Deleted load balancer")
 
     def _vanish(self, key: str, known: ServiceState) -> None:
         """Handle a Service that is gone without being released, or was replaced by another one of its name."""

@@ -29,6 +29,7 @@ from ccm.cloud import (
 )
 from ccm.engine.queue import Requeue
 
+from . import late_answer_rules
 from .allocations import ServiceAllocations
 from .context import Context
 from .service_state import ServiceState
@@ -64,6 +65,7 @@ class ServiceBalancers:
         self._introduced: LoadBalancers | None = None
         self._listing: _Listing | None = None
         self._listing_now = asyncio.Lock()
+        self._deletions = late_answer_rules.Deletions()
 
     @property
     def cloud(self) -> LoadBalancers:
@@ -76,13 +78,23 @@ class ServiceBalancers:
                 found.use_allocations(self._allocations)
         return found
 
+    @property
+    def lag(self) -> float:
+        """Seconds for which the current cloud may show what was before a change."""
+        return self._context.gateway.cloud.limits.listing_lag
+
+    def shows_deleted(self, uid: str) -> float:
+        """Return the seconds for which the cloud may still show a load balancer that this process deleted."""
+        return self._deletions.left(uid, self._context.monotonic(), self.lag)
+
     async def call(self, verb: str, function: Callable[[], Awaitable[T]]) -> T:
         return await self._context.gateway.call(f"load_balancers.{verb}", function)
 
     async def begin(self) -> None:
         """List what the current cloud has, for `at_start`. Returns when the cloud has answered."""
         self._listing = None
-        self.at_start = await self._list_until_answered()
+        listed = await self._list_until_answered()
+        self.at_start = {uid: balancer for uid, balancer in listed.items() if not self.shows_deleted(uid)}
 
     async def _list_until_answered(self) -> dict[str, LoadBalancer]:
         """List until the cloud answers: without a listing, every Service would be written."""
@@ -115,7 +127,8 @@ class ServiceBalancers:
         """Return the load balancer's current state in the cloud. One listing answers for all that wait."""
         if len(waiting) >= BULK and state.polls % READ_EVERY:
             with contextlib.suppress(NotImplementedByCloud):
-                found = await self._listing_since(state.written_at)
+                late = late_answer_rules.is_late(state.late_until, self._context.monotonic())
+                found = await self._listing_since(state.written_at if late else max(state.written_at, state.late_until))
                 if spec.uid in found:
                     return found[spec.uid]
         try:
@@ -147,7 +160,7 @@ class ServiceBalancers:
         """
         if (left := state.again_at - self._context.monotonic()) > 0:
             raise Requeue(left)
-        again_at = state.tried_at + self._context.gateway.cloud.limits.listing_lag
+        again_at = state.tried_at + self.lag
         try:
             await self.call("delete", lambda: self.cloud.delete(spec))
         except RetryAfter:
@@ -158,6 +171,8 @@ class ServiceBalancers:
         except NotFound:
             if state.again_at == -math.inf:
                 again_at = max(again_at, self._context.monotonic() + CONFIRM)
+        finally:  # whatever the answer is, the cloud may have deleted it
+            self._deletions.add(spec.uid, self._context.monotonic(), self.lag)
         if (left := again_at - self._context.monotonic()) > 0 and not state.met:
             state.again_at = again_at
             raise Requeue(left)

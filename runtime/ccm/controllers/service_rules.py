@@ -47,6 +47,13 @@ def needs_cleanup(service: Service) -> bool:
     )
 
 
+def is_still_unwanted(cached: Service, live: Service) -> bool:
+    """Return whether a read of a Service confirms what the cache shows: the same Service, and no load balancer."""
+    return live.metadata.uid == cached.metadata.uid and (
+        live.metadata.deletion_timestamp is not None or not wants_load_balancer(live)
+    )
+
+
 def concerns_us(service: Service) -> bool:
     return wants_load_balancer(service) or needs_cleanup(service)
 
@@ -248,20 +255,22 @@ def is_backend(node: Node, judge: Judge) -> bool:
     cloud's health checks handle readiness. In addition, the Node needs a providerID of this cloud (W15, W18), so that
     a joining Node causes one update when it is usable instead of two. The cloud must also vouch for the Node.
     """
-    return _vouched(node, judge) is not None
+    return isinstance(service_of(node, judge), Vouched)
 
 
-def _vouched(node: Node, judge: Judge) -> Vouched | None:
-    """Return what a load balancer may use of a backend, None if the Node is not a backend."""
+def service_of(node: Node, judge: Judge) -> Vouched | str:
+    """Return what a load balancer may use of a backend, or why the Node is none."""
     if node.metadata.deletion_timestamp is not None:
-        return None
+        return "it is being deleted"
     excluded = node.metadata.labels.get(EXCLUDE_LABEL)
     if excluded is not None and excluded not in _FALSE:
-        return None
+        return f"its label {EXCLUDE_LABEL} excludes it"
     if any(taint.key == AUTOSCALER_TAINT for taint in node.spec.taints):
-        return None
+        return f"its taint {AUTOSCALER_TAINT} says that the autoscaler removes it"
     verdict = judge(node)
-    return verdict if isinstance(verdict, Vouched) else None
+    if verdict is None:
+        return "it has no providerID of this cloud"
+    return verdict if isinstance(verdict, Vouched) else verdict.message
 
 
 def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -> Backends:
@@ -270,7 +279,7 @@ def backends(nodes: Iterable[Node], judge: Judge, *, ready_only: bool = False) -
     `ready_only` excludes Nodes that are not Ready, unless none is Ready: in that case the cloud's health checks know
     more than the API server does.
     """
-    judged = [(node, vouched) for node in nodes if (vouched := _vouched(node, judge)) is not None]
+    judged = [(node, vouched) for node in nodes if isinstance(vouched := service_of(node, judge), Vouched)]
     chosen = sorted(judged, key=lambda each: each[0].metadata.name)
     if ready_only:
         chosen = [each for each in chosen if is_ready(each[0])] or chosen

@@ -18,12 +18,14 @@ class ServiceState:
     `mark`: what was last written to the cloud, None if unknown (`ServiceBalancers.mark`); `spec` and `backends`: what
     it was computed from. `updating`: a write of the backends alone is in progress; `unsure`: that write failed, so
     they must be written again. `polls`: reads from the cloud since the last write; `settled`: the load balancer is
-    ready and the Service has its addresses. `tried_at`: the last attempt to write it. `met`: the cloud reported that
-    it is being deleted. `again_at`: when a cloud that did not know it is asked again. `reported`: an Event has
-    reported the current failure. `vanished_at`: since when the Service is gone without being released. `ingress`: the
-    addresses last written to its status. `cloud`: the cloud that all this applies to. `was_going`: the Service was
-    being deleted when it was last seen. `compare`: the load balancer is due for a comparison; `asked`: a user asked
-    for it; `compared_at`: the last one. All times are seconds of the context's monotonic clock.
+    ready and the Service has its addresses. `late_until`: until when the cloud may show what was before the last write;
+    `provisional`: it was settled by an answer from before that. `tried_at`: when the last attempt to write all of it
+    ended. `met`: the cloud reported that it is being deleted. `again_at`: when a cloud that did not know it is asked
+    again. `reported`: an Event has reported the current failure. `vanished_at`: since when the Service is gone without
+    being released. `ingress`: the addresses last written to its status. `cloud`: the cloud that all this applies to.
+    `was_going`: the Service was being deleted when it was last seen. `compare`: the load balancer is due for a
+    comparison; `asked`: a user asked for it; `compared_at`: the last one. All times are seconds of the context's
+    monotonic clock.
     """
 
     service: Service
@@ -39,6 +41,8 @@ class ServiceState:
     deleting: bool = False
     tried_at: float = -math.inf
     met: bool = False
+    late_until: float = -math.inf
+    provisional: bool = False
     again_at: float = -math.inf
     lost_races: int = 0
     reported: bool = False
@@ -50,6 +54,10 @@ class ServiceState:
     asked: bool = False
     compared_at: float = -math.inf
 
-    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float) -> None:
+    def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0) -> None:
+        """`lag`: for how many seconds the cloud may show what was before this write."""
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now
         self.unsure, self.updating, self.settled, self.polls = False, False, False, 0
+        self.provisional = False
+        if lag:
+            self.late_until = now + lag

@@ -33,6 +33,8 @@ VANISHED = Gauge(
     "and for as long as there are many such Services.",
 )
 
+#: The kind of what is held.
+KIND = "LoadBalancer"
 #: The path of all Services.
 SERVICES = "/api/v1/services"
 #: Seconds until the next check of a Service that reappears while its load balancer is being deleted.
@@ -63,6 +65,8 @@ class VanishedServices:
         self.states[vanished] = state
         VANISHED.set(len(self.states))
         log.warning("Service %s is gone but was not released: keeping its load balancer for %.0f s", key, grace(state))
+        if wait := grace(state):
+            self._context.holds.put(KIND, vanished, "NotReleased", f"kept for {wait:g} s, then a read decides")
         self._queue(vanished)
 
     def come_back(self, key: str, service: Service) -> ServiceState | None:
@@ -99,6 +103,7 @@ class VanishedServices:
                 "the Services are really gone, delete the load balancers by hand"
             )
             self._events.event(service, "Warning", "LoadBalancerKept", message)
+            self._context.holds.put(KIND, key, "TooManyVanished", message)
             raise Requeue(absence_rules.GRACE)
         if not state.deleting:
             state.deleting, state.mark = True, None  # if the Service reappears, the load balancer is created again
@@ -118,6 +123,7 @@ class VanishedServices:
 
     def _remove(self, key: str) -> None:
         del self.states[key]
+        self._context.holds.drop(KIND, key)
         VANISHED.set(len(self.states))
 
 

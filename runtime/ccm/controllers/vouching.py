@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Gauge
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, Transient
 from ccm.engine.objects import Node
 from ccm.gateway.instance_directory import InstanceDirectory
 
@@ -31,6 +31,7 @@ from . import vouching_rules as rules
 from .context import Context
 from .event_budget import EventBudget
 from .first_listing import missing_from_first_listing
+from .known_nodes import KnownNodes
 from .stretches import STRETCH
 from .vouching_rules import Reason, Refused, Verdict, Vouched
 
@@ -98,7 +99,7 @@ class Vouching:
         #: Verdicts that are valid until something changes, with the Node that each applies to.
         self._judged: dict[str, tuple[Node, Verdict]] = {}
         #: What listeners were last notified of: the addresses in use, None for none.
-        self._told: dict[str, object] = {}
+        self._reported: dict[str, object] = {}
         self._reasons: dict[str, Reason] = {}
         self._counts: Counter[Reason] = Counter()
         self._listeners: list[Callable[[], None]] = []
@@ -107,7 +108,10 @@ class Vouching:
         self._news = False
         self._running = False
         self._began = -math.inf
-        context.nodes.add_handler(self._on_node)
+        #: The Nodes as load balancers and routes use them.
+        self.nodes = KnownNodes(context.nodes, self._has_instance)
+        self.nodes.add_handler(self._on_node)
+        context.nodes.confirm_by(self._is_gone)
         self._directory.on_news(self._on_news)
 
     # Questions of controllers.
@@ -149,13 +153,22 @@ class Vouching:
 
         It asks the cloud only if the Node had a providerID of its own and the instance has another name than the Node.
         """
-        if not node.spec.provider_id:
-            return None  # the instance was found by the Node's name
+        if not node.spec.provider_id:  # the instance was found by the Node's name
+            if doubt := rules.former_machine(instance, self._directory.gone_for(instance.provider_id)):
+                raise Transient(doubt, retry_after=rules.LOOK_AGAIN)
+            return None
         namesakes: Sequence[Instance] = ()
         if not instance.is_named(node.metadata.name):
             namesakes = await self._ask_for_namesakes(node.metadata.name, not_before)
         verdict = rules.judge(node, instance, self.claimants(node.spec.provider_id), namesakes)
         return verdict if isinstance(verdict, Refused) else None
+
+    def has_asked(self) -> bool:
+        """Return whether the cloud has answered about every Node, if only with an error."""
+        if not self._counts[Reason.CLOUD_UNKNOWN]:
+            return True
+        unknown = [self._looks[name] for name, reason in self._reasons.items() if reason is Reason.CLOUD_UNKNOWN]
+        return all(look.doubt is not None for look in unknown)
 
     # What is known.
 
@@ -180,6 +193,23 @@ class Vouching:
         if self._is_current(node):
             self._facts[node.metadata.name] = _Fact(node.metadata.uid, node.spec.provider_id, heard, instance)
         return instance
+
+    def _has_instance(self, node: Node) -> bool:
+        provider_id = node.spec.provider_id
+        return self._directory.owns(provider_id) and self._directory.known(provider_id) is not None
+
+    def _is_gone(self, node: Node) -> bool:
+        """Return whether a listing that began after the Node came is without its instance. No I/O."""
+        look, listing = self._look_of(node), self._directory.latest
+        if look is None or listing is None or self._directory.listed_at < look.seen_at:
+            return False
+        if not self._directory.owns(node.spec.provider_id) or self._directory.known(node.spec.provider_id) is not None:
+            return False
+        try:
+            listing.find(node_rules.instance_ref(node))
+        except CloudError as error:
+            return isinstance(error, NotFound)
+        return False
 
     def _namesakes(self, name: str, look: _Look | None) -> Sequence[Instance] | None:
         """Return the instances with this name; None until a read after the Node's arrival can show that none exist."""
@@ -224,12 +254,13 @@ class Vouching:
     def _on_news(self, instance: Instance | None) -> None:
         if instance is None:
             self._judged.clear()
+            self.nodes.review()
             self._news = True
             self._wake.set()
             return
         about = list(self.claimants(instance.provider_id))
         for name in instance.names:
-            if (named := self._context.nodes.get(name)) is not None and self._is_current(named):
+            if (named := self.nodes.get(name)) is not None and self._is_current(named):
                 about.append(named)
         for node in about:
             self._judged.pop(node.metadata.name, None)
@@ -245,8 +276,8 @@ class Vouching:
         if verdict is None:  # the cloud was replaced by one that the Node does not belong to
             return self._forget(name)
         used = verdict.addresses if isinstance(verdict, Vouched) else None
-        changed = self._told.get(name) != used
-        self._told[name] = used
+        changed = self._reported.get(name) != used
+        self._reported[name] = used
         reason, message = None, ""
         if isinstance(verdict, Refused):
             reason, message = verdict.reason, verdict.message
@@ -280,7 +311,7 @@ class Vouching:
 
     def _forget(self, name: str) -> bool:
         self._count(name, None)
-        return self._told.pop(name, None) is not None
+        return self._reported.pop(name, None) is not None
 
     def _count(self, name: str, reason: Reason | None) -> None:
         before = self._reasons.pop(name, None)
@@ -300,9 +331,9 @@ class Vouching:
         """Review all Nodes after news from the cloud, which may be another one that spells providerIDs differently."""
         self._news = False
         changed = False
-        for number, node in enumerate(self._context.nodes.items(), 1):
+        for number, node in enumerate(self.nodes.items(), 1):
             name = node.metadata.name
-            if self._context.nodes.get(name) is not node:
+            if self.nodes.get(name) is not node:
                 continue  # it changed in the meantime and was reviewed then
             owned = self._directory.owns(node.spec.provider_id)
             if self._keys.get(name) != (self._directory.same_as(node.spec.provider_id) if owned else None):
@@ -346,7 +377,7 @@ class Vouching:
 
     async def _ask(self, name: str, look: _Look) -> None:
         """Ask the cloud about one Node. The directory combines concurrent requests into one read."""
-        node, now = self._context.nodes.get(name), self._context.monotonic()
+        node, now = self.nodes.get(name), self._context.monotonic()
         first, look.asked_at = look.asked_at == -math.inf, now
         try:
             if node is None or self._looks.get(name) is not look or not self._directory.owns(node.spec.provider_id):
@@ -373,7 +404,7 @@ class Vouching:
         if look.doubt is not None and look.doubt.retry_after is not None:
             look.due = max(look.due, self._context.monotonic() + look.doubt.retry_after)
         self._judged.pop(name, None)
-        current = self._context.nodes.get(name)
+        current = self.nodes.get(name)
         if current is not None and self._is_current(current) and self._review(current):
             self._notify()
         self._wake.set()

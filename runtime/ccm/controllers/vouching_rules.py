@@ -35,6 +35,9 @@ _IPS = (AddressType.INTERNAL_IP, AddressType.EXTERNAL_IP)
 #: A first listing is plausible if it contains at least this share of the Ready Nodes. An attacker who invents some
 #: Nodes cannot push it below that share; credentials of another project or a wrong filter do.
 BELIEVED_SHARE = 0.5
+#: Seconds for which an instance that the cloud reported gone gets no new Node, and seconds between reads meanwhile.
+#: An answer of a cloud may be older than the one before, and a machine has the name of the one that it replaces.
+GONE_FOR, LOOK_AGAIN = 120.0, 10.0
 _AGAIN = "delete the Node and restart its kubelet, so that it registers again"
 
 
@@ -138,6 +141,21 @@ def other_holder(node: Node, instance: Instance, claimants: Iterable[Node]) -> s
     return (
         f"the Node's providerID {node.spec.provider_id} also belongs to node {holder}, which keeps it because {why}. "
         f"If this Node is the real machine, delete node {holder}; otherwise {_AGAIN}"
+    )
+
+
+def former_machine(instance: Instance, gone_for: float | None) -> str:
+    """Return why an instance that was found by a Node's name is not yet believed to be its machine, "" if it is.
+
+    A Node keeps its first providerID, so it would keep that of a former machine. `gone_for`: seconds since a listing
+    and a read of its own reported the instance gone; None if they never did.
+    """
+    if gone_for is None or gone_for >= GONE_FOR:
+        return ""
+    return (
+        f"the cloud shows instance {instance.provider_id}, which it reported gone {gone_for:.0f} s ago. This answer "
+        "may be old, so the Node waits until the cloud shows another instance, or for "
+        f"{GONE_FOR:.0f} s in all"
     )
 
 

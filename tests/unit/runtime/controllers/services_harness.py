@@ -286,14 +286,14 @@ class Balancers:
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         if not self.fingerprinted:
             return ""
-        wish = (
+        desired = (
             spec.ports,
             spec.source_ranges,
             spec.session_affinity,
             spec.load_balancer_ip,
             spec.annotations.get("lb"),
         )
-        return repr((wish, [(backend.provider_id, backend.internal_ip) for backend in backends]))
+        return repr((desired, [(backend.provider_id, backend.internal_ip) for backend in backends]))
 
     async def list(self, cluster: str) -> Sequence[LoadBalancer]:
         return await self._call("list", None, lambda: [self._answer(uid) for uid in self.made])

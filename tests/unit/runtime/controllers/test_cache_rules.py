@@ -32,6 +32,15 @@ def test_ordinary_objects_are_kept_as_they_are():
     assert kept_node(plain) is plain
 
 
+def test_a_system_uuid_that_is_none_is_dropped():
+    def with_uuid(text):
+        return msgspec.convert({"status": {"nodeInfo": {"systemUUID": text}}}, Node)
+
+    longest = with_uuid("a" * limits.SYSTEM_UUID)
+    assert kept_node(longest) is longest
+    assert kept_node(with_uuid("a" * (limits.SYSTEM_UUID + 1))).status.node_info.system_uuid == ""
+
+
 #: A field, how to make it so long, and how many entries are kept of one that is too long.
 SERVICE_FIELDS = {
     "ports": (lambda n: [{"port": i + 1} for i in range(n)], limits.PORTS, limits.PORTS + 1),

@@ -17,8 +17,11 @@ from ccm.controllers.controller_registry import BUILT_IN, Unusable, look_up
 from ccm.controllers.controller_spec import ControllerSpec
 from ccm.engine.objects import PartialObject
 from ccm.manager.rights_check import needed
+from ccm.options.command_line import parse
 from ccm.options.controller_names import ON_BY_DEFAULT, select_controllers
 
+#: It writes tags into the cloud, and only reads from the API server what all controllers read.
+WRITES_TO_THE_CLOUD_ALONE = {"instance-tags-controller"}
 SPEC: ControllerSpec[None] = ControllerSpec(name="pool-controller", make=lambda context, options: None)  # type: ignore
 
 
@@ -132,8 +135,9 @@ def test_a_kind_that_is_watched_brings_its_rights():
 def test_each_of_ours_is_described_in_full(spec: ControllerSpec[Any]):
     assert spec.name.endswith("-controller") and spec.alias and spec.label == spec.alias
     assert spec.summary.endswith(".")
-    assert spec.needs(NoCloud(ProviderConfig())), "without anything in the cloud none of them has anything to do"
-    assert spec.rights
+    idle = "without anything in the cloud none of them has anything to do, and this one not without its flag"
+    assert spec.needs(NoCloud(ProviderConfig())) or spec.off(parse(["--cloud-provider=sim"])), idle
+    assert bool(spec.rights) == (spec.name not in WRITES_TO_THE_CLOUD_ALONE)
 
 
 def test_a_label_is_never_empty():

@@ -662,3 +662,18 @@ def test_no_node_is_let_in_without_a_provider_id_and_none_is_changed(preset, nam
         return
     assert plan.node["spec"].get("providerID", preset) == (preset or named) != ""
     assert ("providerID" in plan.node["spec"]) is (not preset)
+
+
+def test_a_system_uuid_finds_only_a_node_without_provider_id():
+    info = {"systemUUID": "422E4956"}
+    reported = msgspec.convert({"metadata": {"name": "node0"}, "status": {"nodeInfo": info}}, Node)
+    assert rules.instance_ref(reported) == InstanceRef("node0", None, "422E4956")
+    with_id = msgspec.structs.replace(reported, spec=node(provider_id="fake://1").spec)
+    assert rules.instance_ref(with_id) == InstanceRef("node0", "fake://1")
+
+
+def test_an_incomplete_instance_initialises_no_node():
+    found = Instance("fake://1", "node0", incomplete="its guest tools are silent")
+    with pytest.raises(rules.NodeRuleError, match="its guest tools are silent") as raised:
+        rules.plan_initialisation(node(), found)
+    assert raised.value.reason == "InstanceIncomplete"

@@ -271,7 +271,7 @@ async def test_a_route_that_stays_impossible_is_tried_less_and_less():
 @in_virtual_time
 async def test_retry_after_of_a_route_is_honoured():
     async with Cluster() as c:
-        waits = [RetryAfter("busy", 42.0)]
+        waits, before = [RetryAfter("busy", 42.0)], changes("create", "failure")
         c.routes.fault = lambda verb, route: waits.pop() if verb == "create" and waits else None
         c.routes.latency = 0.0
         c.add_node("a", A4)
@@ -280,6 +280,19 @@ async def test_retry_after_of_a_route_is_honoured():
         failed_at = now()
         await until(lambda: c.routes.table() == {(A4, "a")})
         assert 40 < now() - failed_at < 44
+        assert c.api.events == [] and changes("create", "failure") == before  # nothing was wrong
+
+
+@in_virtual_time
+async def test_a_route_that_is_still_being_deleted_is_no_failure():
+    async with Cluster() as c:
+        waits, before = [RetryAfter("busy", 42.0)], changes("delete", "failure")
+        c.routes.fault = lambda verb, route: waits.pop() if verb == "delete" and waits else None
+        c.add_node("a", A4)
+        c.routes.add(B4, "gone")
+        c.route(period=3600.0)
+        await until(lambda: c.routes.table() == {(A4, "a")})
+        assert not waits and changes("delete", "failure") == before
 
 
 @in_virtual_time

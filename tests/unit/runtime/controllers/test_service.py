@@ -495,8 +495,8 @@ async def test_a_write_during_which_the_cloud_is_replaced_is_looked_at_again():
         c.api.change("services", "shop/web", {"spec": {"ports": ports}})
         await until(lambda: c.cloud.count("ensure") == 2)
         new = await replace(c, Balancers)
-        await until(lambda: new.count("ensure") == 1)
-        assert new.made["uid-of-web"]["ports"] == [("TCP", 81, 30081)]
+        await until(lambda: new.made["uid-of-web"]["ports"] == [("TCP", 81, 30081)])
+        assert new.count("ensure") == 1
 
 
 # --- Nodes ----------------------------------------------------------------------------------------------------------
@@ -1239,17 +1239,17 @@ def test_a_service_that_cannot_be_served_says_why_and_holds_up_no_other(spec, er
             c.cloud.fault = fault
             ensure, fingerprint = c.cloud.ensure, c.cloud.fingerprint
 
-            async def strange(wish, backends):
-                if wish.name == "bad" and broken[0] and error == "never":
+            async def strange(desired, backends):
+                if desired.name == "bad" and broken[0] and error == "never":
                     await asyncio.Event().wait()
-                if wish.name == "bad" and broken[0] and error == "nonsense":
+                if desired.name == "bad" and broken[0] and error == "nonsense":
                     return "ok"
-                return await ensure(wish, backends)
+                return await ensure(desired, backends)
 
-            def divided(wish, backends):
-                if wish.name == "bad" and broken[0] and error == "fingerprint":
+            def divided(desired, backends):
+                if desired.name == "bad" and broken[0] and error == "fingerprint":
                     return 1 / 0
-                return fingerprint(wish, backends)
+                return fingerprint(desired, backends)
 
             c.cloud.ensure, c.cloud.fingerprint = strange, divided
             counted = failures()

@@ -93,6 +93,22 @@ def test_needs_cleanup(spec, metadata, expected):
     assert rules.needs_cleanup(service(spec, **metadata)) is expected
 
 
+@pytest.mark.parametrize(
+    ("spec", "metadata", "confirmed"),
+    [
+        pytest.param({"type": "ClusterIP"}, {"uid": "u"}, True, id="of another type"),
+        pytest.param({"loadBalancerClass": "any"}, {"uid": "u"}, True, id="of a class"),
+        pytest.param({}, {"uid": "u"}, False, id="it wants one"),
+        pytest.param({}, {"uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z"}, True, id="being deleted"),
+        pytest.param({"type": "ClusterIP"}, {"uid": "v"}, False, id="another one of the name"),
+        pytest.param({}, {"uid": "v", "deletionTimestamp": "2026-01-01T00:00:00Z"}, False, id="another, being deleted"),
+    ],
+)
+def test_is_still_unwanted(spec, metadata, confirmed):
+    cached = service({"type": "ClusterIP"}, uid="u")
+    assert rules.is_still_unwanted(cached, service(spec, **metadata)) is confirmed
+
+
 def test_a_service_of_another_type_with_our_finalizer_concerns_us():
     assert rules.concerns_us(service({"type": "ClusterIP"}, finalizers=[rules.FINALIZER]))
     assert not rules.concerns_us(service({"loadBalancerClass": "other"}, finalizers=[rules.FINALIZER]))
@@ -243,16 +259,16 @@ TOO_BAD = [
 @pytest.mark.parametrize("where", ["annotation", "field"])
 def test_s132_bad_ranges(where, text):
     if where == "annotation":
-        wish = service(annotations={rules.SOURCE_RANGES_ANNOTATION: text})
+        desired = service(annotations={rules.SOURCE_RANGES_ANNOTATION: text})
     else:
-        wish = service({"loadBalancerSourceRanges": text.split(",")})
+        desired = service({"loadBalancerSourceRanges": text.split(",")})
     place = "spec.loadBalancerSourceRanges" if where == "field" else f"annotation {rules.SOURCE_RANGES_ANNOTATION}"
     with pytest.raises(rules.ServiceRuleError) as caught:
-        rules.source_ranges(wish)
+        rules.source_ranges(desired)
     wrong = (text.strip() if where == "annotation" else text).split(",")[-1]
     assert str(caught.value).startswith(f"{place}: {wrong!r} is not a CIDR such as 10.0.0.0/8 (")
     with pytest.raises(rules.ServiceRuleError):
-        rules.load_balancer_spec(wish, "c")
+        rules.load_balancer_spec(desired, "c")
 
 
 @pytest.mark.parametrize(
@@ -295,12 +311,12 @@ def test_source_ranges(field, annotation, expected):
     ],
 )
 def test_load_balancer_ip(text, expected):
-    wish = service({"loadBalancerIP": text})
+    desired = service({"loadBalancerIP": text})
     if expected is not None:
-        assert rules.load_balancer_ip(wish) == expected
+        assert rules.load_balancer_ip(desired) == expected
     else:
         with pytest.raises(rules.ServiceRuleError, match=r"spec\.loadBalancerIP: .* is not an IP address"):
-            rules.load_balancer_ip(wish)
+            rules.load_balancer_ip(desired)
 
 
 def test_the_most_ports_and_source_ranges_of_one_service():
@@ -463,8 +479,8 @@ def test_readiness_counts_only_when_asked_for():
     ],
 )
 def test_requests_only_local_traffic(kind, policy, expected):
-    wish = service({"type": kind, "externalTrafficPolicy": policy})
-    assert rules.requests_only_local_traffic(wish) is expected
+    desired = service({"type": kind, "externalTrafficPolicy": policy})
+    assert rules.requests_only_local_traffic(desired) is expected
 
 
 @pytest.mark.parametrize(
@@ -479,9 +495,9 @@ def test_requests_only_local_traffic(kind, policy, expected):
     ],
 )
 def test_health_check(kind, policy, expected):
-    wish = service({"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": 31000})
-    assert rules.health_check(wish) == expected
-    assert rules.load_balancer_spec(wish, "c").health_check_node_port == expected[1]
+    desired = service({"type": kind, "externalTrafficPolicy": policy, "healthCheckNodePort": 31000})
+    assert rules.health_check(desired) == expected
+    assert rules.load_balancer_spec(desired, "c").health_check_node_port == expected[1]
 
 
 def test_a_message_names_twenty_nodes():
@@ -519,9 +535,9 @@ def test_needs_update_is_the_same_from_both_sides_and_misses_nothing(before, aft
         assert spec_or_problem(old) == spec_or_problem(new)
 
 
-def spec_or_problem(wish):
+def spec_or_problem(desired):
     try:
-        return rules.load_balancer_spec(wish, "c")
+        return rules.load_balancer_spec(desired, "c")
     except rules.ServiceRuleError as error:
         return str(error)
 

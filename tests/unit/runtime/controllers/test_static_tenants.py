@@ -27,7 +27,7 @@ pytestmark = pytest.mark.threat("tenant-own-load-balancers-only")
 ALWAYS, SOMETIMES = ("192.0.2.1-192.0.2.5", "192.0.2.6-192.0.2.9")
 STAYING = {f"192.0.2.{number}" for number in range(1, 6)}
 ANY = [f"192.0.2.{number}" for number in range(1, 11)]
-WHAT = [*["victim"] * 3, *["thief"] * 4, *["delete"] * 2, "again", "type", "wish", "port", "node", *["restart"] * 2]
+WHAT = [*["victim"] * 3, *["thief"] * 4, *["delete"] * 2, "again", "type", "desired", "port", "node", *["restart"] * 2]
 #: Longer than the longest back-off, in seconds.
 LONG = 700.0
 

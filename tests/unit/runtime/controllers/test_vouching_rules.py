@@ -158,3 +158,14 @@ def test_right_labels_are_not_copied():
 )
 def test_a_first_listing_is_believed_with_half_of_the_ready_nodes(found, ready, expected):
     assert rules.is_plausible(found, ready) is expected
+
+
+@pytest.mark.parametrize("gone_for", [None, rules.GONE_FOR])
+def test_an_instance_that_was_not_just_reported_gone_may_get_a_node(gone_for):
+    assert rules.former_machine(instance(), gone_for) == ""
+
+
+@pytest.mark.parametrize("gone_for", [0.0, rules.GONE_FOR - 1])
+def test_an_instance_that_was_just_reported_gone_gets_no_new_node(gone_for):
+    message = rules.former_machine(instance(), gone_for)
+    assert f"fake://n, which it reported gone {gone_for:.0f} s ago" in message and "120 s in all" in message

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tag part of the contract: tags, labels or metadata that the cloud keeps with an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class InstanceTags(Protocol):
+    """Tags of instances, as keys and values. The framework only adds tags: it changes none and removes none."""
+
+    async def list(self) -> Mapping[str, Mapping[str, str]]:
+        """The tags of all instances, by providerID as in `Instances.list_page`.
+
+        Raise an error instead of leaving out tags: the framework would add them again.
+        """
+        ...
+
+    async def add(self, provider_id: str, tags: Mapping[str, str]) -> None:
+        """Add these tags and keep all others, also those that somebody else adds at the same time.
+
+        Succeeds if the instance already has them. Raises Conflict if one of the keys has another value, and adds none
+        of the tags then; Invalid if the cloud does not allow such a tag; NotFound if the cloud reports that the
+        instance does not exist.
+        """
+        ...

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What controllers do not delete for now, and the rule that keeps it: for the status page. No I/O.
+
+Controllers report here what they also report in Events, logs and metrics. Nothing decides by it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ccm.base.text import shorten
+
+#: The maximum number of entries of one kind, and of characters of a reason. Names and messages are text of strangers.
+MOST, LONGEST = 500, 400
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One object that is kept for now. `rule`: a word, as in Events. `since`: monotonic seconds."""
+
+    kind: str
+    name: str
+    rule: str
+    message: str
+    since: float
+
+
+@dataclass
+class Holds:
+    """The objects that are kept, by kind and name. `monotonic` is in seconds."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    _held: dict[str, dict[str, Hold]] = field(default_factory=dict)
+
+    def put(self, kind: str, name: str, rule: str, message: str) -> None:
+        """Report that an object is kept. Its time is counted from the first report of the same rule.
+
+        Of each kind, the first `MOST` are shown.
+        """
+        held = self._held.setdefault(kind, {})
+        before = held.get(name)
+        if before is None and len(held) >= MOST:
+            return
+        since = before.since if before is not None and before.rule == rule else self.monotonic()
+        held[name] = Hold(kind, name, rule, shorten(message, LONGEST), since)
+
+    def keep(self, kind: str, still: Callable[[str], bool]) -> None:
+        """Forget the objects of a kind that are not held any more."""
+        held = self._held.get(kind, {})
+        for name in [name for name in held if not still(name)]:
+            del held[name]
+
+    def replace(self, kind: str, found: Mapping[str, tuple[str, str]]) -> None:
+        """Report all objects of a kind at once: name -> rule and message."""
+        self.keep(kind, found.__contains__)
+        for name, (rule, message) in found.items():
+            self.put(kind, name, rule, message)
+
+    def drop(self, kind: str, name: str) -> None:
+        self._held.get(kind, {}).pop(name, None)
+
+    def clear(self) -> None:
+        """Forget everything: this process does not lead any more."""
+        self._held.clear()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def all(self) -> Iterable[Hold]:
+        """Return what is held, the oldest first."""
+        return sorted((hold for held in self._held.values() for hold in held.values()), key=lambda hold: hold.since)

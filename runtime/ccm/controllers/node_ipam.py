@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr`.
+
+It is for clusters in which kube-controller-manager does not: two allocators give one range to two Nodes. So it assigns
+nothing while it sees that kube-controller-manager does. `node_ipam_rules` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+from prometheus_client import Counter, Gauge
+
+from ccm.engine.client import ApiError, ConflictError, NotFoundError
+from ccm.engine.objects import Node
+from ccm.engine.queue import Requeue, WorkQueue
+
+from . import node_ipam_rules as rules
+from .context import Context, log_failure
+from .event_budget import EventBudget
+from .pod_network_rules import Network, PodNetwork
+from .watched_kinds import NODES
+
+log = logging.getLogger(__name__)
+
+ALLOCATIONS = Counter(
+    "node_ipam_controller_cidrset_cidrs_allocations",
+    "Pod CIDRs assigned to Nodes (upstream's name and label).",
+    ["clusterCIDR"],
+)
+USAGE = Gauge(
+    "node_ipam_controller_cidrset_usage_cidrs",
+    "Share of a range's pod CIDRs that Nodes have, from 0 to 1 (upstream's name and label).",
+    ["clusterCIDR"],
+)
+REFUSED = Gauge(
+    "ccm_node_ipam_refused", "1 while no pod CIDR is assigned because kube-controller-manager assigns them, too."
+)
+
+MANAGERS = "/api/v1/namespaces/kube-system/pods"
+#: Seconds between looks for another allocator, and until a Node is tried again that got nothing.
+LOOK, AGAIN = 60.0, 60.0
+
+
+@dataclass(frozen=True)
+class NodeIpamOptions:
+    """`services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written at a time."""
+
+    network: PodNetwork
+    services: tuple[Network, ...] = ()
+    workers: int = 30
+
+
+class NodeIpamController:
+    name: ClassVar[str] = "node-ipam-controller"
+
+    def __init__(self, context: Context, options: NodeIpamOptions) -> None:
+        self._context, self._options = context, options
+        network = options.network
+        self._allocator = rules.Allocator(network.cluster, network.node_prefix, options.services)
+        self._events = EventBudget(context.recorder(self.name), context.monotonic)
+        self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=300.0)
+        #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.
+        self._other = ""
+        #: Names of Nodes for which nothing was left.
+        self._starved: set[str] = set()
+
+    async def run(self) -> None:
+        await self._context.nodes.wait_synced()
+        await self._look_once()
+        await self._read_all()
+        self._context.nodes.add_handler(self._on_node)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run_workers(self._options.workers, self._sync, on_error=log_failure(log)))
+            tasks.create_task(self._look_for_ever())
+
+    async def _read_all(self) -> None:
+        """Remember what all Nodes have, from a consistent read: the cache may not show a former leader's last write."""
+        while True:
+            try:
+                nodes, _ = await self._context.client.list(NODES.path, Node)
+            except ApiError as error:
+                log.warning("cannot read which pod CIDRs are in use, trying again: %s", error)
+                await asyncio.sleep(error.retry_after or 1.0)
+            else:
+                break
+        for node in nodes:
+            self._allocator.observe(node)
+        self._measure()
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            await self._look_once()
+
+    async def _look_once(self) -> None:
+        """Look whether kube-controller-manager assigns pod CIDRs. Without an answer, the last one stays valid."""
+        try:
+            params = {"labelSelector": "component=kube-controller-manager"}
+            pods, _ = await self._context.client.list(MANAGERS, rules.ManagerPod, params=params)
+        except ApiError as error:
+            log.warning("cannot read whether kube-controller-manager assigns pod CIDRs: %s", error)
+            return
+        found = rules.other_allocator(pods)
+        if found and not self._other:
+            log.error(
+                "no pod CIDR is assigned: Pod %s has --allocate-node-cidrs, and two allocators give one range to two "
+                "Nodes. Set --allocate-node-cidrs=false there, or switch node-ipam-controller off",
+                found,
+            )
+        elif self._other and not found:
+            log.info("kube-controller-manager assigns no pod CIDRs any more")
+        self._other = found
+        REFUSED.set(1 if found else 0)
+
+    def _on_node(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._starved.discard(old.metadata.name)
+            if self._allocator.release(old.metadata.uid):
+                for name in self._starved:
+                    self._queue.add(name)
+                self._measure()
+        if new is None:
+            return
+        if rules.needs_cidrs(new):
+            if old is None or not rules.needs_cidrs(old) or old.metadata.uid != new.metadata.uid:
+                self._queue.add(new.metadata.name)
+        elif old is None or rules.pod_networks(old) != rules.pod_networks(new):
+            self._observe(new)
+
+    def _observe(self, node: Node) -> None:
+        self._starved.discard(node.metadata.name)
+        others = self._allocator.observe(node)
+        self._measure()
+        if others:
+            names = sorted(each.metadata.name for each in self._context.nodes.items() if each.metadata.uid in others)
+            self._events.event(
+                node,
+                "Warning",
+                "CIDRConflict",
+                f"pod CIDRs {', '.join(node.spec.pod_cidrs)} overlap with those of {', '.join(names[:5])}: "
+                "delete one of the Nodes and restart its kubelet, so that it gets others",
+            )
+
+    async def _sync(self, name: str) -> None:
+        node = self._context.nodes.get(name)
+        if node is None or not rules.needs_cidrs(node):
+            return
+        if self._other:
+            self._events.event(
+                node,
+                "Warning",
+                "CIDRNotAssigned",
+                f"Pod {self._other} assigns pod CIDRs (--allocate-node-cidrs), so node-ipam-controller assigns none",
+            )
+            raise Requeue(AGAIN)
+        cidrs = self._allocator.assign(node.metadata.uid)
+        if cidrs is None:
+            self._starved.add(name)
+            self._events.event(
+                node,
+                "Warning",
+                "CIDRNotAvailable",
+                f"no pod CIDR is left in {self._allocator.exhausted()} (--cluster-cidr). Pods on this Node get no "
+                "addresses until another Node is deleted",
+            )
+            raise Requeue(AGAIN)
+        self._starved.discard(name)
+        try:
+            await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
+        except NotFoundError:
+            return
+        except ConflictError:
+            raise Requeue(0.2) from None  # the Node changed; the cache will catch up, and the CIDRs stay reserved
+        for block in self._allocator.ranges:
+            ALLOCATIONS.labels(str(block.cluster)).inc()
+        self._measure()
+        log.info("node %s: assigned pod CIDRs %s", name, ", ".join(cidrs))
+
+    def _measure(self) -> None:
+        for block in self._allocator.ranges:
+            USAGE.labels(str(block.cluster)).set(block.used / block.size)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Built-in controllers that are off by default. The file of each is imported when it is switched on, not before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccm.cloud import Cloud
+
+from .context import Controller
+from .controller_context import ControllerContext
+from .controller_spec import ControllerSpec, Right
+from .signing_requests import GROUP, SIGNER, SIGNING_REQUESTS
+
+
+def _instances(cloud: Cloud) -> str | None:
+    return None if cloud.instances else "instances"
+
+
+def _serving_csr(context: ControllerContext, _: object) -> Controller:
+    from .serving_csr import ServingCsrController
+
+    return ServingCsrController(context, context.cache(SIGNING_REQUESTS))
+
+
+def _node_ipam(context: ControllerContext, options: Any) -> Controller:
+    from .node_ipam import NodeIpamController
+
+    return NodeIpamController(context, options)
+
+
+def _node_ipam_options(flags: Any) -> object:
+    """Raises ValueError for ranges that cannot be cut into pod CIDRs."""
+    from .node_ipam import NodeIpamOptions
+    from .node_ipam_rules import Allocator, parse_ranges
+
+    if not flags.cluster_cidr:
+        raise ValueError("node-ipam-controller requires --cluster-cidr: the ranges from which Nodes get pod CIDRs")
+    network = flags.pod_network()
+    services = parse_ranges("--service-cluster-ip-range", flags.service_cluster_ip_range)
+    Allocator(network.cluster, network.node_prefix, services)
+    return NodeIpamOptions(network, services)
+
+
+def _without_allocation(flags: Any) -> str | None:
+    return None if flags.allocate_node_cidrs else "--allocate-node-cidrs=false"
+
+
+def _tags(cloud: Cloud) -> str | None:
+    return None if cloud.instance_tags and cloud.instances else "instance tags"
+
+
+def _instance_tags(context: ControllerContext, options: Any) -> Controller:
+    from .instance_tags import InstanceTagsController
+
+    return InstanceTagsController(context, options, context.vouched())
+
+
+def _instance_tags_options(flags: Any) -> object:
+    """Raises ValueError for texts that are no tags."""
+    from .instance_tags import InstanceTagsOptions
+    from .instance_tags_rules import parse_tags
+
+    return InstanceTagsOptions(parse_tags(flags.instance_tags))
+
+
+def _without_tags(flags: Any) -> str | None:
+    return None if flags.instance_tags else "--instance-tags is empty"
+
+
+OPTIONAL: tuple[ControllerSpec[Any], ...] = (
+    ControllerSpec(
+        name="kubelet-serving-csr-controller",
+        alias="kubelet-serving-csr",
+        summary="Approves kubelets' requests for serving certificates whose names and addresses the cloud confirms.",
+        needs=_instances,
+        rights=(
+            Right("certificatesigningrequests/approval", "patch", GROUP),
+            Right("signers", "approve", GROUP, name=SIGNER),
+        ),
+        watches=(SIGNING_REQUESTS,),
+        make=_serving_csr,
+    ),
+    ControllerSpec(
+        name="node-ipam-controller",
+        alias="nodeipam",
+        summary="Assigns pod CIDRs to Nodes, from the ranges of --cluster-cidr; requires --allocate-node-cidrs.",
+        rights=(Right("nodes", "patch"), Right("pods", "list", namespace="kube-system")),
+        flags=_node_ipam_options,
+        off=_without_allocation,
+        make=_node_ipam,
+    ),
+    ControllerSpec(
+        name="instance-tags-controller",
+        alias="instance-tags",
+        summary="Adds the tags of --instance-tags to the instances of Nodes.",
+        needs=_tags,
+        vouching=True,
+        flags=_instance_tags_options,
+        off=_without_tags,
+        make=_instance_tags,
+    ),
+)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A machine is replaced under its name, and the cloud shows the former one again: an answer may be older than the last.
+
+Kubernetes keeps the first providerID of a Node, so the new Node must not get that of the former machine.
+"""
+
+import asyncio
+
+import pytest
+
+from ccm.controllers.vouching_rules import GONE_FOR
+
+from ..gateway.virtual import in_virtual_time
+from .nodes_harness import Cluster, machine, until
+
+
+async def replaced(c):
+    """n0's machine goes and its Node is deleted; a kubelet of that name registers, and the cloud shows the former."""
+    for number in range(3):
+        c.api.add(f"n{number}", tainted=False, ready="True", providerID=f"fake://n{number}")
+        c.cloud.put(machine(f"n{number}"))
+    c.initialise_nodes()
+    c.watch_over_nodes()
+    await asyncio.sleep(10)
+    c.cloud.remove("n0")
+    c.api.set_ready("n0", "Unknown")
+    await until(lambda: "n0" not in c.api.nodes)
+    c.cloud.put(machine("n0"))
+    c.api.add("n0", ready="True", age=0.0)
+
+
+def provider_id(c):
+    return c.api.nodes["n0"]["spec"].get("providerID")
+
+
+@pytest.mark.parametrize("late", [5.0, 60.0])
+def test_the_new_node_waits_for_the_new_machine(late):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await replaced(c)
+            await asyncio.sleep(late)
+            assert provider_id(c) is None
+            assert any("which it reported gone" in event["message"] for event in c.api.events)
+            c.cloud.put(machine("n0", "10.0.0.9", provider_id="fake://n0-new"))
+            await until(lambda: provider_id(c) == "fake://n0-new", seconds=20)
+
+    run()
+
+
+@in_virtual_time
+async def test_a_machine_that_was_missing_by_mistake_gets_its_node_in_the_end():
+    async with Cluster() as c:
+        await replaced(c)
+        await asyncio.sleep(GONE_FOR - 10)
+        assert provider_id(c) is None
+        await until(lambda: provider_id(c) == "fake://n0", seconds=30)

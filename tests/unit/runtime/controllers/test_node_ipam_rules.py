@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which pod CIDRs Nodes get: no two Nodes one range, whatever others claim."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from ccm.controllers import node_ipam_rules as rules
+from ccm.controllers.node_ipam_rules import Allocator, BlockRange, ManagerContainer, ManagerPod, ManagerPodSpec
+from ccm.controllers.pod_network_rules import Network
+from ccm.engine.objects import Node, NodeSpec, ObjectMeta
+
+from ..fuzzing import bounded
+
+
+def network(text: str) -> Network:
+    return ipaddress.ip_network(text)
+
+
+def node(name: str, *cidrs: str, **meta: Any) -> Node:
+    return Node(
+        ObjectMeta(name, uid=name, resource_version="7", **meta), NodeSpec("", cidrs[0] if cidrs else "", list(cidrs))
+    )
+
+
+def allocator(*cluster: str, v4: int = 26, v6: int = 64, services: tuple[str, ...] = ()) -> Allocator:
+    return Allocator([network(each) for each in cluster], {4: v4, 6: v6}, [network(each) for each in services])
+
+
+def test_each_node_gets_the_next_block_of_each_range():
+    found = allocator("10.0.0.0/24", "fd00::/62")
+    assert found.assign("a") == ("10.0.0.0/26", "fd00::/64")
+    assert found.assign("b") == ("10.0.0.64/26", "fd00:0:0:1::/64")
+    assert found.assign("a") == ("10.0.0.0/26", "fd00::/64")
+    assert [each.used for each in found.ranges] == [2, 2] and [each.size for each in found.ranges] == [4, 4]
+
+
+def test_what_was_freed_is_used_last():
+    found = allocator("10.0.0.0/24")
+    assert [found.assign(each) for each in "ab"] == [("10.0.0.0/26",), ("10.0.0.64/26",)]
+    assert found.release("a") and not found.release("a")
+    assert [found.assign(each) for each in "cd"] == [("10.0.0.128/26",), ("10.0.0.192/26",)]
+    assert found.assign("e") == ("10.0.0.0/26",)
+    assert found.assign("f") is None and found.exhausted() == "10.0.0.0/24"
+    found.release("b")
+    assert found.assign("f") == ("10.0.0.64/26",)
+
+
+def test_what_nodes_have_at_start_is_respected():
+    found = allocator("10.0.0.0/24")
+    assert found.observe(node("a", "10.0.0.0/26")) == set()
+    assert found.observe(node("b", "10.0.0.100/32")) == set()
+    assert (
+        found.observe(node("far", "192.168.0.0/24"))
+        == found.observe(node("none"))
+        == found.observe(node("x", "odd"))
+        == set()
+    )
+    assert found.assign("c") == ("10.0.0.128/26",)
+    assert found.ranges[0].used == 3
+
+
+def test_a_node_that_changes_its_cidr_frees_the_former_one():
+    found = allocator("10.0.0.0/24")
+    found.observe(node("a", "10.0.0.0/26"))
+    found.observe(node("a", "10.0.0.64/26"))
+    assert found.assign("b") == ("10.0.0.0/26",)
+
+
+def test_an_assignment_becomes_what_the_node_has():
+    found = allocator("10.0.0.0/24")
+    found.assign("a")
+    found.observe(node("a", "10.0.0.192/26"))
+    assert found.assign("b") == ("10.0.0.64/26",)
+    assert found.assign("c") == ("10.0.0.128/26",)
+    assert found.assign("d") == ("10.0.0.0/26",)
+
+
+def test_a_block_that_two_claim_is_free_only_without_both():
+    found = allocator("10.0.0.0/25")
+    assert found.observe(node("a", "10.0.0.0/26")) == set()
+    assert found.observe(node("b", "10.0.0.0/26")) == {"a"}
+    found.release("a")
+    assert (found.assign("c"), found.assign("d")) == (("10.0.0.64/26",), None)
+    found.release("b")
+    assert found.assign("d") == ("10.0.0.0/26",)
+
+
+def test_a_claim_of_many_blocks_is_respected_and_named():
+    found = allocator("10.0.0.0/24")
+    assert found.observe(node("wide", "10.0.0.0/25")) == set()
+    assert found.observe(node("a", "10.0.0.64/26")) == {"wide"}
+    assert found.observe(node("wider", "10.0.0.0/8")) == {"wide", "a"}
+    assert found.assign("b") is None and found.ranges[0].used == 4
+    found.release("wider")
+    assert found.assign("b") == ("10.0.0.128/26",)
+
+
+def test_the_largest_range_is_searched_quickly_beside_claims():
+    found = allocator("10.0.0.0/10")
+    found.observe(node("wide", "10.0.0.0/11"))
+    assert found.assign("a") == ("10.32.0.0/26",)
+    assert found.ranges[0].size == 2**16
+
+
+def test_services_keep_their_range():
+    found = allocator("10.0.0.0/24", services=("10.0.0.0/25", "fd00::/112"))
+    assert (found.assign("a"), found.assign("b"), found.assign("c")) == (("10.0.0.128/26",), ("10.0.0.192/26",), None)
+    assert found.observe(node("odd", "10.0.0.0/26")) == set()
+
+
+def test_nothing_is_held_if_one_family_has_none():
+    found = allocator("10.0.0.0/24", "fd00::/64")
+    assert found.assign("a") == ("10.0.0.0/26", "fd00::/64")
+    assert found.assign("b") is None and found.exhausted() == "fd00::/64"
+    assert [each.used for each in found.ranges] == [1, 1]
+
+
+def test_ranges_that_cannot_be_cut():
+    with pytest.raises(ValueError, match="does not fit"):
+        BlockRange(network("10.0.0.0/27"), 26)
+    with pytest.raises(ValueError, match=r"more than 2\^16"):
+        BlockRange(network("fd00::/40"), 64)
+    assert BlockRange(network("10.0.0.0/26"), 26).size == 1
+    assert BlockRange(network("fd00::/48"), 64).size == 2**16
+
+
+def test_ranges_of_a_flag():
+    assert rules.parse_ranges("--x", "") == ()
+    assert rules.parse_ranges("--x", "10.0.0.1/24, fd00::/64") == (network("10.0.0.0/24"), network("fd00::/64"))
+    with pytest.raises(ValueError, match=r"^--x: 'no'"):
+        rules.parse_ranges("--x", "no")
+
+
+def test_which_nodes_need_cidrs():
+    assert rules.needs_cidrs(node("a"))
+    assert not rules.needs_cidrs(node("a", "10.0.0.0/26"))
+    assert not rules.needs_cidrs(Node(ObjectMeta("a"), NodeSpec(pod_cidr="10.0.0.0/26")))
+    assert not rules.needs_cidrs(node("a", deletion_timestamp="2026-01-01T00:00:00Z"))
+    assert rules.pod_networks(Node(ObjectMeta("a"), NodeSpec(pod_cidr="10.0.0.0/26"))) == (network("10.0.0.0/26"),)
+
+
+def test_the_patch_is_for_what_was_looked_at():
+    assert rules.patch(node("a"), ("10.0.0.0/26", "fd00::/64")) == {
+        "metadata": {"uid": "a", "resourceVersion": "7"},
+        "spec": {"podCIDR": "10.0.0.0/26", "podCIDRs": ["10.0.0.0/26", "fd00::/64"]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "allocates"),
+    [
+        (["kube-controller-manager", "--allocate-node-cidrs=true"], True),
+        (["kube-controller-manager", "--allocate-node-cidrs"], True),
+        (["--allocate-node-cidrs=false"], False),
+        (["kube-controller-manager"], False),
+        (["--allocate-node-cidrs=true", "--controllers=*,-nodeipam"], False),
+        (["--allocate-node-cidrs=true", "--controllers=*, -node-ipam-controller"], False),
+        (["--allocate-node-cidrs=true", "--controllers=*,-route"], True),
+    ],
+)
+def test_another_allocator_is_seen(arguments, allocates):
+    def pod(container: ManagerContainer) -> ManagerPod:
+        return ManagerPod(ObjectMeta("kcm-1"), ManagerPodSpec([container]))
+
+    expected = "kcm-1" if allocates else ""
+    assert rules.other_allocator([pod(ManagerContainer(command=arguments))]) == expected
+    assert rules.other_allocator([pod(ManagerContainer(["kube-controller-manager"], arguments))]) == expected
+    assert rules.other_allocator([]) == ""
+
+
+CIDRS = st.sampled_from(["10.0.0.0/28", "10.0.0.16/28", "10.0.0.48/28", "10.0.0.0/26", "10.0.0.33/32", "172.16.0.0/16"])
+NAMES = st.sampled_from("abcdefgh")
+
+
+class Cluster(RuleBasedStateMachine):
+    """Nodes come, claim what they like, and go: what is assigned never overlaps with what another Node has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allocator = allocator("10.0.0.0/26", v4=28, services=("10.0.0.16/29",))
+        self.claimed: dict[str, Network] = {}
+        self.assigned: dict[str, Network] = {}
+
+    @rule(name=NAMES, cidr=CIDRS)
+    def claim(self, name: str, cidr: str) -> None:
+        self.allocator.observe(node(name, cidr))
+        self.assigned.pop(name, None)
+        self.claimed[name] = network(cidr)
+
+    @rule(name=NAMES)
+    def assign(self, name: str) -> None:
+        if name in self.claimed:
+            return
+        others = [*self.claimed.values(), *(each for key, each in self.assigned.items() if key != name)]
+        found = self.allocator.assign(name)
+        if found is None:
+            blocks = network("10.0.0.0/26").subnets(new_prefix=28)
+            taken = [*others, network("10.0.0.16/29")]
+            assert all(any(block.overlaps(each) for each in taken) for block in blocks)
+            return
+        if name not in self.assigned:
+            assert not any(network(found[0]).overlaps(each) for each in others)
+        self.assigned[name] = network(found[0])
+
+    @rule(name=NAMES)
+    def go(self, name: str) -> None:
+        self.allocator.release(name)
+        self.claimed.pop(name, None)
+        self.assigned.pop(name, None)
+
+    @invariant()
+    def no_two_have_one(self) -> None:
+        values = list(self.assigned.values())
+        assert len(set(values)) == len(values) and network("10.0.0.16/28") not in values
+
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = bounded(100)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Service that seems to want no load balancer any more is read before its load balancer is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ccm.cloud import NotFound, RetryAfter
+from ccm.controllers.service_balancers import CONFIRM
+from ccm.controllers.service_release import CATCH_UP
+from ccm.engine.api_errors import UnavailableError
+from tests.merge_patch import merge
+
+from ..gateway.virtual import in_virtual_time
+from .services_harness import FINALIZER, Cluster, until
+
+CLUSTER_IP = {"spec": {"type": "ClusterIP"}}
+
+
+def show_late(cluster: Cluster, patch: dict[str, Any]) -> None:
+    """A watch sends a change that was taken back since."""
+    cluster.api._tell("services", "MODIFIED", merge(cluster.api.service(), patch))
+
+
+async def serve_one(cluster: Cluster) -> None:
+    cluster.add_service()
+    cluster.serve()
+    await cluster.served()
+
+
+@in_virtual_time
+async def test_a_change_of_the_type_that_was_taken_back_costs_no_load_balancer():
+    async with Cluster() as c:
+        await serve_one(c)
+        show_late(c, CLUSTER_IP)
+        await asyncio.sleep(60)
+        assert c.cloud.count("delete") == 0 and c.cloud.count("ensure") == 1
+        assert len(c.api.reads) == pytest.approx(60 / CATCH_UP, abs=1)
+        assert not c.api.told("DeletingLoadBalancer")
+        reads = len(c.api.reads)
+        c.api.change("services", "shop/web", {"metadata": {"annotations": {"a": "b"}}})  # the watch catches up
+        await asyncio.sleep(60)
+        assert c.cloud.count("delete", "ensure", "update") == 1 and len(c.api.reads) == reads
+        assert c.api.ingress() and c.api.service()["metadata"]["finalizers"] == [FINALIZER]
+
+
+@in_virtual_time
+async def test_a_new_service_of_the_same_name_does_not_confirm_it():
+    async with Cluster() as c:
+        await serve_one(c)
+        old = c.api.service()
+        c.api.objects["services"]["shop/web"] = merge(old, CLUSTER_IP | {"metadata": {"uid": "another"}})
+        c.api._tell("services", "MODIFIED", merge(old, CLUSTER_IP))
+        await asyncio.sleep(60)
+        assert c.cloud.count("delete") == 0
+
+
+@in_virtual_time
+async def test_a_service_that_is_gone_does_not_confirm_it():
+    async with Cluster() as c:
+        await serve_one(c)
+        old = c.api.objects["services"].pop("shop/web")
+        c.api._tell("services", "MODIFIED", merge(old, CLUSTER_IP))
+        await asyncio.sleep(60)
+        assert c.cloud.count("delete") == 0
+        c.api._tell("services", "DELETED", merge(old, CLUSTER_IP))  # the watch catches up: nobody wants it
+        await until(lambda: not c.cloud.made, 10)
+
+
+@in_virtual_time
+async def test_while_the_api_server_does_not_answer_nothing_is_deleted():
+    async with Cluster() as c:
+        await serve_one(c)
+        c.api.fault = lambda path, patch: None if patch else UnavailableError(500, "InternalError", "etcd is slow")
+        c.api.change("services", "shop/web", CLUSTER_IP)
+        await asyncio.sleep(600)
+        assert c.cloud.count("delete") == 0 and c.cloud.made
+        c.api.fault = lambda path, patch: None
+        await until(lambda: not c.cloud.made and not c.api.service()["metadata"].get("finalizers"), 300)
+
+
+@pytest.mark.parametrize(
+    ("answers", "deletions", "reads"),
+    [
+        pytest.param([], 1, 1, id="deleted at once"),
+        pytest.param([RetryAfter("being deleted", 1.0)], 2, 1, id="the cloud takes its time"),
+        pytest.param([NotFound("no such load balancer")], 2, 2, id="asked again later, so read again"),
+    ],
+)
+def test_an_ordinary_change_of_the_type_costs_one_read_and_no_wait(answers, deletions, reads):
+    @in_virtual_time
+    async def run():
+        async with Cluster() as c:
+            await serve_one(c)
+            left = list(answers)
+            c.cloud.fault = lambda verb, spec: left.pop() if verb == "delete" and left else None
+            c.api.change("services", "shop/web", CLUSTER_IP)
+            await until(
+                lambda: not c.cloud.made and not c.api.service()["metadata"].get("finalizers"),
+                1 + (0 if not answers else 1 if reads == 1 else CONFIRM),
+            )
+            assert c.cloud.count("delete") == deletions and len(c.api.reads) == reads
+
+    run()
