@@ -38,7 +38,7 @@ def create_client(options: Options, *, kubeconfig: str = "") -> KubeClient:
 async def wait_for_api_server(client: KubeClient, patience: float) -> None:
     """Wait until it answers with anything but a server error. Raises StartError after `patience` seconds."""
     deadline = time.monotonic() + patience
-    told = False
+    reported = False
     while True:
         try:
             await client.get("/version", PartialObject, timeout=5.0)
@@ -49,11 +49,11 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
                     f"the API server {client.server} did not answer within {patience:g} s: {error}. "
                     "Check --kubeconfig or --master, the network, and that kube-apiserver runs"
                 ) from None
-            if not told:
+            if not reported:
                 log.warning(
                     "the API server %s does not answer, waiting up to %.0f s: %s", client.server, patience, error
                 )
-                told = True
+                reported = True
             await asyncio.sleep(1.0)
         except ApiError as error:
             if error.status == 401:
@@ -63,19 +63,7 @@ async def wait_for_api_server(client: KubeClient, patience: float) -> None:
 
 async def check_permissions(client: KubeClient, options: Options, enabled: Iterable[ControllerSpec[Any]]) -> None:
     """Raises StartError that names every missing permission."""
-    names = [options.leader_elect_resource_name] if options.leader_elect else []
-    if options.enable_leader_migration:
-        names.append(options.leader_migration.leader_name)
-    rights = rights_check.needed(
-        enabled,
-        [(options.leader_elect_resource_namespace, name) for name in names],
-        client_ca=bool(
-            options.secure_port
-            and not options.authentication_skip_lookup
-            and not options.authentication_tolerate_lookup_failure
-            and not options.authentication_kubeconfig
-        ),
-    )
+    rights = rights_check.needed_by(options, enabled)
     try:
         missing = await rights_check.missing(client, rights)
     except ApiError as error:

@@ -80,6 +80,11 @@ class Leadership:
         )
 
     @property
+    def identity(self) -> str:
+        """The name of this process in its Leases."""
+        return self._identity
+
+    @property
     def lease(self) -> ObjectRef | None:
         """The object of Events about the process as a whole."""
         if self.main is None:
@@ -135,14 +140,14 @@ class Leadership:
 
     def _annotations(self, controllers: tuple[str, ...]) -> dict[str, str]:
         """Annotations in which the leader describes itself."""
-        told = {
+        values = {
             f"{ANNOTATION}cloud-provider": self._options.cloud_provider,
             f"{ANNOTATION}controllers": ",".join(controllers),
             f"{ANNOTATION}not-offered": ",".join(not_offered(self._options, self._gateway.cloud)),
         }
         if self._gateway.last_success is not None:
-            told[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return told
+            values[f"{ANNOTATION}last-cloud-success"] = self._gateway.last_success.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return values
 
 
 class LeaseNotes:

@@ -14,10 +14,13 @@ import sys
 from types import TracebackType
 from typing import TypeAlias
 
+from ccm.base import log_context
 from ccm.base.text import printable, shorten
 
 #: The maximum length of a message and of a line of a traceback, in characters before escaping.
 MESSAGE_LIMIT, TRACE_LINE_LIMIT = 4096, 1000
+#: The maximum length of the value of a field, in characters before escaping.
+FIELD_LIMIT = 300
 #: How many lines of a traceback are logged.
 TRACE_LINES = 200
 
@@ -26,7 +29,8 @@ _ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | 
 
 class _Line(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _shown(record.message)
+        found = "".join(f" {name}={json.dumps(value)}" for name, value in _fields().items())
+        record.message = _shown(record.message) + found
         return super().formatMessage(record)
 
     def formatException(self, ei: _ExcInfo) -> str:
@@ -46,6 +50,7 @@ class _Json(_Line):
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": _shown(record.getMessage()),
+            **_fields(),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -54,6 +59,11 @@ class _Json(_Line):
 
 def _shown(message: str) -> str:
     return printable(shorten(message, MESSAGE_LIMIT))
+
+
+def _fields() -> dict[str, str]:
+    """What the line is about: `queue` and `object`, `call` and `request` of a call to the cloud."""
+    return {name: printable(shorten(value, FIELD_LIMIT)) for name, value in log_context.fields().items()}
 
 
 def configure(format: str, verbosity: int) -> None:

@@ -18,11 +18,13 @@ from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import prometheus_client
+from aiohttp import web
 from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.base.start_error import StartError
 from ccm.controllers.controller_context import ControllerContext
+from ccm.controllers.holds import Holds
 from ccm.controllers.vouching import Vouching
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.election import LeadershipLost
@@ -39,6 +41,7 @@ from .connect import check_permissions, create_client, wait_for_api_server
 from .event_recorders import Recorders
 from .leadership import COMPONENT, Leadership, Work
 from .running_controllers import RunningControllers, usable_controllers
+from .status_history import Sampler
 
 log = logging.getLogger(__name__)
 
@@ -105,13 +108,29 @@ async def _live(options: Options) -> None:
         leadership = Leadership(options, parts, client, gateway, recorders)
         if leadership.lease is not None:
             keeper.notice = functools.partial(recorders.of(COMPONENT).event, leadership.lease)
+        holds, health = Holds(), readiness.checks(options, leadership, informers, keeper)
+        sampler = Sampler(holds)
+
+        async def show_status(request: web.Request) -> web.StreamResponse:
+            from ccm.serving import statusz
+
+            from . import status_collection  # only if somebody asks
+
+            nodes, services = caches[NODES], caches[SERVICES]
+            history = sampler.history
+            sources = status_collection.Sources(
+                options, leadership, gateway, nodes, services, holds, health, history, sampler.started
+            )
+            return statusz.response(request, status_collection.report(sources))
+
         servers = ports.Serving(
             options,
             lambda kubeconfig: create_client(options, kubeconfig=kubeconfig),
             lambda: keeper.gateway.cloud.webhooks,
             cleanup,
+            show_status,
         )
-        await servers.start(readiness.checks(options, leadership, informers, keeper))
+        await servers.start(health)
         await keeper.start()
         context = ControllerContext(
             client,
@@ -121,6 +140,7 @@ async def _live(options: Options) -> None:
             recorders.of,
             options.cluster_name,
             leadership.notes,
+            holds,
             caches=caches,
         )
         if gateway.instances is not None:
@@ -136,6 +156,7 @@ async def _live(options: Options) -> None:
             keeper.watch(),
             servers.follow(),
             loop_lag.watch(lambda: gateway.under_way),
+            sampler.run(),
         )
         await lead(leadership, work, lasting)
 

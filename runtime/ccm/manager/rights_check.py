@@ -8,7 +8,7 @@ deleted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ import msgspec
 from ccm.controllers.controller_spec import ControllerSpec, Right
 from ccm.controllers.watched_kinds import NODES, SERVICES, Watched
 from ccm.engine.client import KubeClient
+from ccm.options.command_line import Options
 from ccm.serving.authorization import LOOKUP
 
 #: Controllers read a single Node or Service before they delete something for it.
@@ -47,6 +48,23 @@ def needed(
     return sorted(rights)
 
 
+def needed_by(options: Options, controllers: Iterable[ControllerSpec[Any]]) -> list[Right]:
+    """All permissions that a process with these options and controllers needs."""
+    names = [options.leader_elect_resource_name] if options.leader_elect else []
+    if options.enable_leader_migration:
+        names.append(options.leader_migration.leader_name)
+    return needed(
+        controllers,
+        [(options.leader_elect_resource_namespace, name) for name in names],
+        client_ca=bool(
+            options.secure_port
+            and not options.authentication_skip_lookup
+            and not options.authentication_tolerate_lookup_failure
+            and not options.authentication_kubeconfig
+        ),
+    )
+
+
 class _Status(msgspec.Struct):
     allowed: bool = False
 
@@ -55,8 +73,15 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def missing(client: KubeClient, rights: list[Right]) -> list[Right]:
-    """Those of `rights` that the API server would deny. Raises ApiError."""
+def subject(namespace: str, name: str) -> dict[str, Any]:
+    """A ServiceAccount, as `missing` takes it."""
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
+
+
+async def missing(client: KubeClient, rights: list[Right], who: Mapping[str, Any] | None = None) -> list[Right]:
+    """Those of `rights` that the API server would deny to this identity, or to `who`. Raises ApiError."""
+    kind = "SelfSubjectAccessReview" if who is None else "SubjectAccessReview"
 
     async def allowed(right: Right) -> bool:
         resource, _, subresource = right.resource.partition("/")
@@ -69,11 +94,14 @@ async def missing(client: KubeClient, rights: list[Right]) -> list[Right]:
             "name": right.name,
         }
         review = await client.ask(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            f"/apis/authorization.k8s.io/v1/{kind.lower()}s",
             {
                 "apiVersion": "authorization.k8s.io/v1",
-                "kind": "SelfSubjectAccessReview",
-                "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
+                "kind": kind,
+                "spec": {
+                    "resourceAttributes": {key: value for key, value in attributes.items() if value},
+                    **(who or {}),
+                },
             },
             _Review,
         )

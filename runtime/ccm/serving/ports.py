@@ -29,7 +29,7 @@ class Serving:
     """The servers of one process; call `start`, then run `follow`.
 
     `client` creates a client of the API server from a kubeconfig file, "" for our own identity. `offered`: the webhooks
-    of the current cloud.
+    of the current cloud. `status` answers `/statusz`.
     """
 
     def __init__(
@@ -38,8 +38,10 @@ class Serving:
         client: Callable[[str], KubeClient],
         offered: Callable[[], Mapping[str, Webhook]],
         cleanup: contextlib.AsyncExitStack,
+        status: secure_port.Handler | None = None,
     ) -> None:
         self._options, self._client, self._offered, self._cleanup = options, client, offered, cleanup
+        self._status = status
         self._cas: ClientCas | None = None
 
     async def start(self, health: Health) -> None:
@@ -73,7 +75,7 @@ class Serving:
             o.authorization_webhook_cache_unauthorized_ttl,
         )
         authorizer = Authorizer(tokens, self._reviewer(o.authorization_kubeconfig), lifetimes)
-        app = secure_port.application(health, authorizer, o.authorization_always_allow_paths, o.configz)
+        app = secure_port.application(health, authorizer, o.authorization_always_allow_paths, o.configz, self._status)
         await self._serve(app, "", cas)
 
     async def _start_webhooks(self) -> None:

@@ -32,10 +32,14 @@ class Access(Protocol):
 
 
 def application(
-    health: Health, access: Access, always_allow: tuple[str, ...], configz: Callable[[], dict[str, Any]]
+    health: Health,
+    access: Access,
+    always_allow: tuple[str, ...],
+    configz: Callable[[], dict[str, Any]],
+    status: Handler | None = None,
 ) -> web.Application:
     """`/healthz` `/livez` `/readyz`, each with `?verbose`, `?exclude=` and `/<check>`; `/metrics` `/metrics/slis`
-    `/configz`."""
+    `/configz`; `/statusz` if there is a handler for it."""
 
     async def ask(request: web.Request) -> tuple[int, str]:
         header = request.headers.get("Authorization", "")
@@ -90,6 +94,8 @@ def application(
     app.router.add_get("/metrics", metrics(REGISTRY))
     app.router.add_get("/metrics/slis", metrics(SLIS))
     app.router.add_get("/configz", show_options)
+    if status is not None:
+        app.router.add_get("/statusz", status)
     return app
 
 

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from ccm.base.log_context import about
 from ccm.manager import logs
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
@@ -70,3 +71,39 @@ def test_a_traceback_in_json_is_one_line(written):
         log.exception("failed")
     (line,) = lines()
     assert "ValueError: x" in json.loads(line)["exception"] and "\x1b" not in json.loads(line)["exception"]
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_line_says_what_it_is_about(written, format):
+    log, lines = written(format)
+    with about(queue="Nodes", object="worker-1"), about(call="instances.list", request="0000002a"):
+        log.warning("slow")
+    log.warning("other")
+    first, second = lines()
+    if format == "json":
+        found = json.loads(first)
+        assert [found[key] for key in ("msg", "queue", "object", "call", "request")] == [
+            *("slow", "Nodes", "worker-1"),
+            *("instances.list", "0000002a"),
+        ]
+        assert set(json.loads(second)) == {"ts", "level", "logger", "msg"}
+    else:
+        assert first.endswith('slow queue="Nodes" object="worker-1" call="instances.list" request="0000002a"')
+        assert second.endswith(" other")
+
+
+@pytest.mark.parametrize("format", ["text", "json"])
+def test_a_field_forges_nothing_and_is_short(written, format):
+    log, lines = written(format)
+    with about(object='"' + FORGED + "x" * 1_000_000):
+        log.warning("m")
+    (line,) = lines()
+    assert "\x1b" not in line and len(line) < 7 * logs.FIELD_LIMIT + 500
+
+
+@pytest.mark.parametrize(("verbosity", "shown"), [(0, False), (3, False), (4, True), (9, True)])
+def test_decisions_are_shown_from_verbosity_4_as_in_upstream(monkeypatch, written, verbosity, shown):
+    log, lines = written("text")
+    logs.configure("text", verbosity)
+    log.debug("a decision")
+    assert bool(lines()) is shown

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the present work is about, for every log line that is written meanwhile, also by libraries.
+
+The fields follow the work into the tasks that it starts, as context variables do. `manager.logs` shows them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+
+_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("log fields", default={})  # noqa: B039  # it is never changed
+
+
+@contextlib.contextmanager
+def about(**fields: str) -> Iterator[None]:
+    """Add these fields to every line that is logged meanwhile. The values may be text of strangers."""
+    token = _FIELDS.set({**_FIELDS.get(), **fields})
+    try:
+        yield
+    finally:
+        _FIELDS.reset(token)
+
+
+def fields() -> Mapping[str, str]:
+    """The fields of the present work, in the order in which they were added."""
+    return _FIELDS.get()

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which state a Node or a Service is in, for the status page, and which objects to name. No I/O."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ccm.controllers import node_rules, service_rules
+from ccm.controllers.node import age_seconds
+from ccm.controllers.node_lifecycle import SHUTDOWN
+from ccm.engine.objects import Node, Service, parse_time
+from ccm.serving.status_report import Count, Unfinished
+
+GOING = "being deleted"
+UNINITIALIZED = "waits for initialisation"
+SHUT_DOWN = "instance shut down"
+NOT_READY = "not ready"
+READY = "ready"
+NO_ADDRESS = "waits for an address"
+RELEASING = "waits to be released"
+SERVED = "has an address"
+NODE_STATES = (READY, UNINITIALIZED, NOT_READY, SHUT_DOWN, GOING)
+SERVICE_STATES = (SERVED, NO_ADDRESS, RELEASING)
+FAILING = "failing"
+#: An object that waits is named once it has waited for this long, in seconds.
+SLOW = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A key of a queue whose last attempt failed. `seconds`: since the first of `tries` failures in a row."""
+
+    queue: str
+    key: str
+    error: str
+    seconds: float
+    tries: int
+
+
+#: Queue -> the kind of its keys; the keys of another queue are shown by the queue's name.
+KINDS: Mapping[str, str] = {"Nodes": "Node", "service": "Service", "PersistentVolumes": "PersistentVolume"}
+
+
+def node_state(node: Node) -> str:
+    if node.metadata.deletion_timestamp:
+        return GOING
+    if node_rules.is_uninitialized(node):
+        return UNINITIALIZED
+    if node_rules.has_taint(node.spec.taints, *SHUTDOWN):
+        return SHUT_DOWN
+    return READY if node_rules.is_ready(node) else NOT_READY
+
+
+def service_state(service: Service) -> str:
+    """Return "" for a Service that needs no load balancer of ours."""
+    if service_rules.needs_cleanup(service):
+        return RELEASING
+    if not service_rules.wants_load_balancer(service) or service.metadata.deletion_timestamp:
+        return ""
+    return SERVED if service.status.load_balancer.ingress else NO_ADDRESS
+
+
+def count(states: Iterable[str], order: Sequence[str]) -> list[Count]:
+    """How many objects are in each state. All states are named, so that the rows do not move."""
+    found = Counter(states)
+    return [Count(state, found[state]) for state in order]
+
+
+def unfinished(
+    nodes: Iterable[Node], services: Iterable[Service], failures: Iterable[Failure], now: datetime.datetime
+) -> list[Unfinished]:
+    """Return the objects that fail, and those that have waited for longer than `SLOW`, the oldest first."""
+    found = [
+        Unfinished(KINDS.get(each.queue, each.queue), each.key, FAILING, each.seconds, each.tries, each.error)
+        for each in failures
+    ]
+    named = {(each.kind, each.name) for each in found}
+    for node in nodes:
+        if node_state(node) == UNINITIALIZED and ("Node", node.metadata.name) not in named:
+            waited = age_seconds(node, now)
+            found.append(Unfinished("Node", node.metadata.name, UNINITIALIZED, waited, 0, ""))
+    for service in services:
+        state, name = service_state(service), f"{service.metadata.namespace}/{service.metadata.name}"
+        if state in (NO_ADDRESS, RELEASING) and ("Service", name) not in named:
+            since = service.metadata.deletion_timestamp if state == RELEASING else service.metadata.creation_timestamp
+            found.append(Unfinished("Service", name, state, _since(since, now), 0, ""))
+    late = [each for each in found if each.state == FAILING or each.seconds >= SLOW]
+    return sorted(late, key=lambda each: (each.state != FAILING, -each.seconds, each.kind, each.name))
+
+
+def _since(text: str | None, now: datetime.datetime) -> float:
+    try:
+        return max(0.0, (now - parse_time(text or "")).total_seconds())
+    except (ValueError, TypeError):  # TypeError: a time without a time zone
+        return 0.0

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small SVG plots of the last hour. No I/O."""
+
+from __future__ import annotations
+
+import html
+
+from ccm.base.text import QUOTED, printable, shorten
+
+from .status_report import Series
+
+WIDTH, HEIGHT, TOP, BOTTOM = 240, 72, 12, 12
+#: Seconds that the horizontal axis shows.
+HOUR = 3600.0
+
+
+def plot(series: Series, step: float, *, bad: bool = False) -> str:
+    """An `svg` element. The right edge is now; a process that started later has no line to the left."""
+    values = series.values
+    most = max([*values, 0.0])
+    scale = most if most > 0 else 1.0
+    points = []
+    for number, value in enumerate(values):
+        ago = (len(values) - 1 - number) * step
+        across = WIDTH * (1 - ago / HOUR)
+        up = HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * max(0.0, value) / scale
+        points.append((across, up))
+    line = " ".join(f"{across:.1f},{up:.1f}" for across, up in points)
+    area = f"{points[0][0]:.1f},{HEIGHT - BOTTOM} {line} {points[-1][0]:.1f},{HEIGHT - BOTTOM}"
+    name = html.escape(printable(shorten(series.name, QUOTED)), quote=True)
+    kind = ' class="bad"' if bad else ""
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{kind}><title>{name}</title>'
+        f'<polygon class="area" points="{area}"/><polyline class="line" points="{line}"/>'
+        f'<text x="3" y="10">{most:.3g}</text><text x="3" y="{HEIGHT - 2}">1 h ago</text>'
+        f'<text x="{WIDTH - 3}" y="{HEIGHT - 2}" text-anchor="end">now</text></svg>'
+    )

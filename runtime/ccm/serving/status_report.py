@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `/statusz` and `ccm status` report: plain data, which is also their JSON. No I/O.
+
+Text may come from strangers, such as names and errors: whoever shows it escapes it. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+
+class Process(Struct, frozen=True, rename="camel", kw_only=True):
+    """The process that reports."""
+
+    identity: Annotated[str, Meta(description="Its name in the Lease: the host's name and a random part.")]
+    role: Annotated[str, Meta(description="`leader`, `standby`, or `alone` without leader election.")]
+    leader: Annotated[str, Meta(description="The identity of the leader as far as this process knows it, or empty.")]
+    lease: Annotated[str, Meta(description="The Lease, NAMESPACE/NAME; empty without leader election.")]
+    version: Annotated[str, Meta(description="The version of this program.")]
+    provider: Annotated[str, Meta(description="`--cloud-provider`.")]
+    cluster: Annotated[str, Meta(description="`--cluster-name`.")]
+    uptime: Annotated[float, Meta(description="Seconds since this process started.")]
+    controllers: Annotated[list[str], Meta(description="The controllers that run in this process now.")]
+    problems: Annotated[list[str], Meta(description="Why a check of `/readyz` fails, one sentence for each check.")]
+
+
+class Count(Struct, frozen=True, rename="camel"):
+    """How many objects are in a state."""
+
+    state: Annotated[str, Meta(description="The state, in words.")]
+    objects: Annotated[int, Meta(description="How many.")]
+
+
+class Unfinished(Struct, frozen=True, rename="camel"):
+    """An object that is not as it should be, and why."""
+
+    kind: Annotated[str, Meta(description="`Node`, `Service`, or the name of a work queue.")]
+    name: Annotated[str, Meta(description="The object's name; NAMESPACE/NAME of a Service.")]
+    state: Annotated[str, Meta(description="`failing`, or what it waits for.")]
+    seconds: Annotated[float, Meta(description="For how long, in seconds.")]
+    tries: Annotated[int, Meta(description="Failed attempts in a row.")]
+    reason: Annotated[str, Meta(description="The last error; empty if there was none.")]
+
+
+class Queue(Struct, frozen=True, rename="camel"):
+    """One work queue."""
+
+    name: Annotated[str, Meta(description="Its name, as in the metrics `workqueue_*`.")]
+    waiting: Annotated[int, Meta(description="Keys that wait for a worker.")]
+    oldest: Annotated[float, Meta(description="For how long the oldest of them has waited, in seconds.")]
+    running: Annotated[int, Meta(description="Keys that are being processed.")]
+    longest: Annotated[float, Meta(description="For how long the oldest of them has been processed, in seconds.")]
+    delayed: Annotated[int, Meta(description="Keys that wait for a time, such as that of a retry.")]
+    failing: Annotated[int, Meta(description="Keys whose last attempt failed.")]
+
+
+class Calls(Struct, frozen=True, rename="camel"):
+    """The calls of one operation since this process started."""
+
+    operation: Annotated[str, Meta(description="The operation, such as `instances.list`.")]
+    succeeded: Annotated[int, Meta(description="Calls that succeeded.")]
+    failed: Annotated[int, Meta(description="Calls that did not.")]
+    results: Annotated[dict[str, int], Meta(description="The failed ones by result, as in `ccm_cloud_requests_total`.")]
+    mean: Annotated[float, Meta(description="How long the cloud took on average, in seconds.")]
+
+
+class Budget(Struct, frozen=True, rename="camel"):
+    """A rate limit of calls to the cloud."""
+
+    group: Annotated[str, Meta(description="`all calls`, or the group, such as `load_balancers`.")]
+    per_second: Annotated[float, Meta(description="Calls per second; 0 for no limit.")]
+    burst: Annotated[float, Meta(description="Calls that may start at once.")]
+    left: Annotated[float, Meta(description="Calls that may start now; below 0, calls wait.")]
+    paused: Annotated[float, Meta(description="Seconds left of a pause that the cloud requested.")]
+
+
+class Breaker(Struct, frozen=True, rename="camel"):
+    """A group of calls that fails."""
+
+    group: Annotated[str, Meta(description="The group, such as `instances`.")]
+    open: Annotated[bool, Meta(description="Whether its calls are rejected without asking the cloud.")]
+    failures: Annotated[int, Meta(description="Failures in a row.")]
+    probe_in: Annotated[float, Meta(description="Seconds until one call is let through again.")]
+    error: Annotated[str, Meta(description="The last error.")]
+
+
+class CloudState(Struct, frozen=True, rename="camel", kw_only=True):
+    """The cloud, as its gateway sees it."""
+
+    answered: Annotated[float | None, Meta(description="Seconds since its last answer; null if there was none.")]
+    failing: Annotated[float | None, Meta(description="For how many seconds it has failed; null while it answers.")]
+    error: Annotated[str, Meta(description="The error while it fails.")]
+    under_way: Annotated[int, Meta(description="Calls in progress.")]
+    concurrency: Annotated[int, Meta(description="How many may be in progress.")]
+    calls: Annotated[list[Calls], Meta(description="Calls by operation.")]
+    budgets: Annotated[list[Budget], Meta(description="Rate limits.")]
+    breakers: Annotated[list[Breaker], Meta(description="Groups of calls that fail.")]
+
+
+class Held(Struct, frozen=True, rename="camel"):
+    """An object that is not deleted for now."""
+
+    kind: Annotated[str, Meta(description="`Node`, `LoadBalancer`, `OrphanedLoadBalancer` or `Route`.")]
+    name: Annotated[str, Meta(description="A Node's name, NAMESPACE/NAME/UID of a Service, or the cloud's name.")]
+    rule: Annotated[str, Meta(description="The rule that holds it, as a word.")]
+    message: Annotated[str, Meta(description="The rule as a sentence.")]
+    seconds: Annotated[float, Meta(description="For how long.")]
+
+
+class Series(Struct, frozen=True, rename="camel"):
+    """Values of the last hour."""
+
+    name: Annotated[str, Meta(description="What was measured, with its unit.")]
+    values: Annotated[list[float], Meta(description="One value for each sample, the oldest first.")]
+
+
+class Status(Struct, frozen=True, rename="camel", kw_only=True):
+    """What one process answers at `/statusz`. A standby has no work: it reports its own state and who leads."""
+
+    process: Annotated[Process, Meta(description="The process that reports.")]
+    nodes: Annotated[list[Count], Meta(description="Nodes by state.")]
+    services: Annotated[list[Count], Meta(description="Services of type LoadBalancer by state.")]
+    unfinished: Annotated[list[Unfinished], Meta(description="The slowest and the stuck objects, the oldest first.")]
+    unfinished_in_all: Annotated[int, Meta(description="How many there are; the list has the first 25.")]
+    held: Annotated[list[Held], Meta(description="Deletions that are held, the oldest first.")]
+    held_in_all: Annotated[int, Meta(description="How many there are; the list has the first 25.")]
+    queues: Annotated[list[Queue], Meta(description="Work queues.")]
+    cloud: Annotated[CloudState, Meta(description="The cloud.")]
+    step: Annotated[float, Meta(description="Seconds between two values of `history`.")]
+    history: Annotated[list[Series], Meta(description="The last hour, as far as this process ran.")]
+
+
+#: The most rows of a list of objects.
+ROWS = 25
+
+
+def duration(seconds: float) -> str:
+    """For people: 0.2 s, 45 s, 12 min, 3 h, 2 days."""
+    for length, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{max(0.0, seconds):.0f} s"
+
+
+def headline(found: Status) -> str:
+    """The first sentence: who leads."""
+    process = found.process
+    if process.role == "alone":
+        return f"{process.identity} works without leader election."
+    if process.role == "leader":
+        return f"{process.identity} leads: it holds the Lease {process.lease}."
+    if process.leader:
+        return f"{process.identity} is a standby. {process.leader} leads by the Lease {process.lease}."
+    return f"{process.identity} is a standby. It knows no leader: nobody holds the Lease {process.lease}."
+
+
+def advice(found: Status) -> list[str]:
+    """What is not as it should be, one sentence each; [] if all is well."""
+    cloud = found.cloud
+    lines = list(found.process.problems)
+    if cloud.failing is not None:
+        lines.append(f"The cloud has failed for {duration(cloud.failing)}: {cloud.error}")
+    lines += [
+        f"Calls of the group {each.group} are not made for {duration(each.probe_in)}, because the cloud failed "
+        f"{each.failures} times in a row."
+        for each in cloud.breakers
+        if each.open
+    ]
+    lines += [
+        f"The cloud asked for a pause of {each.group}: {duration(each.paused)} are left."
+        for each in cloud.budgets
+        if each.paused > 0
+    ]
+    if failing := sum(each.failing for each in found.queues):
+        lines.append(f"Objects whose last attempt failed: {failing}.")
+    if found.held_in_all:
+        lines.append(f"Deletions that a rule holds: {found.held_in_all}.")
+    return lines

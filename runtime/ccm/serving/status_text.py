@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A status report as lines of text, safe for a terminal. No I/O."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from ccm.base.text import printable, shorten
+
+from .status_report import Series, Status, advice, headline
+from .status_tables import Table, tables
+
+#: The maximum length of a cell, in characters before escaping.
+LONGEST_CELL = 300
+BARS = "▁▂▃▄▅▆▇█"
+#: The width of a plot, in characters.
+PLOT = 60
+
+
+def lines(found: Status) -> list[str]:
+    return list(_lines(found))
+
+
+def _lines(found: Status) -> Iterator[str]:
+    yield _clean(headline(found))
+    for sentence in advice(found):
+        yield f"! {_clean(sentence)}"
+    for table in tables(found):
+        yield ""
+        yield table.title.upper()
+        yield from _rows(table)
+    if plotted := [each for each in found.history if each.values]:
+        minutes = max(len(each.values) for each in plotted) * found.step / 60
+        yield ""
+        yield f"LAST {minutes:.0f} MINUTES"
+        names = [_clean(each.name) for each in plotted]
+        width = max(map(len, names))
+        for name, each in zip(names, plotted, strict=True):
+            now, most = each.values[-1], max(each.values)
+            yield f"  {name.ljust(width)}  {plot(each)}  now {now:.3g}, at most {most:.3g}"
+
+
+def _rows(table: Table) -> Iterator[str]:
+    if not table.rows:
+        yield f"  {table.empty}"
+    else:
+        rows = [[_clean(cell) for cell in row] for row in table.rows]
+        head = [] if table.head[0] == "What" else [[cell.upper() for cell in table.head]]
+        every = [*head, *rows]
+        widths = [max(len(row[column]) for row in every) for column in range(len(table.head))]
+        for row in every:
+            cells = [
+                cell.rjust(width) if column in table.numbers else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            yield "  " + "  ".join(cells).rstrip()
+    if table.note:
+        yield f"  {_clean(table.note)}"
+
+
+def plot(series: Series) -> str:
+    """One character for each of at most `PLOT` intervals: its largest value, relative to the largest of all."""
+    values = compressed(series.values, PLOT)
+    most = max(values, default=0.0)
+    if most <= 0:
+        return BARS[0] * len(values)
+    return "".join(BARS[min(len(BARS) - 1, int(value / most * (len(BARS) - 1) + 0.5))] for value in values)
+
+
+def compressed(values: Sequence[float], width: int) -> list[float]:
+    """At most `width` values, each the largest of its interval."""
+    if len(values) <= width:
+        return list(values)
+    edges = [number * len(values) // width for number in range(width + 1)]
+    return [max(values[start:end]) for start, end in itertools.pairwise(edges)]
+
+
+def _clean(text: str) -> str:
+    return printable(shorten(text, LONGEST_CELL))
