@@ -9,6 +9,19 @@ from .cases import CASES
 from .kit import Case, Outcome, Result, check
 from .subject import Subject
 from .trial import Failed, Trial
-from .world import NotRun, Trouble, World
+from .world import Listener, NotRun, Trouble, World
 
-__all__ = ["CASES", "Case", "Failed", "NotRun", "Outcome", "Result", "Subject", "Trial", "Trouble", "World", "check"]
+__all__ = [
+    "CASES",
+    "Case",
+    "Failed",
+    "Listener",
+    "NotRun",
+    "Outcome",
+    "Result",
+    "Subject",
+    "Trial",
+    "Trouble",
+    "World",
+    "check",
+]

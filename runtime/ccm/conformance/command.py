@@ -48,6 +48,11 @@ def main(argv: list[str]) -> int:
         return 1
     counts = {outcome: sum(each.outcome is outcome for each in results) for outcome in Outcome}
     print(f"\nprovider {found.name!r}: " + ", ".join(f"{count} {outcome.value}" for outcome, count in counts.items()))
+    if counts[Outcome.NOT_RUN]:
+        print(
+            f"A pass says nothing about the {counts[Outcome.NOT_RUN]} cases that are not proven: run the kit in the "
+            "provider's own tests, with a World (docs/providers/your-own.md)."
+        )
     return 1 if counts[Outcome.FAILED] else 0
 
 
@@ -94,7 +99,7 @@ async def _run(cases: list[Case], found: Subject) -> list[Result]:
     for case in cases:
         result = await check(case, found)
         results.append(result)
-        print(f"{case.name:{width}}  {result.outcome.value:7}  {result.detail}".rstrip(), flush=True)
+        print(f"{case.name:{width}}  {result.outcome.value:14}  {result.detail}".rstrip(), flush=True)
     return results
 
 

@@ -13,15 +13,23 @@ from ccm.cloud import ImplementedElsewhere, NotImplementedByCloud, QuotaExceeded
 
 from .subject import Subject
 from .trial import Failed, Trial, described
+from .watchdog import Watchdog
 from .world import NotRun
 
 log = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
+    """The result of a case.
+
+    `NOT_RUN`: the case could not ask its question, so nothing is known about it. `NOT_APPLICABLE`: it is about a
+    capability that the provider does not offer.
+    """
+
     PASSED = "passed"
     FAILED = "FAILED"
-    NOT_RUN = "not run"
+    NOT_RUN = "not proven"
+    NOT_APPLICABLE = "not applicable"
 
 
 @dataclass(frozen=True)
@@ -62,12 +70,13 @@ async def check(case: Case, subject: Subject) -> Result:
         return result(Outcome.FAILED, f"cannot create the provider: {described(error)}")
     trial = Trial(subject, cloud)
     trial.introduce(cloud)
-    detail, outcome = "", Outcome.PASSED
+    watchdog, detail, outcome = Watchdog(), "", Outcome.PASSED
     try:
         if case.needs and getattr(cloud, case.needs) is None:
-            return result(Outcome.NOT_RUN, f"the provider offers no {case.needs.replace('_', ' ')}")
-        await trial.ask(cloud.start)
-        await case.function(trial)
+            return result(Outcome.NOT_APPLICABLE, f"the provider offers no {case.needs.replace('_', ' ')}")
+        with watchdog:
+            await trial.ask(cloud.start)
+            await case.function(trial)
     except (NotRun, NotImplementedByCloud, ImplementedElsewhere, QuotaExceeded) as error:
         outcome, detail = Outcome.NOT_RUN, str(error) if isinstance(error, NotRun) else described(error)
     except Failed as error:
@@ -75,6 +84,8 @@ async def check(case: Case, subject: Subject) -> Result:
     except Exception as error:
         outcome, detail = Outcome.FAILED, described(error)
     finally:
+        if watchdog.blocked:  # the provider may have caught the interruption
+            outcome, detail = Outcome.FAILED, watchdog.blocked
         left = await trial.clean_up()  # also after an interruption
         for each in left:
             log.error("%s: LEFT BEHIND: %s", case.name, each)

@@ -33,7 +33,7 @@ def examined(pytestconfig: pytest.Config) -> Subject:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case.name))
 def test_conformance(case: Case, examined: Subject) -> None:
     result = asyncio.run(check(case, examined))
-    if result.outcome is Outcome.NOT_RUN:
-        pytest.skip(result.detail)
+    if result.outcome in (Outcome.NOT_RUN, Outcome.NOT_APPLICABLE):
+        pytest.skip(f"{result.outcome.value}: {result.detail}")
     if result.outcome is Outcome.FAILED:
         pytest.fail(f"{case.summary}\n{result.detail}", pytrace=False)

@@ -22,6 +22,7 @@ from ccm.cloud import (
     Ingress,
     Instance,
     Instances,
+    InstanceTags,
     LoadBalancer,
     LoadBalancers,
     LoadBalancerSpec,
@@ -127,6 +128,11 @@ class Trial:
     def volumes(self) -> Volumes:
         assert self.cloud.volumes is not None
         return self.cloud.volumes
+
+    @property
+    def instance_tags(self) -> InstanceTags:
+        assert self.cloud.instance_tags is not None
+        return self.cloud.instance_tags
 
     # Calls
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import enum
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 
 from ccm.cloud import LoadBalancerSpec, VolumeRef
 
 
 class NotRun(Exception):
-    """A case could not run; the text says why. Never counted as passed."""
+    """A case could not prove anything; the text says what it needs. Never counted as passed."""
 
 
 class Trouble(enum.Enum):
@@ -20,6 +21,7 @@ class Trouble(enum.Enum):
     PROXY_PAGE = "every call is answered with 404 and a web page, as from a proxy that cannot reach the cloud"
     CUT_ANSWER = "every answer is truncated"
     SHORT_LISTING = "listings of instances omit their second half, and there are at least two instances"
+    LATER_PAGE = "the first page of a listing is answered, and each later one with a 5xx of the cloud"
     HANG = "no call is ever answered"
     UNAUTHORIZED = "every call is rejected because the credentials are no longer valid"
     RATE_LIMITED = "every call is rejected because of too many calls, to be retried after 7 s (World.RETRY_AFTER)"
@@ -28,16 +30,37 @@ class Trouble(enum.Enum):
     SLOW_LOAD_BALANCERS = "a load balancer is not ready for a minute after its creation"
 
 
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One port of a load balancer, read back from the cloud.
+
+    `protocol`: "TCP", "UDP" or "SCTP". `targets`: address and port of every backend to which it sends traffic.
+    `source_ranges`: the CIDRs that may connect; empty allows all clients. `session_affinity`: "None" or "ClientIP".
+    `health_check_port`: the port of the backends that decides about their health if it is not the port of the traffic.
+    If the cloud does not have a setting, keep its default here.
+    """
+
+    port: int
+    protocol: str
+    targets: frozenset[tuple[str, int]]
+    source_ranges: frozenset[str] = frozenset()
+    session_affinity: str = "None"
+    health_check_port: int = 0
+
+
 class World:
     """The hooks. A provider's test passes a subclass that overrides those that it supports.
 
-    A case that needs a missing hook is reported as not run, with the reason.
+    A case that needs a missing hook is reported as not proven, with the reason.
     """
 
     #: The delay in seconds that the cloud requests in RATE_LIMITED.
     RETRY_AFTER = 7.0
     #: The capabilities whose calls a trouble affects; a provider that implements others itself leaves them out.
     asking = frozenset({"instances", "load_balancers", "routes", "volumes"})
+    #: The number of load balancers in one page of the cloud's listing. Choose a small one, because the kit creates one
+    #: more than that. 0: unknown, or the cloud has no pages.
+    load_balancers_in_a_page = 0
 
     def trouble(self, kind: Trouble) -> AbstractAsyncContextManager[None]:
         """A context during which this failure occurs."""
@@ -68,13 +91,17 @@ class World:
         that the cloud is deleting do not count."""
         raise NotRun("needs to see the parts of load balancers")
 
+    async def load_balancer_listeners(self, name: str) -> tuple[Listener, ...]:
+        """Every port of the load balancer with this name, as the cloud has it now."""
+        raise NotRun("needs to see the listeners of a load balancer")
+
     async def load_balancer_members(self, name: str) -> frozenset[str]:
         """The addresses to which the load balancer with this name sends traffic."""
-        raise NotRun("needs to see where a load balancer sends traffic")
+        return frozenset(address for each in await self.load_balancer_listeners(name) for address, _ in each.targets)
 
     async def load_balancer_ports(self, name: str) -> frozenset[int]:
         """The ports on which the load balancer with this name listens."""
-        raise NotRun("needs to see the ports of a load balancer")
+        return frozenset(each.port for each in await self.load_balancer_listeners(name))
 
     async def share(self, spec: LoadBalancerSpec, name: str) -> LoadBalancerSpec:
         """The Service, changed so that it shares the load balancer with this name, if the provider supports that.

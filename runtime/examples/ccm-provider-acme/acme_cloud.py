@@ -30,6 +30,8 @@ def refused(status: int, code: str, **headers: str) -> web.Response:
 class Acme:
     """The state of the cloud. While `trouble` is set, it answers all requests; it receives the original handler.
 
+    A balancer is "active", "building" (all new ones, while `slow` is set) or "failed"; a PUT makes it active again.
+
     With `addresses` of this machine, each balancer gets one of them and forwards connections; without, it is only
     recorded.
     """
@@ -38,6 +40,7 @@ class Acme:
         self.servers: dict[str, dict[str, Any]] = {}
         self.balancers: dict[str, dict[str, Any]] = {}
         self.trouble: Callable[[web.Request, Handler], Awaitable[web.StreamResponse]] | None = None
+        self.slow = False
         self._numbers = itertools.count(1)
         self._carrier = Carrier() if addresses else None
         self._addresses = addresses or [f"203.0.113.{number}" for number in range(10, 255)]
@@ -110,7 +113,8 @@ class Acme:
         mine = self.balancers.get(name, {}).get("ip") or next((ip for ip in self._addresses if ip not in taken), None)
         if mine is None:
             return refused(422, "no_address_left")
-        self.balancers[name] = {"name": name, "ip": mine, **body}
+        state = "building" if self.slow else "active"
+        self.balancers[name] = {"name": name, "ip": mine, "state": state, **body}
         await self._carry()
         return web.json_response(self.balancers[name])
 

@@ -192,29 +192,38 @@ class AcmeLoadBalancers:
         return [_load_balancer(row) for row in rows if row["labels"].get("cluster") == cluster]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
-        wish = [_ports(spec), Backends.of(backends).digest]
-        return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
+        state = [_ports(spec), _refusals(spec), _warnings(spec), Backends.of(backends).digest]
+        return hashlib.sha256(json.dumps(state).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        row = await self._api.call("GET", _path(spec), missing="no_such_balancer")
-        if (row["labels"].get("cluster"), row["labels"].get("service")) != (spec.cluster, spec.uid):
-            raise Conflict(f"the balancer {row['name']} does not belong to this Service")
+        row = await self._own(spec)
+        if row["state"] == "failed":
+            raise Conflict(f"the balancer {row['name']} failed in the cloud")
         return _load_balancer(row)
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
+        if refusals := _refusals(spec):
+            raise Invalid("; ".join(refusals))
         with contextlib.suppress(NotFound):
-            await self.get(spec)  # raises Conflict if it belongs to someone else
+            await self._own(spec)
         labels = {"cluster": spec.cluster, "service": spec.uid, "fingerprint": self.fingerprint(spec, backends)}
         body = _wanted(spec, backends) | {"labels": labels}
-        return _load_balancer(await self._api.call("PUT", _path(spec), body))
+        return _load_balancer(await self._api.call("PUT", _path(spec), body), _warnings(spec))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
-        await self.get(spec)
+        await self._own(spec)
         return await self.ensure(spec, backends)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        await self.get(spec)
+        await self._own(spec)
         await self._api.call("DELETE", _path(spec), missing="no_such_balancer")
+
+    async def _own(self, spec: LoadBalancerSpec) -> dict[str, Any]:
+        """The balancer of this Service in any state. Raises NotFound, and Conflict if it belongs to someone else."""
+        row: dict[str, Any] = await self._api.call("GET", _path(spec), missing="no_such_balancer")
+        if (row["labels"].get("cluster"), row["labels"].get("service")) != (spec.cluster, spec.uid):
+            raise Conflict(f"the balancer {row['name']} does not belong to this Service")
+        return row
 
 
 def _path(spec: LoadBalancerSpec) -> str:
@@ -222,9 +231,29 @@ def _path(spec: LoadBalancerSpec) -> str:
     return f"/balancers/{quote(f'k8s-{name}')}"
 
 
-def _ports(spec: LoadBalancerSpec) -> list[tuple[int, int]]:
+def _refusals(spec: LoadBalancerSpec) -> list[str]:
+    """What the Service requests and this cloud does not have, if traffic would go wrong without it."""
+    found = []
     if unknown := {port.protocol for port in spec.ports} - {"TCP"}:
-        raise Invalid(f"balancers of this cloud forward TCP, not {', '.join(sorted(unknown))}")
+        found.append(f"balancers of this cloud forward TCP, not {', '.join(sorted(unknown))}")
+    if spec.source_ranges:
+        found.append("loadBalancerSourceRanges: balancers of this cloud admit everyone")
+    if spec.load_balancer_ip:
+        found.append("loadBalancerIP: this cloud chooses the addresses of balancers")
+    return found
+
+
+def _warnings(spec: LoadBalancerSpec) -> list[str]:
+    """What this cloud does not have, and without which traffic still arrives. Each becomes an Event of the Service."""
+    found = []
+    if spec.session_affinity != "None":
+        found.append("sessionAffinity: balancers of this cloud send each connection to any node")
+    if spec.health_check_node_port:
+        found.append("externalTrafficPolicy Local: balancers of this cloud also send to nodes without Pods")
+    return found
+
+
+def _ports(spec: LoadBalancerSpec) -> list[tuple[int, int]]:
     return [(port.port, port.node_port) for port in spec.ports]
 
 
@@ -235,10 +264,12 @@ def _wanted(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> dict[str, An
     }
 
 
-def _load_balancer(row: dict[str, Any]) -> LoadBalancer:
+def _load_balancer(row: dict[str, Any], warnings: Sequence[str] = ()) -> LoadBalancer:
     return LoadBalancer(
         service_uid=row["labels"].get("service", ""),
         name=row["name"],
         ingress=(Ingress(ip=row["ip"], ip_mode="Proxy"),),
         fingerprint=row["labels"].get("fingerprint", ""),
+        ready=row["state"] == "active",
+        warnings=tuple(warnings),
     )

@@ -31,7 +31,7 @@ from ccm.cloud import (
     VolumeRef,
 )
 from ccm.providers import sim, sim_api
-from ccm.providers.sim import SimCloud, SimInstances, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers.sim import SimCloud, SimInstances, SimInstanceTags, SimLoadBalancers, SimRoutes, SimVolumes
 from ccm.providers.sim_api import Api
 
 
@@ -43,23 +43,31 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
+#: The cases that set something on an existing load balancer.
+SETTINGS = (
+    "load_balancers.source_ranges_are_applied_or_refused",
+    "load_balancers.session_affinity_is_applied_or_refused",
+    "load_balancers.a_health_check_node_port_is_used_or_refused",
+)
 
 
 def mutant(*fails: str) -> Callable[[type], type]:
     """Of a Cloud, or of one capability (or the Api) that replaces the good one in it."""
 
     def register(cls: type) -> type:
-        MUTANTS.append(Mutant(cls.__name__, cls if issubclass(cls, SimCloud) else _with(cls), frozenset(fails)))
+        MUTANTS.append(Mutant(cls.__name__, cls if issubclass(cls, SimCloud) else with_part(cls), frozenset(fails)))
         return cls
 
     return register
 
 
-def _with(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
+def with_part(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
+    """A simulated cloud with `part` in place of its own capability, or of its Api."""
+
     def create(config: ProviderConfig) -> cloud.Cloud:
         made = SimCloud(config)
         if issubclass(part, Api):
-            for each in (made, made.instances, made.load_balancers, made.routes, made.volumes):
+            for each in (made, made.instances, made.load_balancers, made.routes, made.volumes, made.instance_tags):
                 each._api = part(made._api.settings) if each is made else made._api
         else:
             parts = {
@@ -67,6 +75,7 @@ def _with(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
                 SimLoadBalancers: "load_balancers",
                 SimRoutes: "routes",
                 SimVolumes: "volumes",
+                SimInstanceTags: "instance_tags",
             }
             name = next(name for base, name in parts.items() if issubclass(part, base))
             setattr(made, name, part(made._api))
@@ -135,11 +144,11 @@ class OneSessionForAll(SimCloud):
         if endpoint not in self.shared or self.shared[endpoint]._session.closed:
             await super().start()
             self.shared[endpoint] = self._api
-        for each in (self, self.instances, self.load_balancers, self.routes, self.volumes):
+        for each in (self, self.instances, self.load_balancers, self.routes, self.volumes, self.instance_tags):
             each._api = self.shared[endpoint]
 
 
-@mutant("configuration.no_secret_is_told")
+@mutant("configuration.no_secret_is_shown")
 class TellsItsToken(Api):
     async def call(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -148,7 +157,7 @@ class TellsItsToken(Api):
             raise Unauthorized(f"{error} (token {self.settings.token})") from None
 
 
-@mutant("configuration.no_secret_is_told")
+@mutant("configuration.no_secret_is_shown")
 class ShowsItsSettings(SimCloud):
     def __repr__(self) -> str:
         return f"SimCloud({self.config.text})"
@@ -403,6 +412,8 @@ class TakesTheFirstOfThatName(SimInstances):
     "load_balancers.a_server_error_is_transient",
     "routes.a_server_error_is_transient",
     "volumes.a_server_error_is_transient",
+    "later_pages.a_failure_among_instances_is_transient",
+    "later_pages.a_failure_among_load_balancers_is_transient",
 )
 class ServerErrorsMeanGone(Api):
     def _error(self, reply: sim_api.Reply, missing: str) -> CloudError:
@@ -619,7 +630,7 @@ class UpdatingNothingSucceeds(SimLoadBalancers):
             return cloud.LoadBalancer(spec.uid, spec.default_name)
 
 
-@mutant("load_balancers.the_fingerprint_tells_wishes_apart")
+@mutant("load_balancers.the_fingerprint_changes_with_the_desired_state")
 class FingerprintsOfTheMoment(SimLoadBalancers):
     def __init__(self, api: Api) -> None:
         super().__init__(api)
@@ -630,14 +641,16 @@ class FingerprintsOfTheMoment(SimLoadBalancers):
 
 
 @mutant(
-    "load_balancers.the_fingerprint_tells_wishes_apart", "load_balancers.services_that_change_side_by_side_lose_nothing"
+    "load_balancers.the_fingerprint_changes_with_the_desired_state",
+    "load_balancers.services_that_change_side_by_side_lose_nothing",
+    "load_balancers.every_port_is_served",
 )
 class FingerprintsWithoutPorts(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         return super().fingerprint(replace(spec, ports=()), backends)
 
 
-@mutant("load_balancers.what_is_kept_with_backends_is_no_single_services")
+@mutant("load_balancers.what_is_kept_with_backends_is_no_single_services", *SETTINGS)
 class KeepsAFingerprintByPortsAlone(SimLoadBalancers):
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
         whole = super().fingerprint
@@ -654,9 +667,10 @@ class AddressesThatAreNone(SimLoadBalancers):
     "load_balancers.ensuring_again_changes_nothing",
     "load_balancers.a_change_is_written_in_place",
     "load_balancers.an_address_of_another_service_is_refused",
+    "load_balancers.a_requested_address_is_given_or_refused",
 )
 class MakesItAnewEachTime(SimLoadBalancers):
-    addresses = itertools.count(50)
+    addresses = itertools.cycle(range(50, 100))
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
         with contextlib.suppress(NotFound):
@@ -669,6 +683,8 @@ class MakesItAnewEachTime(SimLoadBalancers):
     "load_balancers.a_change_is_written_in_place",
     "load_balancers.members_have_the_addresses_that_are_given",
     "load_balancers.services_that_change_side_by_side_lose_nothing",
+    "load_balancers.every_port_is_served",
+    *SETTINGS,
 )
 class NeverWritesAChange(SimLoadBalancers):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> cloud.LoadBalancer:
@@ -766,6 +782,7 @@ class ForgetsAddressesAtARestart(GivesWhatIsAskedFor):
     "load_balancers.a_lost_answer_makes_no_second_one",
     "load_balancers.a_half_made_one_is_completed",
     "load_balancers.an_address_of_another_service_is_refused",
+    "load_balancers.a_requested_address_is_given_or_refused",
 )
 class NamesThatAreNeverTheSame(SimLoadBalancers):
     """Looks only for what it knows that it made."""
@@ -809,7 +826,7 @@ class AlwaysReady(SimLoadBalancers):
         return replace(await super().ensure(spec, backends), ready=True)
 
 
-@mutant("load_balancers.one_that_failed_is_told_and_replaced")
+@mutant("load_balancers.one_that_failed_is_reported_and_replaced")
 class FailureIsNoNews(SimLoadBalancers):
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         return replace(sim._load_balancer(await self._find(spec)), ready=True)
@@ -961,3 +978,35 @@ class NoRoutesRatherThanAnError(SimRoutes):
         with contextlib.suppress(Transient):
             return await super().list(cluster)
         return []
+
+
+# --- tags of instances -----------------------------------------------------------------------------------------------
+
+
+@mutant("instance_tags.added_tags_stay_beside_those_of_others", "instance_tags.a_tag_with_another_value_is_kept")
+class ReplacesAllTags(SimInstanceTags):
+    async def add(self, provider_id, tags):
+        path = f"/instances/{provider_id.rpartition('/')[2]}"
+        await self._api.call("PATCH", path, sim.Instance, body={"labels": dict(tags)}, missing="instance_not_found")
+
+
+@mutant("instance_tags.a_tag_with_another_value_is_kept")
+class OverwritesTags(SimInstanceTags):
+    async def add(self, provider_id, tags):
+        path = f"/instances/{provider_id.rpartition('/')[2]}"
+        found = await self._api.call("GET", path, sim.Instance, missing="instance_not_found")
+        body = {"labels": {**found.labels, **tags}}
+        await self._api.call("PATCH", path, sim.Instance, body=body, missing="instance_not_found")
+
+
+@mutant("instance_tags.a_deleted_instance_is_not_found")
+class TagsNothingSilently(SimInstanceTags):
+    async def add(self, provider_id, tags):
+        with contextlib.suppress(NotFound):
+            await super().add(provider_id, tags)
+
+
+@mutant("instance_tags.added_tags_stay_beside_those_of_others", "instance_tags.a_tag_with_another_value_is_kept")
+class ListsNoTags(SimInstanceTags):
+    async def list(self):
+        return {}

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ccm.cloud import Cloud, ProviderConfig, VolumeRef
-from ccm.conformance import Subject, Trouble, World
+from ccm.conformance import Listener, Subject, Trouble, World
 from ccm.providers.sim import CSI_DRIVER, SimCloud
 from ccm_simcloud import strict
 from ccm_simcloud.model import InstancePatch, VolumeBody
@@ -28,12 +28,15 @@ CONFIG: dict[str, Any] = {
         }
     ]
 }
+#: Rows in a page of a listing.
+PAGE = 3
 #: What the simulator is told for each kind of trouble.
 FAULTS: dict[Trouble, dict[str, Any]] = {
     Trouble.SERVER_ERROR: {"action": "status", "status": 503},
     Trouble.PROXY_PAGE: {"action": "status", "status": 404, "body": "html"},
     Trouble.CUT_ANSWER: {"action": "truncate"},
     Trouble.SHORT_LISTING: {"action": "short_list", "match": {"operation": "instances.list"}},
+    Trouble.LATER_PAGE: {"action": "status", "status": 503, "match": {"path": "[?&]page_token="}},
     Trouble.HANG: {"action": "timeout"},
     Trouble.UNAUTHORIZED: {"action": "status", "status": 401, "code": "unauthorized"},
     Trouble.RATE_LIMITED: {"action": "status", "status": 429, "code": "rate_limited", "retry_after": World.RETRY_AFTER},
@@ -54,6 +57,8 @@ FAULTS: dict[Trouble, dict[str, Any]] = {
 
 
 class SimWorld(World):
+    load_balancers_in_a_page = PAGE
+
     def __init__(self, cloud: Simulator) -> None:
         self._cloud = cloud
         self._project = cloud.project()
@@ -101,13 +106,19 @@ class SimWorld(World):
     async def load_balancer_parts(self) -> frozenset[str]:
         return frozenset(self._project.load_balancers.rows)
 
-    async def load_balancer_members(self, name: str) -> frozenset[str]:
+    async def load_balancer_listeners(self, name: str) -> tuple[Listener, ...]:
         found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
-        return frozenset(target.address for target in found.targets)
-
-    async def load_balancer_ports(self, name: str) -> frozenset[int]:
-        found = next(row for row in self._project.load_balancers.rows.values() if row.name == name)
-        return frozenset(port.port for port in found.ports)
+        return tuple(
+            Listener(
+                port.port,
+                port.protocol,
+                frozenset((target.address, port.node_port) for target in found.targets),
+                frozenset(found.source_ranges),
+                found.session_affinity,
+                found.health_check.node_port if found.health_check else 0,
+            )
+            for port in found.ports
+        )
 
     async def create_volume(self) -> VolumeRef:
         volume = self._project.create_volume(strict.convert({"name": "data", "zone": "north-b"}, VolumeBody, ""))
@@ -137,5 +148,5 @@ async def simulated(create: Callable[[ProviderConfig], Cloud] = SimCloud) -> Asy
                     {"type": "Hostname", "address": f"worker-{number}"},
                 ],
             )
-        conf = cloud.conf(page_size=3, timeout=3.0, calls_per_second=1e4, burst=1000)
+        conf = cloud.conf(page_size=PAGE, timeout=3.0, calls_per_second=1e4, burst=1000)
         yield Subject("sim", create, ProviderConfig(conf, "cloud.conf"), allow_writes=True, world=SimWorld(cloud))

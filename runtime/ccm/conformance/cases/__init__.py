@@ -2,10 +2,32 @@
 """All cases, in the order in which they run: read-only cases first."""
 
 from ..kit import Case
-from . import configuration, failures, instances, load_balancers, routes, side_by_side, volumes
+from . import (
+    configuration,
+    failures,
+    instances,
+    later_pages,
+    load_balancers,
+    routes,
+    service_settings,
+    side_by_side,
+    tags,
+    volumes,
+)
 
 CASES: tuple[Case, ...] = tuple(
     case
-    for module in (configuration, instances, failures, volumes, load_balancers, side_by_side, routes)
+    for module in (
+        configuration,
+        instances,
+        failures,
+        volumes,
+        tags,
+        load_balancers,
+        service_settings,
+        later_pages,
+        side_by_side,
+        routes,
+    )
     for case in module.COLLECTION.cases
 )

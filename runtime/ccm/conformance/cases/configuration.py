@@ -23,7 +23,7 @@ case = COLLECTION.case
 UNUSABLE = ("[[[ no configuration at all", "\x00\x01\x02", "no_such_key_of_any_provider: 1\n")
 
 #: The valid keys of `Limits.groups`.
-GROUPS = ("instances", "load_balancers", "routes", "volumes")
+GROUPS = ("instances", "load_balancers", "routes", "volumes", "instance_tags")
 
 
 @case()
@@ -108,7 +108,7 @@ async def two_clouds_live_side_by_side(trial: Trial) -> None:
 
 
 @case()
-async def no_secret_is_told(trial: Trial) -> None:
+async def no_secret_is_shown(trial: Trial) -> None:
     """No secret of the configuration appears in a representation or an error, because they reach logs and Events."""
     texts = trial.subject.secret_texts
     if not texts:

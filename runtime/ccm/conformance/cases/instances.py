@@ -39,13 +39,41 @@ FOREIGN = (
 )
 
 
+#: Schemes of other controllers, and the names of providers that may use them.
+SCHEMES = {
+    "aws": {"aws"},
+    "azure": {"azure", "libcloud"},
+    "cloudstack": {"cloudstack"},
+    "digitalocean": {"digitalocean", "libcloud"},
+    "external-cloudstack": {"cloudstack", "libcloud"},
+    "gce": {"gce", "gcp", "libcloud"},
+    "hcloud": {"hcloud", "hetzner"},
+    "hrobot": {"hcloud", "hetzner"},
+    "k3s": {"k3s"},
+    "kind": {"kind"},
+    "linode": {"linode", "akamai", "libcloud"},
+    "openstack": {"openstack", "rackspace", "libcloud"},
+    "rke2": {"rke2"},
+    "scaleway": {"scaleway", "libcloud"},
+    "vsphere": {"vsphere"},
+    "vultr": {"vultr", "libcloud"},
+}
+
+
 @case()
 async def it_owns_what_it_lists(trial: Trial) -> None:
-    """Every listed providerID has the form `<scheme>://...`, is owned by the provider, and is listed once."""
+    """Every listed providerID has the form `<scheme>://...` with a scheme of this cloud, is owned by the provider, and
+    is listed once."""
     seen: set[str] = set()
     for instance in await trial.some_instances():
         if not PROVIDER_ID.fullmatch(instance.provider_id):
             raise Failed(f"{instance.name}: providerID {instance.provider_id!r} is not of the form scheme://...")
+        scheme, name = instance.provider_id.partition("://")[0], trial.cloud.name
+        if name not in SCHEMES.get(scheme, {name}):
+            raise Failed(
+                f"{instance.name}: the scheme of the providerID {instance.provider_id!r} is that of another cloud's "
+                f"controller, which would delete such Nodes; use one of your own, such as {name}://"
+            )
         if trial.instances.owns(instance.provider_id) is not True:
             raise Failed(f"{instance.name}: lists providerID {instance.provider_id!r}, which it does not own")
         if instance.provider_id in seen:
@@ -311,7 +339,7 @@ def _unique_names(instances: list[Instance]) -> list[Instance]:
 def _similar_ids(provider_id: str) -> list[str]:
     """IDs that differ in one character of the same kind, so that the form is kept; last characters first."""
     found = []
-    for index in range(len(provider_id) - 1, provider_id.index("://") + 2, -1):
+    for index in range(len(provider_id) - 1, provider_id.find("://") + 2, -1):
         character = provider_id[index]
         kind = string.digits if character.isdigit() else "abcdef" if character in "abcdef" else string.ascii_lowercase
         if character in kind:

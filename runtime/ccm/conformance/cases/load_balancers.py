@@ -62,7 +62,7 @@ async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
 
 
 @case()
-async def the_fingerprint_tells_wishes_apart(trial: Trial) -> None:
+async def the_fingerprint_changes_with_the_desired_state(trial: Trial) -> None:
     """The fingerprint is equal for an equal desired state, whatever the object and the order of backends, and differs
     after any change."""
     spec, backends, fingerprint = trial.spec(), await trial.backends(), trial.load_balancers.fingerprint
@@ -263,7 +263,7 @@ async def nothing_is_waited_for(trial: Trial) -> None:
 
 
 @case(writes=True)
-async def one_that_failed_is_told_and_replaced(trial: Trial) -> None:
+async def one_that_failed_is_reported_and_replaced(trial: Trial) -> None:
     """A load balancer in the cloud's error state is a Conflict for `get`, and `ensure` repairs or replaces it."""
     spec, backends = trial.spec(), await trial.backends()
     found = await trial.ensure(spec, backends)
@@ -404,7 +404,10 @@ async def _one(trial: Trial, spec: LoadBalancerSpec) -> LoadBalancer:
     """The only load balancer in the listing for this Service."""
     found = [each for each in await trial.owned(spec.cluster) if each.service_uid == spec.uid]
     if len(found) != 1:
-        raise Failed(f"Service {spec.uid} of cluster {spec.cluster} has {len(found)} load balancers in the listing")
+        missing = "" if found else "; does it write the ownership tags by which it lists?"
+        raise Failed(
+            f"Service {spec.uid} of cluster {spec.cluster} has {len(found)} load balancers in the listing{missing}"
+        )
     return found[0]
 
 

@@ -39,10 +39,10 @@ async def _side_by_side(trial: Trial, rng: random.Random) -> None:
     one, two = (dataclasses.replace(trial.spec(port=port), name=f"web-{port}") for port in (8000, 9000))
     name = (await trial.ensure(one, backends)).name
     two = await trial.world.share(two, name)
-    wishes = await trial.together(_changed(trial, one, backends, rng), _changed(trial, two, backends, rng))
-    for spec, chosen in wishes:
+    desired = await trial.together(_changed(trial, one, backends, rng), _changed(trial, two, backends, rng))
+    for spec, chosen in desired:
         await _check(trial, spec, chosen, "after both had changed")
-    (one, _), (two, _) = wishes
+    (one, _), (two, _) = desired
     keep = trial.patiently(trial.load_balancers.update_backends, two, backends)
     await trial.together(trial.delete(one), keep)
     await _check(trial, two, backends, "after the other one was deleted")

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a Service sets is in the cloud, or refused, or warned about; it is never ignored."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from ccm.cloud import (
+    AllocatesAddresses,
+    Backend,
+    Conflict,
+    Forbidden,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    NotImplementedByCloud,
+    Port,
+)
+
+from ..another_process import fingerprint_or_refusal, fingerprints
+from ..trial import Failed, Trial
+from ..world import Listener, NotRun
+from .collection import Collection
+
+COLLECTION = Collection("load_balancers", needs="load_balancers")
+case = COLLECTION.case
+
+#: How a provider refuses a Service.
+REFUSALS = (Invalid, NotImplementedByCloud, Forbidden, Conflict)
+PORTS = (Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443), Port("admin", "TCP", 8080, 30880))
+RANGES = ("198.51.100.0/24", "203.0.113.7/32")
+HEALTH_PORT = 32456
+#: Of TEST-NET-1, which no cloud has.
+NOBODYS_ADDRESS = "192.0.2.77"
+
+
+@case()
+async def the_fingerprint_is_the_same_in_every_process(trial: Trial) -> None:
+    """A restart gives the same fingerprints: they depend on no `hash()`, order of a set, or address in memory."""
+    backends = await trial.backends()
+    specs = [
+        trial.spec(),
+        dataclasses.replace(trial.spec(), ports=PORTS),
+        dataclasses.replace(trial.spec(), source_ranges=RANGES),
+        dataclasses.replace(trial.spec(), annotations={"example.com/b": "2", "example.com/a": "1"}),
+    ]
+    here = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in specs]
+    if here != await fingerprints(trial.subject, specs, backends):
+        raise Failed("another process has another fingerprint for an equal Service: each restart would write them all")
+
+
+@case(writes=True)
+async def every_port_is_served(trial: Trial) -> None:
+    """Each port of a Service has a listener that sends to its own node port on every backend. A port that the Service
+    loses disappears."""
+    spec, backends = dataclasses.replace(trial.spec(), ports=PORTS), await trial.backends()
+    served = await _served(trial, spec, backends)
+    if served is None:
+        return
+    _all_ports(spec, backends, served)
+    fewer = dataclasses.replace(spec, ports=PORTS[:1])
+    if (served := await _served(trial, fewer, backends)) is not None:
+        _all_ports(fewer, backends, served)
+
+
+@case(writes=True)
+async def each_protocol_is_served_or_refused(trial: Trial) -> None:
+    """A port with UDP or SCTP, or one port with both TCP and UDP, is served as such or refused."""
+    backends = await trial.backends()
+    for ports in (
+        (Port("dns", "UDP", 53, 30053),),
+        (Port("dns-tcp", "TCP", 53, 30053), Port("dns", "UDP", 53, 30054)),
+        (Port("diameter", "SCTP", 3868, 30868),),
+    ):
+        spec = dataclasses.replace(trial.spec(), ports=ports)
+        served = await _served(trial, spec, backends)
+        if served is not None:
+            _all_ports(spec, backends, served)
+            await trial.delete(spec)
+
+
+@case(writes=True)
+async def source_ranges_are_applied_or_refused(trial: Trial) -> None:
+    """Only clients in `source_ranges` may connect. If the cloud cannot do that, the Service is refused, or a warning
+    says that everyone may connect."""
+    plain = trial.spec()
+    changed = dataclasses.replace(plain, source_ranges=RANGES)
+    for each in await _set(trial, plain, changed, "source_ranges"):
+        if each.source_ranges != frozenset(RANGES):
+            found = ", ".join(sorted(each.source_ranges)) or "everyone"
+            raise Failed(f"only {', '.join(RANGES)} may connect to port {each.port}, but the cloud admits {found}")
+
+
+@case(writes=True)
+async def session_affinity_is_applied_or_refused(trial: Trial) -> None:
+    """With `session_affinity` ClientIP, a client always reaches the same backend; otherwise refuse it or warn."""
+    plain = trial.spec()
+    changed = dataclasses.replace(plain, session_affinity="ClientIP", session_affinity_timeout=10800)
+    for each in await _set(trial, plain, changed, "session_affinity"):
+        if each.session_affinity != "ClientIP":
+            raise Failed(f"port {each.port} has no session affinity, although the Service requests ClientIP")
+
+
+@case(writes=True)
+async def a_health_check_node_port_is_used_or_refused(trial: Trial) -> None:
+    """With externalTrafficPolicy Local, only backends that answer on `health_check_node_port` get traffic; otherwise
+    refuse it or warn: connections to the other backends fail."""
+    plain = trial.spec()
+    changed = dataclasses.replace(plain, external_traffic_policy="Local", health_check_node_port=HEALTH_PORT)
+    for each in await _set(trial, plain, changed, "health_check_node_port"):
+        if each.health_check_port != HEALTH_PORT:
+            raise Failed(
+                f"port {each.port} does not check port {HEALTH_PORT} of its backends (health_check_node_port), so "
+                "clients are also sent to nodes without Pods of the Service"
+            )
+
+
+@case(writes=True)
+async def a_requested_address_is_given_or_refused(trial: Trial) -> None:
+    """A Service that requests an address gets it, is refused, or has a warning."""
+    spec = dataclasses.replace(trial.spec(), load_balancer_ip=NOBODYS_ADDRESS)
+    trial.remove_at_end(spec)
+    try:
+        made = await trial.patiently(trial.load_balancers.ensure, spec, await trial.backends())
+        found = await trial.ready(spec)
+    except (*REFUSALS, NotFound):
+        return
+    if not (made.warnings or found.warnings) and all(each.ip != NOBODYS_ADDRESS for each in found.ingress):
+        raise Failed(f"a Service requested {NOBODYS_ADDRESS} and got {found.ingress} without a word (load_balancer_ip)")
+
+
+async def _served(trial: Trial, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> tuple[Listener, ...] | None:
+    """The listeners of a Service, None if the provider refuses it."""
+    _carried(trial)
+    try:
+        found = await trial.ensure(spec, backends)
+    except (Invalid, NotImplementedByCloud):
+        return None
+    return await trial.world.load_balancer_listeners(found.name)
+
+
+async def _set(trial: Trial, plain: LoadBalancerSpec, changed: LoadBalancerSpec, setting: str) -> list[Listener]:
+    """Set something on an existing Service, and on a new one. Returns the listeners of both, except where the provider
+    refuses the Service or warns about it."""
+    _carried(trial)
+    backends, listeners = await trial.backends(), list[Listener]()
+    before = await trial.ensure(plain, backends)
+    said = [fingerprint_or_refusal(trial.load_balancers, spec, backends) for spec in (plain, changed)]
+    if said[0] == said[1]:
+        raise Failed(f"{setting} does not change the fingerprint: a Service that gets it later is never updated")
+    for spec in (changed, dataclasses.replace(changed, uid=trial.spec().uid, name="another")):
+        trial.remove_at_end(spec)
+        try:
+            made = await trial.patiently(trial.load_balancers.ensure, spec, backends)
+            found = await trial.ready(spec)
+        except REFUSALS:
+            continue
+        if not {*made.warnings, *found.warnings} - {*before.warnings}:
+            listeners += await trial.world.load_balancer_listeners(found.name)
+    return listeners
+
+
+def _carried(trial: Trial) -> None:
+    """Raises NotRun for a provider that only allocates addresses: others carry the traffic, such as kube-proxy."""
+    if isinstance(trial.load_balancers, AllocatesAddresses):
+        raise NotRun("needs a cloud that carries the traffic; this provider only allocates addresses")
+
+
+def _all_ports(spec: LoadBalancerSpec, backends: Sequence[Backend], served: Sequence[Listener]) -> None:
+    """Raises Failed unless the listeners are the ports of the Service, and each sends to its node port."""
+    wanted = {(port.port, port.protocol) for port in spec.ports}
+    found = {(each.port, each.protocol) for each in served}
+    if found != wanted:
+        raise Failed(f"the Service has the ports {_list(wanted)}, and the load balancer {_list(found)}")
+    if not any(backend.internal_ip for backend in backends):
+        return
+    for port in spec.ports:
+        targets = next(each.targets for each in served if (each.port, each.protocol) == (port.port, port.protocol))
+        if not targets:
+            raise Failed(f"port {port.port} sends to no backend")
+        if {number for _, number in targets} != {port.node_port}:
+            raise Failed(f"port {port.port} sends to {_list(targets)}, and not to the node port {port.node_port}")
+
+
+def _list(pairs: frozenset[tuple[str, int]] | set[tuple[int, str]]) -> str:
+    return ", ".join(f"{one}/{other}" for one, other in sorted(pairs)) or "none"
