@@ -42,6 +42,20 @@ class TokenBucket:
         self._paused_until = max(self._paused_until, self._clock() + seconds)
 
     @property
+    def rate(self) -> float:
+        """Tokens per second; 0 or less means no limit."""
+        return self._rate
+
+    @property
+    def burst(self) -> float:
+        return self._burst
+
+    @property
+    def left(self) -> float:
+        """The number of tokens now; negative if future tokens are taken."""
+        return self._at(self._clock())
+
+    @property
     def paused_for(self) -> float:
         """Seconds until the pause ends."""
         return max(0.0, self._paused_until - self._clock())

@@ -51,6 +51,7 @@ from .load_balancer_contract import (
     LoadBalancerSpec,
     Port,
 )
+from .tag_contract import InstanceTags
 
 __all__ = [
     "Address",
@@ -73,6 +74,7 @@ __all__ = [
     "Instance",
     "InstanceRef",
     "InstanceState",
+    "InstanceTags",
     "Instances",
     "Invalid",
     "Limits",

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from .instance_contract import Instances
 from .load_balancer_contract import LoadBalancers
+from .tag_contract import InstanceTags
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,11 @@ class Limits:
     """The load that the cloud accepts. `calls_per_second` and `burst` configure the token bucket; `deadline` applies to
     each call.
 
-    `listing_lag`: how long a new object may be missing from listings (eventual consistency); 0 if it never is.
+    `listing_lag`: how long reads may show what was before a write: a new object is missing, a deleted one is there
+    (eventual consistency); 0 if they never do.
     `groups`: lower rates for groups of operations, by the name of the capability ("instances", "load_balancers",
-    "routes", "volumes"). A call waits for its turn in its group first, and then for its turn among all calls.
+    "routes", "volumes", "instance_tags"). A call waits for its turn in its group first, and then for its turn among all
+    calls.
     """
 
     calls_per_second: float = 20.0
@@ -150,6 +153,7 @@ class Cloud:
     load_balancers: LoadBalancers | None = None
     routes: Routes | None = None
     volumes: Volumes | None = None
+    instance_tags: InstanceTags | None = None
     #: By the name that selects the webhook in --webhooks.
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
 

@@ -33,10 +33,15 @@ class InstanceState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class InstanceRef:
-    """How a Node refers to its instance: by `provider_id` if it has one, otherwise by name."""
+    """How a Node refers to its instance: by `provider_id` if it has one, otherwise by name.
+
+    `system_uuid`: the machine's SMBIOS UUID, as the kubelet of a Node without a providerID reports it; "" if it does
+    not. It chooses between instances that share the name. If no instance has the name, it finds the instance.
+    """
 
     node_name: str
     provider_id: str | None = None
+    system_uuid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,10 @@ class Instance:
     `labels`: additional Node labels; keys in the `kubernetes.io` and `k8s.io` domains are ignored.
     `warnings`: problems of the instance that a person should fix, one sentence each, such as guest tools that do not
     answer. Each one becomes one Event on the Node and one log line; keep the text constant while the cause is the same.
+    `system_uuids`: spellings of the machine's SMBIOS UUID, in lower case, if kubelets report it as
+    `status.nodeInfo.systemUUID`.
+    `incomplete`: why the cloud cannot describe the machine yet, "" if it can. The instance exists, but no Node is
+    initialised from it. A Node that is initialised keeps what it has.
     """
 
     provider_id: str
@@ -64,6 +73,8 @@ class Instance:
     labels: Mapping[str, str] = field(default_factory=dict)
     aliases: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    system_uuids: tuple[str, ...] = ()
+    incomplete: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -140,6 +140,9 @@ class LoadBalancers(Protocol):
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:
         """Create or update the load balancer, or replace one that failed in the cloud.
 
+        Never ignore what `spec` requests and the cloud does not have. Raise Invalid if traffic would go wrong, such as
+        a Service with `source_ranges` that would be open to everyone. Otherwise set `LoadBalancer.warnings`. The
+        fingerprint covers these settings, too, so that a Service that gets one later is looked at again.
         Raises Conflict if the name or address belongs to another cluster or owner.
         """
         ...

@@ -3,7 +3,8 @@
 
 A list can be wrong: etcd was restored or replaced, the address leads to another cluster, or an intermediary returns an
 empty list. Therefore an object that is absent from a list is missing, but not yet gone. It is gone if a read of that
-object says so, and only a few objects may go at a time. A list that omits half of the objects proves nothing at all.
+object says so, and only a few objects may go at a time. A list that omits half of the objects proves nothing at all:
+then only those are read of which another source says that they are gone (`Informer.confirm_by`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Belief(enum.Enum):
     #: Read each missing object.
     ASK = "they are read one by one"
     #: So many objects are missing that the list proves nothing.
-    NOTHING = "the list is not trusted, and nothing is deleted because of it"
+    NOTHING = "the list is not trusted, and what nothing else confirms is kept"
 
 
 def cap(known: int) -> int:

@@ -69,9 +69,9 @@ class Informer(Generic[T]):
     has no connection to the API server, "" if it has one.
 
     `doubtful`: an object that is missing from a list stays in the cache until a read of it confirms that it is gone
-    (see `absence_rules`); meanwhile the informer repeats the list. `check` is awaited after each list and at the start
-    of each watch, before their content is used. If it raises ApiError, the list counts as failed; anything else ends
-    `run`.
+    (see `absence_rules` and `confirm_by`); meanwhile the informer repeats the list. `check` is awaited after each list
+    and at the start of each watch, before their content is used. If it raises ApiError, the list counts as failed;
+    anything else ends `run`.
     """
 
     def __init__(
@@ -101,9 +101,12 @@ class Informer(Generic[T]):
         self._store: dict[str, T] = {}
         self._unreadable: dict[str, str] = {}  # key and resourceVersion of objects that cannot be decoded
         self._doubtful, self._check = doubtful, check
+        self._confirm: Callable[[T], bool] = lambda obj: False
         self._missing: set[str] = set()  # keys of objects that the last list omits and the cache keeps
         self._gone_at: list[float] = []
         self._list_again = LIST_AGAIN_FIRST
+        self._lists = 0
+        self._interrupt: asyncio.Timeout | None = None  # while a watch is open
         metrics.CACHED.labels(name).set_function(lambda: float(len(self._store)))
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
@@ -115,6 +118,13 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
         for obj in list(self._store.values()):
             self._call(handler, None, obj)
+
+    def confirm_by(self, confirm: Callable[[T], bool]) -> None:
+        """Ask `confirm` about an object that is missing from a list which proves nothing.
+
+        True means that another source says that it is gone, so a read of the object decides. It must not block.
+        """
+        self._confirm = confirm
 
     def get(self, key: str) -> T | None:
         return self._store.get(key)
@@ -129,6 +139,16 @@ class Informer(Generic[T]):
     async def wait_synced(self) -> None:
         """Wait until the first list is in the cache and the handlers have received it."""
         await self._synced.wait()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the cache comes from more than one list. A process has nothing to compare its first list with."""
+        return self._lists > 1
+
+    def list_again(self) -> None:
+        """End the watch, so that a list follows at once. Without a watch, the next list follows in any case."""
+        if self._interrupt is not None and not self._interrupt.expired():
+            self._interrupt.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
         """Follow the API server until cancelled. Errors of the server or the network do not end it."""
@@ -189,6 +209,7 @@ class Informer(Generic[T]):
             await self._doubt(listed)
         self._replace(listed)
         self._resource_version = version
+        self._lists += 1
         self._in_touch()
         if not self.synced:
             self.synced = True
@@ -240,10 +261,10 @@ class Informer(Generic[T]):
         known, now = len(self._store), self._clock.monotonic()
         self._gone_at = [moment for moment in self._gone_at if now - moment < rules.GRACE]
         belief, gone = rules.belief(known, len(missing)), []
-        if belief is rules.Belief.ASK:
-            for key in missing[: rules.room(known, self._gone_at, now)]:
-                if not await self._client.exists(self._path, self._store[key].metadata):
-                    gone.append(key)
+        asked = missing if belief is rules.Belief.ASK else [key for key in missing if self._confirm(self._store[key])]
+        for key in asked[: rules.room(known, self._gone_at, now)]:
+            if not await self._client.exists(self._path, self._store[key].metadata):
+                gone.append(key)
         kept = set(missing) - set(gone)
         if missing and kept != self._missing:
             logger.warning(
@@ -279,6 +300,19 @@ class Informer(Generic[T]):
                 self._notify(old_or_none, new)
 
     async def _follow(self) -> None:
+        """Watch until the watch ends or `list_again` ends it."""
+        try:
+            async with asyncio.timeout(None) as interrupt:
+                self._interrupt = interrupt
+                await self._follow_list()
+        except TimeoutError:
+            if not interrupt.expired():
+                raise
+            self._resource_version = ""
+        finally:
+            self._interrupt = None
+
+    async def _follow_list(self) -> None:
         """Watch; only for a while if the last list is in doubt, so that the next one can prove it wrong."""
         if not self._missing:
             self._list_again = LIST_AGAIN_FIRST

@@ -85,9 +85,14 @@ class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     last_transition_time: str | None = None
 
 
+class NodeSystemInfo(msgspec.Struct, gc=False, frozen=True):
+    system_uuid: str = msgspec.field(default="", name="systemUUID")
+
+
 class NodeStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     addresses: list[NodeAddress] = []
     conditions: list[NodeCondition] = []
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(msgspec.Struct, gc=False, frozen=True, rename="camel"):

@@ -17,9 +17,12 @@ import random
 import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
+from ccm.base.log_context import about
+from ccm.base.text import shorten
 
 from . import metrics
 from .api_errors import ApiError
@@ -32,6 +35,8 @@ K = TypeVar("K", bound=Hashable)
 QUEUES: weakref.WeakSet[WorkQueue[Any]] = weakref.WeakSet()
 
 
+#: The maximum number of characters of an error that a queue remembers.
+LONGEST_ERROR = 400
 #: While keys of both priorities wait, one of this many turns goes to the low one.
 LOW_TURN = 4
 
@@ -51,12 +56,29 @@ class _Pending(NamedTuple):
     timer: Timer
 
 
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A key whose last attempt failed. `since`: monotonic seconds of the first failure in a row; `tries`: how many."""
+
+    key: str
+    error: str
+    since: float
+    tries: int
+
+
 class Requeue(Exception):
-    """Raised by a worker: nothing is wrong, run this key again in `after` seconds. Keeps the failure count."""
+    """Raised by a worker: run this key again in `after` seconds. Keeps the failure count.
+
+    Its `__cause__` is the error for which it is raised; without one, nothing is wrong.
+    """
 
     def __init__(self, after: float) -> None:
         super().__init__(f"again in {after:g} s")
         self.after = after
+
+
+class Blocked(Exception):
+    """Raised by a worker: the key fails until its object changes, so it is not retried. Its text is the reason."""
 
 
 class WorkQueue(Generic[K]):
@@ -87,6 +109,7 @@ class WorkQueue(Generic[K]):
         self._running: dict[K, float] = {}
         self._failures: dict[K, int] = {}
         self._timers: dict[K, _Pending] = {}
+        self._failing: dict[K, Failing] = {}
         self._measure(metrics)
         QUEUES.add(self)
 
@@ -114,6 +137,37 @@ class WorkQueue(Generic[K]):
         """How long the oldest key has been ready to run; 0 if there is none."""
         oldest = next(iter(self._added_at.values()), None)
         return 0.0 if oldest is None else self._clock.monotonic() - oldest
+
+    @property
+    def running(self) -> dict[K, float]:
+        """The keys being processed -> for how many seconds."""
+        now = self._clock.monotonic()
+        return {key: now - started for key, started in self._running.items()}
+
+    @property
+    def delayed(self) -> int:
+        """How many keys wait for a time, such as that of a retry."""
+        return len(self._timers)
+
+    @property
+    def failing(self) -> list[Failing]:
+        """The keys whose last attempt failed, the one that has failed for the longest time first."""
+        return sorted(self._failing.values(), key=lambda each: each.since)
+
+    @property
+    def failures_now(self) -> int:
+        """How many keys there are whose last attempt failed."""
+        return len(self._failing)
+
+    def age(self, moment: float) -> float:
+        """Seconds since a moment of this queue's monotonic clock."""
+        return self._clock.monotonic() - moment
+
+    def _failed(self, key: K, error: BaseException) -> None:
+        before = self._failing.get(key)
+        since, tries = (before.since, before.tries) if before else (self._clock.monotonic(), 0)
+        text = shorten(str(error) or type(error).__name__, LONGEST_ERROR)
+        self._failing[key] = Failing(str(key), text, since, tries + 1)
 
     def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
         """Run `key` when its turn comes. A waiting key only moves, if `priority` is higher."""
@@ -178,8 +232,9 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Reset the failure count of the key."""
+        """Reset what is known about the failures of the key."""
         self._failures.pop(key, None)
+        self._failing.pop(key, None)
 
     def failures(self, key: K) -> int:
         """The number of failures in a row."""
@@ -195,8 +250,9 @@ class WorkQueue(Generic[K]):
         """Run `n` workers until cancelled; a cancellation also cancels the processing.
 
         If `process` returns, the failure count of the key is reset. If it raises Requeue, the key runs again after that
-        time. Any other exception calls `on_error`, which replaces the logging, and retries with back-off. A key keeps
-        its priority in both cases. Raises ValueError if `n` is below 1.
+        time; if it raises Blocked, only when it is added again. Any other exception calls `on_error`, which replaces
+        the logging, and retries with back-off. A key keeps its priority in these cases. Raises ValueError if `n` is
+        below 1.
         """
         if n < 1:
             raise ValueError(f"queue {self.name}: {n} workers cannot process anything, at least 1 is required")
@@ -226,11 +282,20 @@ class WorkQueue(Generic[K]):
         on_error: Callable[[K, Exception], None],
     ) -> None:
         try:
-            await process(key)
+            with about(queue=self.name, object=str(key)):
+                await process(key)
             self.forget(key)
             return
         except Requeue as later:
+            if later.__cause__ is not None:
+                self._failed(key, later.__cause__)
+            else:
+                self._failing.pop(key, None)
             self.add_after(key, later.after, priority)
+            return
+        except Blocked as reason:
+            self._failures.pop(key, None)
+            self._failed(key, reason)
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -240,8 +305,10 @@ class WorkQueue(Generic[K]):
             error: Exception = RuntimeError("a task that the work waited for was cancelled")
         except Exception as raised:
             error = raised
+        self._failed(key, error)
         try:
-            on_error(key, error)
+            with about(queue=self.name, object=str(key)):
+                on_error(key, error)
         except Exception:
             logger.exception("%s: the error handler failed for %s", self.name, key)
         self.retry(key, priority)

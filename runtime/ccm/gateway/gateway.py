@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,9 +26,11 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from ccm.base.log_context import about
 from ccm.cloud import Cloud, LoadBalancer, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
+from .gateway_state import BreakerState, GatewayState
 from .instance_directory import InstanceDirectory
 from .turns import Turns
 
@@ -64,13 +68,18 @@ DEFAULT_PAUSE = 5.0
 #: How long a cancelled call may take to end, and a cloud to close, in seconds. After that they are abandoned.
 GRACE = 1.0
 #: Attributes of `Cloud` that a provider may enable and disable by its configuration.
-CAPABILITIES = ("instances", "load_balancers", "routes", "volumes")
+CAPABILITIES = ("instances", "load_balancers", "routes", "volumes", "instance_tags")
 #: Operation -> the type of its answer, or of the items of its answer. `instance_directory` checks instances itself.
 _ONE: dict[str, type] = {
     **{f"load_balancers.{verb}": LoadBalancer for verb in ("get", "ensure", "update_backends")},
     "volumes.labels": Mapping,
+    "instance_tags.list": Mapping,
 }
 _MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
+
+
+#: Numbers of calls, from a random start, so that those of two processes differ in a common log.
+_requests = itertools.count(random.getrandbits(31))
 
 
 @dataclass
@@ -197,6 +206,18 @@ class Gateway:
                 if probe:  # also if it was cancelled without a result
                     breaker.probing = False
 
+    @property
+    def state(self) -> GatewayState:
+        """The present state of the budget and the breakers, for people."""
+        now, connection = self._clock(), self._current
+        breakers = [
+            BreakerState(each.group, each.failures, max(0.0, each.open_until - now), each.last_error)
+            for each in connection.breakers.values()
+            if each.failures
+        ]
+        limit = connection.cloud.limits.concurrency
+        return GatewayState(connection.turns.budgets(), breakers, connection.under_way, limit)
+
     def on_replace(self, handler: Callable[[], None]) -> None:
         """Call `handler` whenever another cloud replaces the current one. It must not block or raise."""
         self._replaced.append(handler)
@@ -281,11 +302,12 @@ class Gateway:
             self._answered(breaker)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
-        started, outcome = self._clock(), "cancelled"
+        started, outcome, request = self._clock(), "cancelled", f"{next(_requests):08x}"
         connection.under_way += 1
         self.under_way.append(operation)
         try:
-            result = await self._bounded(operation, function, connection.cloud.limits.deadline)
+            with about(call=operation, request=request):
+                result = await self._bounded(operation, function, connection.cloud.limits.deadline)
             _check(operation, result)
             outcome = "success"
             return result
@@ -306,7 +328,10 @@ class Gateway:
             raise kind(f"{operation}: provider {connection.cloud.name!r} {what}") from error
         finally:
             REQUESTS.labels(operation, outcome).inc()
-            DURATION.labels(operation).observe(self._clock() - started)
+            seconds = self._clock() - started
+            DURATION.labels(operation).observe(seconds)
+            with about(call=operation, request=request):
+                log.debug("the call to the cloud ended after %.3f s: %s", seconds, outcome)
             self.under_way.remove(operation)
             connection.under_way -= 1
             connection.idle.set()

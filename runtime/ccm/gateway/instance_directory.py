@@ -47,6 +47,8 @@ IDLE, MAX = 0.1, 1.0
 SPACING_PER_PAGE = 1.0
 #: How many providerIDs are cached with their canonical spelling.
 REMEMBERED_SPELLINGS = 100_000
+#: How many instances that are gone are remembered.
+REMEMBERED_GONE = 1000
 
 
 class Call(Protocol):
@@ -85,6 +87,8 @@ class InstanceDirectory:
         #: `Page.unreachable` of the last listing.
         self._unreachable = ""
         self._news: list[Callable[[Instance | None], None]] = []
+        #: When an instance was confirmed gone, by canonical providerID; the latest ones.
+        self._gone: dict[str, float] = {}
 
     def owns(self, provider_id: str) -> bool:
         """Whether the providerID belongs to this provider. If the provider's check fails, it does not."""
@@ -100,6 +104,7 @@ class InstanceDirectory:
         self._snapshot = None
         self._singles.clear()
         self._canonical_ids.clear()
+        self._gone.clear()
         self._notify_handlers()
 
     # Known results, without a query.
@@ -140,6 +145,19 @@ class InstanceDirectory:
     def same_as(self, provider_id: str) -> str:
         """A key that is equal for all spellings of a providerID. No I/O."""
         return self._canonical(provider_id) or provider_id
+
+    def confirm_gone(self, provider_id: str) -> None:
+        """Record that a listing and a read of its own have just reported the instance gone."""
+        key = self.same_as(provider_id)
+        self._gone.pop(key, None)
+        self._gone[key] = self._clock()
+        if len(self._gone) > REMEMBERED_GONE:
+            del self._gone[next(iter(self._gone))]
+
+    def gone_for(self, provider_id: str) -> float | None:
+        """Seconds since the instance was confirmed gone, None if it never was. No I/O."""
+        at = self._gone.get(self.same_as(provider_id))
+        return None if at is None else self._clock() - at
 
     def _note(self, instance: Instance, began: float) -> None:
         """Record the result of a single read."""
@@ -229,10 +247,10 @@ class InstanceDirectory:
                 _settle(future, lambda ref=ref: snapshot.find(ref))  # type: ignore[misc]
         except Exception as error:
             # Anything other than a CloudError is a bug, which must not stop the callers.
-            told = error if isinstance(error, CloudError) else Transient(f"instances: unexpected {error!r}")
+            failure = error if isinstance(error, CloudError) else Transient(f"instances: unexpected {error!r}")
             for future in questions.values():
                 if not future.done():
-                    future.set_exception(told)
+                    future.set_exception(failure)
         finally:
             for future in questions.values():
                 if not future.done():

@@ -65,6 +65,14 @@ class Snapshot:
     def _by_folded_id(self) -> dict[str, str]:
         return {provider_id.casefold(): provider_id for provider_id in self.by_id}
 
+    @functools.cached_property
+    def _by_system_uuid(self) -> dict[str, list[Instance]]:
+        found: dict[str, list[Instance]] = {}
+        for instance in self.by_id.values():
+            for system_uuid in set(instance.system_uuids):
+                found.setdefault(system_uuid, []).append(instance)
+        return found
+
     def find(self, ref: InstanceRef) -> Instance:
         """The instance, with the providerID as spelled in `ref`.
 
@@ -94,6 +102,8 @@ class Snapshot:
                 )
             raise NotFound(f"the cloud lists no instance {ref.provider_id}")
         named = self.by_name.get(ref.node_name, [])
+        if len(named) != 1 and ref.system_uuid:
+            named = self._with_system_uuid(ref.system_uuid, named) or named
         if len(named) > 1:
             ids = ", ".join(sorted(instance.provider_id for instance in named))
             raise Conflict(
@@ -102,6 +112,11 @@ class Snapshot:
         if not named:
             raise NotFound(f"the cloud lists no instance named {ref.node_name!r}")
         return named[0]
+
+    def _with_system_uuid(self, system_uuid: str, named: Sequence[Instance]) -> list[Instance]:
+        """Those of `named` with this SMBIOS UUID; without `named`, those of all instances."""
+        found = self._by_system_uuid.get(system_uuid.lower(), ())
+        return [each for each in found if not named or each in named]
 
 
 def canonical_ref(ref: InstanceRef, canonical: Callable[[str], str | None]) -> InstanceRef:
@@ -124,7 +139,7 @@ def instance_problem(found: Any) -> str:
     """Why this is not a valid Instance, "" if it is valid. Python does not enforce types."""
     if not isinstance(found, Instance):
         return f"expected Instance, got {type(found).__name__}"
-    texts = {name: getattr(found, name) for name in ("provider_id", "name", "type", "zone", "region")}
+    texts = {name: getattr(found, name) for name in ("provider_id", "name", "type", "zone", "region", "incomplete")}
     wrong = [f"{name}={value!r}" for name, value in texts.items() if not isinstance(value, str)]
     if not isinstance(found.addresses, Sequence) or not all(map(_is_address, found.addresses)):
         wrong.append(f"addresses={found.addresses!r}")
@@ -132,7 +147,7 @@ def instance_problem(found: Any) -> str:
         isinstance(key, str) and isinstance(value, str) for key, value in found.labels.items()
     ):
         wrong.append(f"labels={found.labels!r}")
-    for name in ("aliases", "warnings"):
+    for name in ("aliases", "warnings", "system_uuids"):
         texts_of = getattr(found, name)
         if not isinstance(texts_of, tuple) or not all(isinstance(text, str) and text for text in texts_of):
             wrong.append(f"{name}={texts_of!r}")

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from ccm.base.token_bucket import TokenBucket
 from ccm.cloud import Limits
 
+from .gateway_state import BudgetState
+
 
 class Turns:
     """Controls the start of all calls to one cloud."""
@@ -40,6 +42,12 @@ class Turns:
     def pause(self, seconds: float, group: str | None = None) -> None:
         """Start no call for `seconds`, or none of one group."""
         (self._all if group is None else self._of(group)).pause(seconds)
+
+    def budgets(self) -> list[BudgetState]:
+        """What is left of all calls, and of each group that has a rate of its own or is paused."""
+        found = [("all calls", self._all), *self._groups.items()]
+        states = [BudgetState(name, each.rate, each.burst, each.left, each.paused_for) for name, each in found]
+        return [each for each in states if each.group == "all calls" or each.per_second > 0 or each.paused_for > 0]
 
     def paused_for(self, group: str) -> float:
         """Seconds for which calls of this group must still wait."""

@@ -7,13 +7,12 @@ All problems are reported at start. Upstream accepts 0 workers, for example: it 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from ccm import __version__
 from ccm.cloud import registry
@@ -41,6 +40,9 @@ class OptionsError(Exception):
 @dataclass(frozen=True)
 class Options(Flags):
     """Validated options: the values of the flags, and what follows from them. Durations are in seconds."""
+
+    #: Whether `--cloud-provider` must be set.
+    requires_provider: ClassVar[bool] = True
 
     #: From `--leader-migration-config`, or from `--config`.
     leader_migration: Migration = field(default_factory=Migration)
@@ -92,7 +94,7 @@ class Options(Flags):
 AnyOptions = TypeVar("AnyOptions", bound="Options")
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """Collects all invalid values, whereas argparse stops at the first one."""
 
     def __init__(self, **arguments: Any) -> None:
@@ -141,29 +143,35 @@ class _Version(argparse.Action):
         parser.exit(0)
 
 
+#: The group of flags without a meaning here.
+ACCEPTED = "accepted and ignored"
 #: Metavars for kinds whose names are phrases.
 _METAVARS = {"true or false": "true|false", "whole number": "N", "gate=true or false, ...": "GATE=true|false,..."}
 
 
-def _others() -> str:
-    """The help commands of the subcommands. The simulated cloud is a separate package and rarely installed."""
-    names = ["nodes", "explain", "check-provider", *(["sim"] if importlib.util.find_spec("ccm_simcloud") else [])]
-    return "; ".join(f"ccm {name} --help" for name in names)
-
-
-def parser(flags: Iterable[Flag] = FLAGS) -> _Parser:
-    """The argument parser. Its result contains only flags that were set."""
-    p = _Parser(
-        prog="ccm",
-        usage="ccm [FLAG ...]",
-        description=f"External cloud-controller-manager for Kubernetes. Also: {_others()}",
+def parser(
+    flags: Iterable[Flag] = FLAGS,
+    *,
+    prog: str = "ccm",
+    usage: str = "ccm [FLAG ...]",
+    description: str = "External cloud-controller-manager for Kubernetes.",
+    epilog: str = "",
+    hidden: Collection[str] = (),
+) -> Parser:
+    """The argument parser. Its result contains only flags that were set. `hidden`: groups that `--help` leaves out."""
+    p = Parser(
+        prog=prog,
+        usage=usage,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
     groups: dict[str, Any] = {}
     for flag in flags:
         group = groups.get(flag.group) or groups.setdefault(flag.group, p.add_argument_group(flag.group))
-        _add(p, group, flag)
+        _add(p, group, flag, shown=flag.group not in hidden)
     general = groups["general"]
     general.add_argument(
         "--config", help="read options from this CloudControllerManagerConfiguration; flags override it", metavar="FILE"
@@ -171,15 +179,17 @@ def parser(flags: Iterable[Flag] = FLAGS) -> _Parser:
     general.add_argument(
         "--version", action=_Version, nargs="?", help="print the version (raw: as JSON) and exit", metavar="raw"
     )
-    useless = p.add_argument_group("accepted and ignored")
+    useless = p.add_argument_group(ACCEPTED)
     for name, entry in IGNORED.items():
-        useless.add_argument(f"--{name}", nargs="?", help=entry.why, metavar="", type=_ignoring(p, name, entry))
+        why = argparse.SUPPRESS if ACCEPTED in hidden else entry.why
+        useless.add_argument(f"--{name}", nargs="?", help=why, metavar="", type=_ignoring(p, name, entry))
     return p
 
 
-def _add(p: _Parser, group: Any, flag: Flag) -> None:
-    shown = flag.kind.dump(flag.default)
-    default = " ".join(shown) if isinstance(shown, list) else "" if shown == {} else shown
+def _add(p: Parser, group: Any, flag: Flag, *, shown: bool) -> None:
+    value = flag.kind.dump(flag.default)
+    default = " ".join(value) if isinstance(value, list) else "" if value == {} else value
+    help = flag.help.replace("%", "%%") + (f" (default: {str(default).replace('%', '%%')})" if default != "" else "")
     more: dict[str, Any] = {"nargs": "?", "const": True} if flag.kind is BOOLEAN else {}
     if flag.kind.lists or flag.kind is GATES:
         more["action"] = _Add
@@ -187,25 +197,25 @@ def _add(p: _Parser, group: Any, flag: Flag) -> None:
         *(["-v"] if flag.name == "v" else []),
         f"--{flag.name}",
         type=p.gathering(f"--{flag.name}" if flag.name != "v" else "-v", flag.default, flag.kind.parse),
-        help=flag.help.replace("%", "%%") + (f" (default: {str(default).replace('%', '%%')})" if default != "" else ""),
+        help=help if shown else argparse.SUPPRESS,
         metavar=_METAVARS.get(flag.kind.name, flag.kind.name.upper()),
         **more,
     )
 
 
-def _ignoring(p: _Parser, name: str, entry: Ignored) -> Callable[[str], Any]:
+def _ignoring(p: Parser, name: str, entry: Ignored) -> Callable[[str], Any]:
     return p.gathering(f"--{name}", None, entry.check)
 
 
-def parse(argv: Sequence[str]) -> Options:
+def parse(argv: Sequence[str], p: Parser | None = None) -> Options:
     """Parse a command line and the files that it names. Raises OptionsError with all problems."""
-    return parse_as(Options, argv)
+    return parse_as(Options, argv, p)
 
 
-def parse_as(kind: type[AnyOptions], argv: Sequence[str]) -> AnyOptions:
-    """Like `parse`, for a subclass of Options that may declare more flags."""
+def parse_as(kind: type[AnyOptions], argv: Sequence[str], p: Parser | None = None) -> AnyOptions:
+    """Like `parse`, for a subclass of Options that may declare more flags, and other fields for words of `p`."""
     flags = flags_of(kind)
-    p = parser(flags)
+    p = p or parser(flags)
     namespace, surplus = p.parse_known_args(list(argv))
     given = vars(namespace)
     problems = [*p.problems, *(f"unknown argument {text!r}" for text in surplus)]
@@ -215,8 +225,8 @@ def parse_as(kind: type[AnyOptions], argv: Sequence[str]) -> AnyOptions:
         if text is not None:
             values, wrong = config_file.load(text, given["config"], flags)
             problems += wrong
-    fields = {flag.field for flag in flags}
-    options = kind(**values | {name: value for name, value in given.items() if name in fields})
+    names = {item.name for item in fields(kind)}
+    options = kind(**values | {name: value for name, value in given.items() if name in names})
     if options.enable_leader_migration and options.leader_migration_config:
         text = _read("--leader-migration-config", options.leader_migration_config, problems)
         if text is not None:
@@ -253,6 +263,8 @@ def _problems(o: Options, flags: Iterable[Flag]) -> list[str]:
 
 def _provider_problems(o: Options) -> list[str]:
     installed = registry.names()
+    if not o.cloud_provider and not o.requires_provider:
+        return []
     if not o.cloud_provider:
         return [f"--cloud-provider is required: installed providers are {', '.join(installed) or 'none'}"]
     if o.cloud_provider == "external":

@@ -67,6 +67,25 @@ class Flags:
         0,
         "create no route to an IPv6 pod CIDR with a shorter prefix (0: --node-cidr-mask-size, or 64)",
     )
+    allocate_node_cidrs: bool = option(
+        _CLOUD,
+        BOOLEAN,
+        False,
+        "assign pod CIDRs to Nodes, if --controllers names node-ipam-controller",
+        f"{_SHARED}.AllocateNodeCIDRs",
+    )
+    service_cluster_ip_range: str = option(
+        _CLOUD,
+        TEXT,
+        "",
+        "assign no pod CIDR within this range of Services, or within an IPv4 and an IPv6 one",
+    )
+    instance_tags: tuple[str, ...] = option(
+        _CLOUD,
+        NAMES,
+        (),
+        "add these tags, as KEY=VALUE,..., to the instances of Nodes, if --controllers names instance-tags-controller",
+    )
     configure_cloud_routes: bool = option(
         _CLOUD, BOOLEAN, True, "run the route controller", f"{_SHARED}.ConfigureCloudRoutes"
     )

@@ -47,6 +47,7 @@ class SimCloud(cloud.Cloud):
     load_balancers: SimLoadBalancers
     routes: SimRoutes
     volumes: SimVolumes
+    instance_tags: SimInstanceTags
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
@@ -59,6 +60,7 @@ class SimCloud(cloud.Cloud):
         self.load_balancers = SimLoadBalancers(self._api)
         self.routes = SimRoutes(self._api)
         self.volumes = SimVolumes(self._api)
+        self.instance_tags = SimInstanceTags(self._api)
 
     async def start(self) -> None:
         await self._api.open()
@@ -210,6 +212,24 @@ class SimVolumes:
             raise Invalid(f"volume handle {ref.handle!r} is not of the form v-…")
         row = await self._api.call("GET", f"/volumes/{ref.handle}", Volume, missing="volume_not_found")
         return {"topology.kubernetes.io/zone": row.zone, "topology.kubernetes.io/region": row.region}
+
+
+class SimInstanceTags:
+    """This cloud has labels, which are also labels of the Node outside of the domains of Kubernetes."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def list(self) -> Mapping[str, Mapping[str, str]]:
+        rows = await self._api.list("/instances", Instance)
+        return {f"sim://{row.region}/{row.id}": row.labels for row in rows}
+
+    async def add(self, provider_id: str, tags: Mapping[str, str]) -> None:
+        match = PROVIDER_ID.fullmatch(provider_id)
+        if match is None:
+            raise Conflict(f"providerID {provider_id!r} is not of the form sim://REGION/i-…")
+        path, body = f"/instances/{match['id']}/labels", {"labels": dict(tags)}
+        await self._api.call("POST", path, Instance, body=body, missing="instance_not_found")
 
 
 # Conversions between the cloud's objects and the contract's. No I/O.

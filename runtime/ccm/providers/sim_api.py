@@ -207,7 +207,10 @@ class Api:
             error = msgspec.json.decode(reply.body, type=Failure).error
         except (msgspec.MsgspecError, UnicodeDecodeError):
             error = FailureDetail("not an error of this cloud", "is a proxy in between?")
-        text = f"{reply.what}: {reply.status} {error.code}: {error.message}"
+        message = error.message  # a cloud may quote the request, with its credentials
+        for secret in filter(None, (self._access_token, self.settings.token)):
+            message = message.replace(secret, "***")
+        text = f"{reply.what}: {reply.status} {error.code}: {message}"
         match reply.status, error.code:
             case 404, code if missing and code == missing:
                 return NotFound(text)

@@ -147,8 +147,8 @@ class StaticLoadBalancers:
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Include ports and nodes although kube-proxy handles them, so that a change of them is seen as written."""
         ports = [(port.protocol, port.port, port.node_port) for port in spec.ports]
-        wish = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
-        return hashlib.sha256(json.dumps(wish).encode()).hexdigest()
+        desired = [spec.load_balancer_ip, spec.ip_families, ports, Backends.of(backends).digest]
+        return hashlib.sha256(json.dumps(desired).encode()).hexdigest()
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
         found = self._given.get((spec.cluster, spec.uid))

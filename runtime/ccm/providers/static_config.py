@@ -143,8 +143,8 @@ class Settings:
                 continue
             own = [each for each in instance.addresses if each.type in IP_TYPES]
             for ip in dict.fromkeys(each.address for each in own if each.address in pool):
-                told = f"{ip} is in load_balancer_addresses, which must not contain a machine's address"
-                problems.add(entry, f"machine {instance.name!r}: addresses: {told}")
+                problem = f"{ip} is in load_balancer_addresses, which must not contain a machine's address"
+                problems.add(entry, f"machine {instance.name!r}: addresses: {problem}")
             internal = [f"address {each.address!r}" for each in own if each.type is AddressType.INTERNAL_IP]
             for what in (f"name {instance.name!r}", f"id {instance.provider_id.rpartition('/')[2]!r}", *internal):
                 if what in lines:
@@ -162,7 +162,7 @@ class Settings:
             )
             return None
         before = len(problems.found)
-        given = entry.value.get("name", Located("?", 0)).value
+        given = entry.value["name"].value if "name" in entry.value else "?"
         name = given if isinstance(given, str) else "?"
         for key in entry.value.keys() - set(MACHINE_KEYS):
             known = ", ".join(MACHINE_KEYS)

@@ -45,12 +45,13 @@ class _Inventory:
             self.gather(child, given)
 
     def _part(self, name: str, body: dict[str, Located], part: str) -> dict[str, Located]:
-        found = body.get(part, Located(None, 0))
-        if isinstance(found.value, dict):
-            return found.value
-        if found.value is not None:
+        found = body.get(part)
+        if found is None or found.value is None:
+            return {}
+        if not isinstance(found.value, dict):
             self.problems.add(found, f"group {name!r}: {part}: expected keys and values, not {shown(found)}")
-        return {}
+            return {}
+        return found.value
 
     def members(self, name: str) -> set[str]:
         """Return the hosts of a group and of all groups below it."""
@@ -111,8 +112,7 @@ def expanded(pattern: str) -> list[str]:
         return [pattern]
     first, last, step = match[1], match[2], int(match[3] or 1) or 1
     if first.isdigit() and last.isdigit():
-        width = len(first) if first.startswith("0") else 0
-        values = [str(number).zfill(width) for number in range(int(first), int(last) + 1, step)]
+        values = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1, step)]
     elif len(first) == len(last) == 1 and first in string.ascii_letters and last in string.ascii_letters:
         letters = string.ascii_letters
         values = list(letters[letters.index(first) : letters.index(last) + 1 : step])

@@ -8,13 +8,14 @@ import asyncio
 import logging
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from . import config as configuration
 from .config import Config
-from .fabric import Fabric
+from .fabric import Fabric, decide
 from .kernel import KernelError, NetlinkKernel
 from .server import Server
 from .storage import StorageError
@@ -112,4 +113,6 @@ def made_fabric(server: Server, options: argparse.Namespace) -> Fabric:
     name = options.fabric_project or next(iter(projects))
     if name not in projects:
         raise Failure(f"project {name!r} does not exist; choose --fabric-project from {', '.join(projects)}")
-    return Fabric(server.world, projects[name], NetlinkKernel(options.fabric_interface))
+    fabric = Fabric(partial(decide, projects[name]), NetlinkKernel(options.fabric_interface))
+    server.world.subscribe(fabric.changed)
+    return fabric

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The simulator as the network of its cloud: VPC routes in the kernel of this container, forwarding load balancers.
 
-`decide` computes the desired network from the state of a project, purely. `Fabric` applies it after each change, and
-again after a failure.
+`decide` computes the desired network from the state of a project, purely. `Fabric` applies what it is given after each
+change, and again after a failure; it does not know where that comes from.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import forward
 from .forward import Listener, Rules
 from .kernel import Kernel, KernelError
-from .world import Project, World
+from .world import Project
 
 log = logging.getLogger("ccm_simcloud")
 
@@ -58,15 +59,18 @@ def decide(project: Project) -> Wanted:
 
 
 class Fabric:
-    """`start` applies the desired network; then it follows the project until `close`."""
+    """`start` applies the desired network, and `changed` applies it again, until `close`."""
 
-    def __init__(self, world: World, project: Project, kernel: Kernel) -> None:
-        self._project, self._kernel = project, kernel
+    def __init__(self, wanted: Callable[[], Wanted], kernel: Kernel) -> None:
+        self._wanted, self._kernel = wanted, kernel
         self._listeners: dict[Key, Listener] = {}
         self._said: set[str] = set()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        world.subscribe(self._changed.set)
+
+    def changed(self) -> None:
+        """Call it when the desired network may have changed."""
+        self._changed.set()
 
     @property
     def ports(self) -> set[Key]:
@@ -99,7 +103,7 @@ class Fabric:
 
     async def apply(self) -> bool:
         """Apply the desired network; False if a part failed, which does not affect other parts."""
-        wanted, problems = decide(self._project), []
+        wanted, problems = self._wanted(), []
         steps = [self._apply_routes, self._apply_addresses, self._apply_ports]
         for step in steps:
             try:

@@ -54,6 +54,12 @@ class InstancePatch(Struct, frozen=True):
     state: InstanceState | UnsetType = UNSET
 
 
+class LabelsBody(Struct, frozen=True):
+    """Labels to add; the others stay."""
+
+    labels: dict[str, str]
+
+
 class Instance(Struct, frozen=True):
     id: str
     name: str

@@ -28,6 +28,7 @@ from .journal import Journal
 from .model import (
     InstanceBody,
     InstancePatch,
+    LabelsBody,
     LoadBalancerBody,
     LoadBalancerPatch,
     RouteBody,
@@ -117,6 +118,7 @@ class Server:
         serve("GET", f"{project}/instances/{{id}}", "instances.get", get_instance)
         serve("PUT", f"{project}/instances/{{id}}", "instances.replace", replace_instance)
         serve("PATCH", f"{project}/instances/{{id}}", "instances.update", patch_instance)
+        serve("POST", f"{project}/instances/{{id}}/labels", "instances.add_labels", add_labels)
         serve("DELETE", f"{project}/instances/{{id}}", "instances.delete", delete_instance)
         serve("GET", f"{project}/load-balancers", "load_balancers.list", self._list_load_balancers)
         serve("POST", f"{project}/load-balancers", "load_balancers.create", create_load_balancer)
@@ -461,6 +463,10 @@ def replace_instance(call: Call) -> Answer:
 
 def patch_instance(call: Call) -> Answer:
     return _json(200, call.project.change_instance(call.ids["id"], call.body(InstancePatch)))
+
+
+def add_labels(call: Call) -> Answer:
+    return _json(200, call.project.add_labels(call.ids["id"], call.body(LabelsBody).labels))
 
 
 def delete_instance(call: Call) -> Answer:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 SCHEMA = "1"
 
@@ -25,13 +26,14 @@ class Change:
 
 
 class Storage:
-    """`path` None: nothing is stored. Raises StorageError for a foreign file."""
+    """`path` None: nothing is stored. A missing folder is created. Raises StorageError for a foreign file."""
 
     def __init__(self, path: str | None) -> None:
         self._database: sqlite3.Connection | None = None
         if path is None:
             return
         try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, isolation_level=None)
             self._database.executescript(
                 "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
@@ -43,7 +45,7 @@ class Storage:
             if schema != SCHEMA:
                 raise StorageError(f"{path}: the state has schema {schema}, this version reads {SCHEMA}: move it away")
             self._database.execute("INSERT OR REPLACE INTO meta VALUES ('schema', ?)", (SCHEMA,))
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error) as error:
             self.close()
             raise StorageError(f"cannot use {path} as the state file: {error}; set another --state") from None
 

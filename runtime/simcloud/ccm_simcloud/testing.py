@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from aiohttp import web
 
 from . import config as configuration
 from . import strict
-from .fabric import Fabric
+from .fabric import Fabric, decide
 from .faults import Rule
 from .journal import Entry
 from .kernel import MemoryKernel
@@ -122,7 +123,8 @@ async def running_simulator(
         parsed = configuration.from_data(configuration.DEFAULT if config is None else config)
     server = Server(parsed, state)
     kernel = MemoryKernel()
-    network = Fabric(server.world, next(iter(server.world.projects.values())), kernel)
+    network = Fabric(partial(decide, next(iter(server.world.projects.values()))), kernel)
+    server.world.subscribe(network.changed)
     runner = web.AppRunner(server.application(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:

@@ -255,6 +255,16 @@ class Project:
         self._commit((self.instances, id_, row))
         return row
 
+    def add_labels(self, id_: str, labels: dict[str, str]) -> Instance:
+        """Add labels and keep the others. Raises Refusal: a key has another value (409), and nothing changes."""
+        row = self.instances.get(id_)
+        for key, value in labels.items():
+            if row.labels.get(key, value) != value:
+                raise Refusal(409, "label_taken", f"instance {id_} has {key}={row.labels[key]}")
+        row = replace(row, labels=row.labels | labels)
+        self._commit((self.instances, id_, row))
+        return row
+
     def delete_instance(self, id_: str) -> None:
         """Its routes become blackholes, and load balancers lose it as a target."""
         self.instances.get(id_)

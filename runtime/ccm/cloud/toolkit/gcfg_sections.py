@@ -19,8 +19,9 @@ class GcfgSections:
     """Converts entries to sections and collects problems. Line 0: no specific line.
 
     `sections`: name, as documented -> its dataclass. `named`: sections of the form `[Section "name"]`, of which there
-    may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `may_be_empty`: further
-    kinds for which an empty value is valid; for all others, an empty value means the default.
+    may be several. `ignored` and `refused`: section and key -> the reason, and what to do. `foreign`: sections of other
+    programs -> the reason why they have no effect. `may_be_empty`: further kinds for which an empty value is valid; for
+    all others, an empty value means the default.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class GcfgSections:
         named: Collection[str] = (),
         ignored: Mapping[tuple[str, str], str] | None = None,
         refused: Mapping[tuple[str, str], str] | None = None,
+        foreign: Mapping[str, str] | None = None,
         may_be_empty: Collection[Callable[[str], Any]] = (),
     ) -> None:
         self.document = gcfg.read(config)
@@ -42,14 +44,18 @@ class GcfgSections:
         self._may_be_empty = (text, names, *may_be_empty)
         self._lines: dict[tuple[str, str, str], int] = {}
         known = {name.lower(): name for name in sections}
+        others = {name.lower(): (name, reason) for name, reason in (foreign or {}).items()}
         for section, sub, line in self.document.sections:
-            if section not in known:
+            if section in others:
+                name, reason = others[section]
+                self.ignored.append(f"line {line}: [{name}] has no effect: {reason}")
+            elif section not in known:
                 self.problems.append((line, f"[{section}]: unknown section; known sections are {', '.join(sections)}"))
             elif (known[section] in named) != bool(sub):
                 shape = f'[{known[section]} "name"]' if known[section] in named else f"[{known[section]}]"
                 self.problems.append((line, f"[{known[section]}]: must be written {shape}"))
 
-    def told(self) -> Iterator[str]:
+    def report(self) -> Iterator[str]:
         """The problems, each as one sentence, sorted by line."""
         for line, problem in sorted(set(self.problems)):
             yield f"line {line}: {problem}" if line else problem
@@ -66,6 +72,11 @@ class GcfgSections:
         """Report a problem that the provider found: at the key `at`, or at `or_at` if only that key is set."""
         line = self._lines.get((section, sub, at), self._lines.get((section, sub, or_at), 0))
         self.problems.append((line, f"{_header(section, sub)} {problem}"))
+
+    def no_effect(self, section: str, at: str, reason: str, sub: str = "") -> None:
+        """Report a key that is set and has no effect."""
+        where = f"{_header(section, sub)} {at}"
+        self.ignored.append(f"line {self._lines.get((section, sub, at), 0)}: {where} has no effect: {reason}")
 
     def section(self, name: str, sub: str = "") -> Any:
         """The dataclass of the section, with defaults in place of invalid values."""

@@ -40,6 +40,8 @@ Query = Sequence[tuple[str, str]]
 QUOTED = 300
 #: The maximum size of an answer, in bytes. A page of 1,000 instances has a few MB.
 LARGEST = 64 * 2**20
+#: Shorter values in authentication headers are no secrets, and occur in other words.
+SHORTEST_SECRET = 8
 #: The delay before the next query about work in progress, in seconds, if the cloud does not set one.
 BUSY = 3.0
 
@@ -65,6 +67,8 @@ class Dialect:
     the cloud does not report it. `page_query`: the query of a page; its argument is None for the first page.
     `codes`: error codes whose meaning differs from their status: "quota_exceeded" -> QuotaExceeded.
     `rate_limit_group`: set if the cloud counts calls separately for each kind of resource (`RateLimited.scope`).
+    `pause`: the seconds until a call that was too many may be repeated, by the headers of an answer without
+    `Retry-After` and the Unix time; None if they do not say.
     """
 
     failure: Callable[[Any], Failure | None]
@@ -73,6 +77,7 @@ class Dialect:
     page_query: Callable[[str | None], Query] = lambda token: [] if token is None else [("page", token)]
     codes: Mapping[str, type[CloudError]] = field(default_factory=dict)
     rate_limit_group: bool = False
+    pause: Callable[[Mapping[str, str], float], float | None] = lambda headers, now: None
 
 
 class JsonPage(NamedTuple):
@@ -105,6 +110,7 @@ class JsonApi:
         self._dialect, self._authorise = dialect, authorise
         self._source, self._timeout, self._ca_file = source, timeout, ca_file
         self._session: aiohttp.ClientSession | None = None
+        self._sent: set[str] = set()
 
     def __repr__(self) -> str:
         return f"JsonApi({self._url})"
@@ -177,17 +183,19 @@ class JsonApi:
         if self._session is None:
             raise Transient("the provider was not started")
         what = f"{method} {path}"
-        headers = {"Accept": "application/json", **await self._authorise(renew)}
+        credentials = await self._authorise(renew)
+        self._sent = {value.rpartition(" ")[2] for value in credentials.values()}
+        headers = {"Accept": "application/json", **credentials}
         try:
             async with self._session.request(
                 method, self._url + path, params=list(query), json=body, headers=headers, allow_redirects=False
             ) as response:
-                content = await response.content.read(LARGEST + 1)
-                while len(content) <= LARGEST and (more := await response.content.read(LARGEST + 1 - len(content))):
-                    content += more
-                if len(content) > LARGEST:
-                    raise Transient(f"{what}: the answer has more than {LARGEST} bytes")
-                return _Reply(response.status, response.headers, content)
+                content = bytearray()
+                async for piece in response.content.iter_any():
+                    content += piece
+                    if len(content) > LARGEST:
+                        raise Transient(f"{what}: the answer has more than {LARGEST} bytes")
+                return _Reply(response.status, response.headers, bytes(content))
         except TimeoutError:
             raise Transient(f"{what}: no answer from {self._url} within {self._timeout:g} s") from None
         except aiohttp.ClientError as error:
@@ -199,9 +207,11 @@ class JsonApi:
         except (LookupError, TypeError, AttributeError, ValueError):
             own = None
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
-        said = " ".join(filter(None, (code, shorten(printable(str(message)), QUOTED))))
+        said = " ".join(filter(None, (code, shorten(printable(self._concealed(str(message))), QUOTED))))
         text = f"{what}: {reply.status} {said}"
         wait = retry_after(reply.headers, reply.body, time.time())
+        if wait is None and reply.status == 429:
+            wait = self._dialect.pause(reply.headers, time.time())
         if own is not None and (kind := self._dialect.codes.get(code)) is not None:
             if issubclass(kind, RetryAfter):
                 return kind(text, BUSY if wait is None else wait)
@@ -228,6 +238,13 @@ class JsonApi:
             case 400 | 422 if own is not None:
                 return Invalid(text)
         return Transient(text, retry_after=wait)
+
+    def _concealed(self, text: str) -> str:
+        """The text without the credentials of the last request, because a cloud may quote the request in its errors."""
+        for each in self._sent:
+            if len(each) >= SHORTEST_SECRET:
+                text = text.replace(each, "***")
+        return text
 
 
 class _Reply(NamedTuple):

@@ -13,12 +13,12 @@ def retry_after(headers: Mapping[str, str], content: bytes, now: float) -> float
 
     `now`: Unix time.
     """
-    told = headers.get("Retry-After", "").strip()
-    if not told and (found := re.search(rb'"retryAfter"\s*:\s*"?(\d+)', content)):
-        told = found[1].decode()
-    if re.fullmatch(r"\d+(\.\d+)?", told):
-        return float(told)
-    date = unix_time(told)
+    value = headers.get("Retry-After", "").strip()
+    if not value and (found := re.search(rb'"retryAfter"\s*:\s*"?(\d+)', content)):
+        value = found[1].decode()
+    if re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    date = unix_time(value)
     return None if date is None else max(0.0, date - now)
 
 

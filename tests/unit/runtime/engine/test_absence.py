@@ -70,6 +70,37 @@ async def test_a_list_without_half_of_the_objects_deletes_none(left, caplog):
         assert server.listed == 3 and followed.gone == [] and not followed.informer._missing
 
 
+async def test_of_a_list_that_proves_nothing_goes_what_another_source_and_a_read_say_is_gone():
+    """o1 is read and there, o2 and o3 are gone, and two may go at a time; nobody else says anything of the others."""
+    server = Server(objects(*range(1, 11)), objects(9, 10))
+    server.live = {"o1": "u"}
+    followed = Followed(server)
+    confirmed = {"o1", "o2", "o3", "o4"}
+    followed.informer.confirm_by(lambda obj: obj.metadata.name in confirmed)
+    async with followed:
+        assert followed.gone == ["o2"] and server.asked == ["o1", "o2"]
+        confirmed.remove("o1")
+        await followed.clock.advance(LIST_AGAIN_FIRST + 1)
+        assert followed.gone == ["o2", "o3"]
+        await followed.clock.advance(rules.GRACE / 2)
+        assert followed.gone == ["o2", "o3"]
+        await followed.clock.advance(rules.GRACE)
+        assert followed.gone == ["o2", "o3", "o4"] and len(followed.informer) == 7
+
+
+async def test_a_list_can_be_asked_for_while_a_watch_is_open():
+    server = Server(objects(1), objects(1, 2))
+    server.watches = [[None], [None]]
+    async with Followed(server) as followed:
+        assert server.listed == 1 and not followed.informer.confirmed
+        followed.informer.list_again()
+        followed.informer.list_again()
+        await followed.clock.settle()
+        followed.informer.list_again()  # the pause before the list: without effect
+        await followed.clock.advance(1)
+        assert server.listed == 2 and followed.informer.confirmed and len(followed.informer) == 2
+
+
 async def test_what_is_really_gone_goes_after_a_read_of_it():
     server = Server(objects(*range(1, 11)), objects(*range(2, 11)))
     async with Followed(server) as followed:

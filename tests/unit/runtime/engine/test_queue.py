@@ -6,10 +6,11 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
+from ccm.base import log_context
 from ccm.base.clock import FakeClock
 from ccm.engine.api_errors import UnavailableError
 from ccm.engine.metrics import QueueMetrics
-from ccm.engine.queue import Requeue, WorkQueue
+from ccm.engine.queue import Blocked, Requeue, WorkQueue
 
 
 @contextlib.asynccontextmanager
@@ -241,3 +242,86 @@ async def test_metrics_are_upstreams(clock):
     assert value("workqueue_work_duration_seconds_bucket", le="10.0") == 2
     queue.retry("a")
     assert value("workqueue_retries_total") == 1
+
+
+async def test_a_key_that_fails_is_remembered_with_its_reason_until_it_succeeds():
+    outcomes = iter([ValueError("first"), ValueError("second"), None])
+    done = asyncio.Event()
+    queue: WorkQueue[str] = WorkQueue("q", base_delay=0.001)
+
+    async def process(key):
+        outcome = next(outcomes)
+        if outcome is not None:
+            raise outcome
+        failing.extend(queue.failing)
+        done.set()
+
+    failing = []
+    queue.add("a")
+    task = asyncio.create_task(queue.run_workers(1, process, on_error=lambda key, error: None))
+    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.sleep(0)
+    assert [(each.key, each.error, each.tries) for each in failing] == [("a", "second", 2)]
+    assert queue.failing == [] and queue.failures_now == 0
+    task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Requeue(100), None),
+        (Blocked("only a change helps"), "only a change helps"),
+    ],
+)
+async def test_work_that_waits_does_not_fail_and_work_that_is_blocked_does(outcome, reason):
+    tried = asyncio.Event()
+    queue: WorkQueue[str] = WorkQueue("q")
+
+    async def process(key):
+        tried.set()
+        raise outcome
+
+    queue.add("a")
+    task = asyncio.create_task(queue.run_workers(1, process))
+    await asyncio.wait_for(tried.wait(), 5)
+    await asyncio.sleep(0)
+    assert [each.error for each in queue.failing] == ([] if reason is None else [reason])
+    assert queue.delayed == (1 if reason is None else 0) and queue.running == {}
+    queue.forget("a")
+    assert queue.failing == []
+    task.cancel()
+
+
+async def test_an_error_for_which_work_waits_is_remembered():
+    tried = asyncio.Event()
+    queue: WorkQueue[str] = WorkQueue("q")
+
+    async def process(key):
+        tried.set()
+        raise Requeue(100) from ValueError("x" * 1_000_000)
+
+    queue.add("a")
+    task = asyncio.create_task(queue.run_workers(1, process))
+    await asyncio.wait_for(tried.wait(), 5)
+    await asyncio.sleep(0)
+    (failing,) = queue.failing
+    assert failing.error.startswith("xxx") and len(failing.error) < 500 and queue.age(failing.since) >= 0
+    task.cancel()
+
+
+async def test_a_line_of_a_worker_says_which_key_it_is_about():
+    seen, reported = {}, {}
+    queue: WorkQueue[str] = WorkQueue("q", base_delay=100)
+
+    async def process(key):
+        await asyncio.sleep(0)
+        seen[key] = dict(log_context.fields())
+        raise ValueError
+
+    queue.add("a")
+    queue.add("b")
+    async with workers(queue, process, 2, on_error=lambda key, error: reported.update({key: log_context.fields()})):
+        while len(reported) < 2:
+            await asyncio.sleep(0)
+    expected = {key: {"queue": "q", "object": key} for key in "ab"}
+    assert seen == expected and reported == expected

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from ccm.base import log_context
 from ccm.cloud import (
     CloudError,
     ConfigError,
@@ -291,6 +292,39 @@ async def test_a_connection_error_that_a_provider_lets_through_opens_the_breaker
         await outcome(gate.call("a.x", answer(ConnectionRefusedError("down"))))
     with pytest.raises(Transient, match="call not made"):
         await gate.call("a.x", answer(1))
+
+
+@in_virtual_time
+async def test_the_state_has_what_is_left_and_who_fails():
+    gate = gateway(calls_per_second=2.0, burst=10)
+    await fail(gate, 5)
+    await outcome(gate.call("b.x", answer(RateLimited("slow down", retry_after=30.0))))
+    state = gate.state
+    assert [(each.group, each.failures, each.open_for) for each in state.breakers] == [("a", 5, 1.0)]
+    assert "503" in state.breakers[0].last_error
+    (budget,) = state.budgets
+    assert (budget.group, budget.per_second, budget.burst, budget.left, budget.paused_for) == (
+        *("all calls", 2.0, 10.0),
+        *(4.0, 30.0),
+    )
+    assert state.under_way == 0
+
+
+@in_virtual_time
+async def test_every_line_of_a_call_has_its_operation_and_a_request_of_its_own():
+    gate, seen = gateway(), []
+
+    async def provider():
+        await asyncio.sleep(0.1)
+        seen.append(dict(log_context.fields()))
+        return "done"
+
+    with log_context.about(object="worker-1"):
+        await asyncio.gather(gate.call("a.x", provider), gate.call("b.y", provider))
+        assert dict(log_context.fields()) == {"object": "worker-1"}
+    assert [each["call"] for each in seen] == ["a.x", "b.y"]
+    assert all(each["object"] == "worker-1" for each in seen)
+    assert len({each["request"] for each in seen}) == 2
 
 
 @in_virtual_time

@@ -21,6 +21,7 @@ from ccm.cloud import (
     Transient,
 )
 from ccm.gateway.gateway import Gateway, ProviderBug
+from ccm.gateway.instance_directory import REMEMBERED_GONE
 from ccm.gateway.instance_snapshot import Snapshot
 
 from .fake import FakeCloud, FakeInstances, machine
@@ -614,3 +615,28 @@ async def test_an_unusable_or_empty_listing_proves_no_absence():
     await asyncio.sleep(1)
     await found.list(not_before=now())
     assert found.listed_at < 0 and found.known("fake://n0") == machine("n0")
+
+
+# --- instances that are gone ----------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_an_instance_that_is_gone_is_remembered_until_the_cloud_is_replaced():
+    found = directory(FakeInstances(*MACHINES))
+    assert found.gone_for("fake://n1") is None
+    found.confirm_gone("fake://n1")
+    await asyncio.sleep(5)
+    assert found.gone_for("fake://n1") == 5.0 and found.gone_for("fake://n2") is None
+    found.replace(FakeInstances(*MACHINES))
+    assert found.gone_for("fake://n1") is None
+
+
+@in_virtual_time
+async def test_only_the_latest_instances_that_are_gone_are_remembered():
+    found = directory(FakeInstances())
+    for number in range(REMEMBERED_GONE):
+        found.confirm_gone(f"fake://n{number}")
+    found.confirm_gone("fake://n0")
+    found.confirm_gone("fake://another")
+    assert found.gone_for("fake://n1") is None
+    assert found.gone_for("fake://n0") is not None and found.gone_for("fake://another") is not None

@@ -6,9 +6,9 @@ import logging
 import pytest
 from prometheus_client import REGISTRY
 
-from ccm.cloud import Conflict, Instance, InstanceRef, NotFound, Page, Transient
+from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceRef, NotFound, Page, Transient
 from ccm.gateway.gateway import Gateway, ProviderBug
-from ccm.gateway.instance_snapshot import Snapshot, instance_problem
+from ccm.gateway.instance_snapshot import Snapshot, as_asked, instance_problem
 
 from .fake import FakeCloud, FakeInstances, machine
 from .virtual import in_virtual_time, now
@@ -130,3 +130,42 @@ async def test_what_a_single_read_found_is_known_by_its_aliases():
 def test_fields_of_another_shape_make_it_unusable(field, value):
     assert f"{field}=" in instance_problem(Instance("fake://1", "n1", **{field: value}))
     assert instance_problem(Instance("fake://1", "n1", **{field: ("a", "b")})) == ""
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("addresses", (Address(AddressType.INTERNAL_IP, "10.0.0.1"), "10.0.0.2")),
+        ("labels", {"zone": "a", "rack": None}),
+        ("aliases", ("a", "")),
+        ("warnings", ("a", 1)),
+    ],
+)
+def test_one_wrong_entry_among_good_ones_makes_it_unusable(field, value):
+    assert f"{field}=" in instance_problem(Instance("fake://1", "n1", **{field: value}))
+
+
+def test_a_problem_is_told_in_500_characters():
+    assert len(instance_problem(Instance("fake://1", "n" * 1000, zone=3))) == 500
+
+
+def test_an_answer_about_another_instance_keeps_its_own_id():
+    asked = InstanceRef("n0", "old://n0")
+    assert as_asked(N0, asked, "fake://n0").provider_id == "old://n0"
+    assert as_asked(N1, asked, "fake://n0") == N1
+    assert as_asked(N1, InstanceRef("n0", "fake://n0"), "fake://n0") == N1
+
+
+def test_a_system_uuid_chooses_among_namesakes_or_finds_a_machine_of_another_name():
+    one = Instance("fake://1", "n", system_uuids=("aa", "ab"))
+    two = Instance("fake://2", "n", system_uuids=("bb",))
+    other = Instance("fake://3", "m", system_uuids=("cc",))
+    found = Snapshot.of([one, two, other], 1.0, 1)
+    assert found.find(InstanceRef("n", system_uuid="AB")) == one
+    assert found.find(InstanceRef("unknown", system_uuid="cc")) == other
+    assert found.find(InstanceRef("m", system_uuid="aa")) == other
+    with pytest.raises(Conflict):
+        found.find(InstanceRef("n", system_uuid="cc"))
+    for ref in (InstanceRef("unknown", system_uuid="dd"), InstanceRef("unknown"), InstanceRef("m", "fake://9", "cc")):
+        with pytest.raises(NotFound):
+            found.find(ref)

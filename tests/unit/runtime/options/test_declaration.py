@@ -107,7 +107,7 @@ def test_every_field_is_declared_as_a_flag():
 VERBS = {
     *("accept", "also", "audit", "cache", "check", "connect", "count", "create", "delete", "do", "keep", "let", "log"),
     *("look", "mark", "migrate", "offer", "overwrite", "read", "refresh", "renew", "require", "run", "send", "serve"),
-    *("set", "stop", "switch", "take", "use", "wait", "work", "write"),
+    *("add", "assign", "set", "stop", "switch", "take", "use", "wait", "work", "write"),
 }
 
 

@@ -520,12 +520,12 @@ async def test_services_that_ask_at_a_time_have_an_address_each_and_keep_it(seed
         clouds = [provider, SimCloud(provider.config)]
         await clouds[1].start()
         try:
-            wishes = {f"uid-{number}": chance.choice([*pool, ""]) for number in range(6)}
+            all_desired = {f"uid-{number}": chance.choice([*pool, ""]) for number in range(6)}
             held: dict[str, str] = {}
 
             async def act(uid: str) -> None:
                 balancers = chance.choice(clouds).load_balancers
-                spec = replace(SPEC, uid=uid, load_balancer_ip=wishes[uid])
+                spec = replace(SPEC, uid=uid, load_balancer_ip=all_desired[uid])
                 if chance.random() < 0.3:
                     held.pop(uid, None)
                     with contextlib.suppress(NotFound, RetryAfter):
@@ -536,7 +536,7 @@ async def test_services_that_ask_at_a_time_have_an_address_each_and_keep_it(seed
                     assert held.setdefault(uid, ingress.ip) == ingress.ip, "nobody loses an address"
 
             for _ in range(15):
-                await asyncio.gather(*map(act, chance.sample(sorted(wishes), 3)))
+                await asyncio.gather(*map(act, chance.sample(sorted(all_desired), 3)))
                 assert len(set(held.values())) == len(held), held
                 there = {row.tags["service_uid"]: row.ip for row in simulator.project().load_balancers.rows.values()}
                 assert there == held

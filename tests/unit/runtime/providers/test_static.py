@@ -31,9 +31,9 @@ from ccm.cloud import (
     QuotaExceeded,
     Transient,
 )
+from ccm.providers import static_config
 from ccm.providers.static import StaticCloud, StaticLoadBalancers
 from ccm.providers.static_config import KEYS, MACHINE_KEYS, Settings
-from ccm.providers.static_inventory import expanded
 
 CONF = """\
 cluster: cellar
@@ -198,6 +198,42 @@ def test_owns_the_ids_of_its_cluster() -> None:
             ],
             id="pool",
         ),
+        pytest.param(
+            "cluster: c\nmachines_file: /x\nload_balancer_addresses: [7, nowhere, 10.0.0.1-2001:db8::1]\n",
+            [
+                "line 3: load_balancer_addresses: '10.0.0.1-2001:db8::1': the range must go from a lower to a higher "
+                "address of the same family",
+                "line 3: load_balancer_addresses: 'nowhere': 'nowhere' does not appear to be an IPv4 or IPv6 network",
+                "line 3: load_balancer_addresses: expected text, not 7",
+            ],
+            id="pool-of-anything",
+        ),
+        pytest.param(
+            "cluster: c\nmachines_file: /x\nload_balancer_addresses: 192.0.2.1\n",
+            ["line 3: load_balancer_addresses: expected a list of addresses, ranges A-B, or networks"],
+            id="pool-is-no-list",
+        ),
+        pytest.param(
+            "cluster: c\nmachines_file: /x\nload_balancer_addresses: []\n",
+            ["line 3: load_balancer_addresses: expected a list of addresses, ranges A-B, or networks"],
+            id="pool-is-empty",
+        ),
+        pytest.param(
+            "cluster: c\nmachines:\n- name: a\n  addresses:\n  - 7\n  - {address: 10.0.0.1}\n",
+            [
+                "line 5: machine 'a': addresses: expected an IP address, or type and address, not 7",
+                "line 6: machine 'a': addresses: expected an IP address, or type and address, not a mapping",
+            ],
+            id="addresses-of-another-form",
+        ),
+        pytest.param(
+            "cluster: c\ncolour: red\nmachines:\n- name: a\n  addresses: [10.0.0.1]\n  labels: [x]\n",
+            [
+                "line 2: colour: unknown key; known are " + ", ".join(KEYS),
+                "line 6: machine 'a': labels: expected keys and values, not a list",
+            ],
+            id="keys-and-labels",
+        ),
     ],
 )
 def test_every_problem_at_once_with_its_line(text: str, problems: list[str]) -> None:
@@ -317,82 +353,6 @@ async def test_at_the_start_an_unusable_file_is_a_problem_of_the_configuration(f
     ]
 
 
-# --- Ansible inventories ---------------------------------------------------------------------------------------------
-
-INVENTORY = """\
-all:
-  vars: {ccm_zone: outer, ccm_region: home, ansible_user: root, secret: !vault "$ANSIBLE_VAULT"}
-  hosts:
-    bastion: {ansible_host: 10.0.0.99}
-  children:
-    k8s:
-      vars: {ccm_zone: middle}
-      children: {workers: , masters: }
-workers:
-  vars: {ccm_type: big}
-  hosts:
-    node-[01:02]:
-    node-01: {ansible_host: 10.0.0.1}
-    node-02: {ccm_addresses: [10.0.0.2, {type: ExternalIP, address: 192.0.2.2}], ccm_zone: inner, ccm_id: SN2}
-masters:
-  hosts:
-    master-a: {ansible_host: 10.0.0.3, ccm_labels: {disk: ssd}, ccm_name: master-a.example.org}
-"""
-
-
-def from_inventory(text: str, group: str = "k8s") -> tuple[Instance, ...]:
-    return Settings.parse(f"cluster: c\ninventory_file: /inv\ninventory_group: {group}\n", "conf").read_file(text)
-
-
-def test_an_inventory_s_group_with_the_variables_of_outer_groups() -> None:
-    found = {machine.name: machine for machine in from_inventory(INVENTORY)}
-    assert found.keys() == {"node-01", "node-02", "master-a.example.org"}
-    one, two, master = found["node-01"], found["node-02"], found["master-a.example.org"]
-    assert (one.zone, one.region, one.type, one.addresses[0]) == ("middle", "home", "big", ip("10.0.0.1"))
-    assert (two.zone, two.provider_id) == ("inner", "static://c/SN2")
-    assert [address.address for address in two.addresses] == ["10.0.0.2", "192.0.2.2", "node-02"]
-    assert (master.type, master.zone, master.labels) == ("", "middle", {"disk": "ssd"})
-    assert {machine.name for machine in from_inventory(INVENTORY, "all")} == found.keys() | {"bastion"}
-
-
-@pytest.mark.parametrize(
-    ("text", "group", "problem"),
-    [
-        pytest.param("all:\n  hosts:\n    a: {ansible_host: a.example.org}\n", "all",
-                     "line 3: machine 'a': addresses: 'a.example.org' is not an IP address", id="no-address"),
-        pytest.param("all:\n  hosts:\n    a:\n      ansible_host: '{{ x }}'\n", "all",
-                     "line 4: machine 'a': addresses: '{{ x }}' is not an address; templates are not evaluated",
-                     id="template"),
-        pytest.param("all:\n  hosts:\n    a: {ansible_host: 10.0.0.1}\n", "k8s",
-                     "line 1: inventory_group: there is no group 'k8s'; known are all", id="no-group"),
-        pytest.param("k8s:\n  a:\n", "k8s", "line 1: group 'k8s': expected hosts, children and vars", id="no-groups"),
-        pytest.param("k8s:\n  hosts: [a]\n", "k8s", "line 2: group 'k8s': hosts: expected keys and values, not a list",
-                     id="list-of-hosts"),
-        pytest.param("k8s:\n  hosts:\n", "k8s", "line 1: lists no machine at all", id="nobody"),
-        pytest.param("- a\n", "all", "line 1: expected an Ansible inventory in YAML", id="a-list"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_with_an_inventory(text: str, group: str, problem: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        from_inventory(text, group)
-    assert [found.startswith(f"/inv: {problem}") for found in caught.value.problems].count(True) == 1, caught.value
-
-
-@pytest.mark.parametrize(
-    ("pattern", "hosts"),
-    [
-        ("a", ["a"]),
-        ("n[1:3]", ["n1", "n2", "n3"]),
-        ("n[08:10].x", ["n08.x", "n09.x", "n10.x"]),
-        ("n[1:5:2]", ["n1", "n3", "n5"]),
-        ("[a:b]-[1:2]", ["a-1", "a-2", "b-1", "b-2"]),
-        ("n[x:1]", ["n[x:1]"]),
-    ],
-)
-def test_ranges_of_hosts(pattern: str, hosts: list[str]) -> None:
-    assert expanded(pattern) == hosts
-
-
 # --- addresses of a pool ---------------------------------------------------------------------------------------------
 
 SPEC = LoadBalancerSpec("c", "uid-1", "shop", "web", (Port("http", "TCP", 80, 30080),))
@@ -456,6 +416,18 @@ async def test_no_address_is_given_before_it_is_known_who_has_which() -> None:
     for spec in (SPEC, replace(SPEC, load_balancer_ip="192.0.2.1"), service(1, "192.0.2.1")):
         with pytest.raises(Transient, match="until it is known which addresses Services have"):
             await StaticLoadBalancers(settings).ensure(spec, [])
+
+
+def test_a_range_of_one_address_and_a_pool_as_large_as_it_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pool(text: str) -> list[str]:
+        text = f"cluster: c\nmachines_file: /x\nload_balancer_addresses: [{text}]\n"
+        return [str(each) for each in Settings.parse(text, "cloud.conf").pool]
+
+    assert pool("192.0.2.1-192.0.2.1") == ["192.0.2.1"]
+    monkeypatch.setattr(static_config, "LARGEST_POOL", 4)
+    assert len(pool("192.0.2.1-192.0.2.4")) == 4
+    with pytest.raises(ConfigError, match="more than 4 addresses"):
+        pool("192.0.2.1-192.0.2.5")
 
 
 async def test_an_address_that_left_the_pool_is_not_kept() -> None:

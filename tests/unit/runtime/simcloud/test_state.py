@@ -79,13 +79,19 @@ def _full_disk(*_: Any) -> None:
     raise OSError("disk full")
 
 
+def test_a_missing_folder_is_created(tmp_path: Path) -> None:
+    Storage(str(tmp_path / "sim" / "state.db")).close()
+    assert (tmp_path / "sim" / "state.db").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"cannot use .*/file/state.db as the state file: .*; set another --state"):
+        Storage(str(tmp_path / "file" / "state.db"))
+
+
 def test_other_files_are_refused_by_name(tmp_path: Path) -> None:
     text = tmp_path / "notes.txt"
     text.write_text("this is not a database, and long enough to be none" * 10)
     with pytest.raises(StorageError, match=r"notes\.txt.*not a database"):
         Storage(str(text))
-    with pytest.raises(StorageError, match="missing/state"):
-        Storage(str(tmp_path / "missing" / "state.db"))
 
 
 def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:

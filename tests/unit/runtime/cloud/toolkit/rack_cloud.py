@@ -84,6 +84,8 @@ class RackApi:
         size, page = int(query["per_page"]), int(query.get("page", 1))
         more = str(page + 1) if page * size < len(rows) else None
         shown = rows[(page - 1) * size : page * size]
+        if self.trouble is Trouble.LATER_PAGE and page > 1:
+            return refused(503, "maintenance")
         if self.trouble is Trouble.SHORT_LISTING:
             shown, more = shown[: len(shown) // 2], None
         body = {"machines": shown, "meta": {"next": more, "total": len(rows)}}

@@ -37,12 +37,12 @@ def test_values_become_what_their_kinds_say():
     found = read('[main]\nURL = http://x\ntimeout = 1m30s\nzone = a\nzone = b\nfast\n[Class "big"]\nsize = 9\n')
     assert found.section("Main") == Main(url="http://x", timeout=90.0, zone=("a", "b"), fast=True)
     assert (found.names_of("Class"), found.section("Class", "big")) == (["big"], Class(9))
-    assert list(found.told()) == [] and found.lines("Main")["url"] == 2
+    assert list(found.report()) == [] and found.lines("Main")["url"] == 2
 
 
 def test_an_empty_value_is_a_text_and_stands_for_the_default_of_what_cannot_be_empty():
     found = read('[Class "big"]\nsize =\nlabel =\n')
-    assert found.section("Class", "big") == Class(size=1, label="") and list(found.told()) == []
+    assert found.section("Class", "big") == Class(size=1, label="") and list(found.report()) == []
 
 
 @pytest.mark.parametrize(
@@ -64,13 +64,13 @@ def test_what_is_wrong_is_told_with_its_line(text, problem):
     found = read(text)
     for name, sub in (("Main", ""), ("Class", "big")):
         found.section(name, sub)
-    assert problem in list(found.told())
+    assert problem in list(found.report())
 
 
 def test_no_problem_quotes_a_value():
     found = read("[Main]\ntimeout = s3cret\npages = s3cret\nrate = s3cret\nkind = s3cret\nfast = s3cret\n")
     found.section("Main")
-    assert len(list(found.told())) == 5 and "s3cret" not in " ".join(found.told())
+    assert len(list(found.report())) == 5 and "s3cret" not in " ".join(found.report())
     assert "s3cret" not in repr(Main(token="s3cret"))
 
 
@@ -78,7 +78,7 @@ def test_keys_may_be_ignored_or_refused_with_a_reason():
     found = read("[Main]\nold = 1\nbad = 2\n", ignored={("Main", "old"): "it is old"}, refused={("Main", "bad"): "no"})
     found.section("Main")
     assert found.ignored == ["line 2: [Main] old has no effect: it is old"]
-    assert list(found.told()) == ["line 3: [Main] bad: no"]
+    assert list(found.report()) == ["line 3: [Main] bad: no"]
 
 
 def test_a_provider_adds_problems_of_its_own_at_a_key():
@@ -86,7 +86,7 @@ def test_a_provider_adds_problems_of_its_own_at_a_key():
     found.section("Main")
     found.problem("Main", "token", "token: is missing", "url")
     found.problem("Main", "pages", "pages: is missing")
-    assert list(found.told()) == ["[Main] pages: is missing", "line 2: [Main] token: is missing"]
+    assert list(found.report()) == ["[Main] pages: is missing", "line 2: [Main] token: is missing"]
 
 
 TABLE = AnnotationTable(

@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
+import gc
+import ipaddress
+import ssl
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from ccm.cloud import (
     CloudError,
@@ -50,20 +58,23 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def serving(dialect: Dialect = DIALECT, **more: Any) -> AsyncIterator[tuple[Server, JsonApi]]:
+async def serving(
+    dialect: Dialect = DIALECT, tls: ssl.SSLContext | None = None, **more: Any
+) -> AsyncIterator[tuple[Server, JsonApi]]:
     server, renewals = Server(), []
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.handle)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
 
     async def authorise(renew: bool) -> dict[str, str]:
         renewals.extend([1] if renew else [])
         return {"Authorization": f"Bearer {SECRET}-{len(renewals)}"}
 
     options = {"source": "cloud.conf", "timeout": 1.0, **more}
-    api = JsonApi(f"http://127.0.0.1:{runner.addresses[0][1]}/v1/", dialect, authorise, **options)
+    url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}/v1/"
+    api = JsonApi(url, dialect, authorise, **options)
     await api.open()
     try:
         yield server, api
@@ -106,8 +117,10 @@ async def test_an_answer_without_a_body_is_none() -> None:
         ("GET", 429, "slow_down", "", RateLimited),
         ("GET", 500, "oops", "", Transient),
         ("GET", 503, "oops", "", Transient),
+        ("GET", 300, "choose", "", Transient),
         ("GET", 302, "elsewhere", "", Transient),
         ("GET", 410, "gone_for_good", "", Transient),
+        ("GET", 410, "gone_for_good", "not_found", Transient),
         ("GET", 410, "gone_for_good", "gone_for_good", NotFound),
     ],
 )
@@ -156,13 +169,25 @@ async def test_a_rate_limit_says_when_to_come_back(header: str, seconds: float |
             assert (caught.value.retry_after, caught.value.scope) == (seconds, scope)
 
 
+async def test_a_clouds_own_header_counts_where_retry_after_is_missing() -> None:
+    dialect = Dialect(DIALECT.failure, pause=lambda headers, now: float(headers["Left"]) if now > 1e9 else None)
+    async with serving(dialect) as (server, api):
+        for headers, seconds in (({"Left": "5"}, 5.0), ({"Left": "5", "Retry-After": "7"}, 7.0)):
+            server.answer = lambda request, headers=headers: refusal(429, **headers)
+            with pytest.raises(RateLimited) as caught:
+                await api.call("GET", "/things")
+            assert caught.value.retry_after == seconds
+
+
 async def test_what_is_busy_is_asked_again_when_the_cloud_says() -> None:
     async with serving() as (server, api):
-        for headers, seconds in (({"Retry-After": "9"}, 9.0), ({}, json_api.BUSY)):
-            server.answer = lambda request, headers=headers: refusal(409, "locked", **headers)
-            with pytest.raises(RetryAfter) as caught:
-                await api.call("POST", "/things")
-            assert caught.value.retry_after == seconds
+        for status, code in ((409, "locked"), (423, "busy")):
+            for headers, seconds in (({"Retry-After": "9"}, 9.0), ({}, json_api.BUSY)):
+                answer = refusal(status, code, **headers)
+                server.answer = lambda request, answer=answer: answer
+                with pytest.raises(RetryAfter) as caught:
+                    await api.call("POST", "/things")
+                assert caught.value.retry_after == seconds
 
 
 @pytest.mark.parametrize("body", ['{"ok": tr', "<html>", "[" * 100_000])
@@ -216,6 +241,53 @@ async def test_certificates_that_cannot_be_read_are_a_config_error() -> None:
     assert repr(api) == "JsonApi(https://127.0.0.1)"
 
 
+async def test_a_certificate_is_verified_with_the_authorities_that_are_configured(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud")])
+    now, address = datetime.datetime.now(datetime.UTC), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), False)
+        .add_extension(x509.BasicConstraints(True, None), True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    form, secrecy = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (tmp_path / "ca.pem").write_bytes(certificate.public_bytes(pem))
+    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, form, secrecy))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    async with serving(tls=tls) as (server, api):
+        with pytest.raises(Transient, match="Certificate"):
+            await api.call("GET", "/things")
+        assert server.asked == []
+    async with serving(tls=tls, ca_file=str(tmp_path / "ca.pem")) as (_, api):
+        assert await api.call("GET", "/things") == {"ok": True}
+
+
+async def test_calls_are_sent_side_by_side() -> None:
+    async with serving() as (server, api):
+        both = asyncio.Barrier(2)
+
+        async def answer() -> web.Response:
+            await both.wait()
+            return web.json_response("together")
+
+        server.answer = lambda request: answer()
+        assert await asyncio.gather(api.call("GET", "/a"), api.call("GET", "/b")) == ["together"] * 2
+
+
+async def test_a_second_start_leaves_no_connection_of_the_first() -> None:
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context["message"]))
+    async with serving() as (_, api):
+        await api.call("GET", "/things")
+        await api.open()
+        gc.collect()
+        assert await api.call("GET", "/things") == {"ok": True}
+    assert complaints == []
+
+
 def paged(pages: dict[str, Any]) -> Callable[[web.Request], web.Response]:
     return lambda request: web.json_response(pages[request.query.get("page", "")])
 
@@ -226,6 +298,8 @@ async def test_all_pages_come_in_order() -> None:
         assert await api.rows("/things", "rows", query=[("q", "x")]) == [1, 2, 3]
         assert [path for _, path, _, _ in server.asked] == ["/v1/things?q=x", "/v1/things?q=x&page=b"]
         assert await api.page("/things", "rows", None) == ([1], "b", 3)
+        server.answer = paged({"": {"rows": [1], "next": "b", "total": 2}, "b": {"rows": [2], "total": 2}})
+        assert await api.rows("/things", "rows") == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -253,3 +327,11 @@ async def test_what_the_cloud_says_is_quoted_short_and_on_one_line() -> None:
         with pytest.raises(Conflict) as caught:
             await api.call("POST", "/things")
         assert str(caught.value).isprintable() and len(str(caught.value)) < 500
+
+
+async def test_an_error_that_quotes_the_request_has_no_credential() -> None:
+    async with serving() as (server, api):
+        server.answer = lambda request: refusal(500, message=f"{'x' * 280} {request.headers['Authorization']}")
+        with pytest.raises(Transient, match=r"x Bearer \*\*\*") as caught:
+            await api.call("GET", "/things")
+        assert SECRET[:5] not in str(caught.value)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the gateway says of itself to people: budget and breakers, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """The rate limit of one group of calls. `per_second`: 0 or less means none. `left`: tokens; below 0, calls wait.
+    `paused_for`: seconds of a pause that the cloud requested."""
+
+    group: str
+    per_second: float
+    burst: float
+    left: float
+    paused_for: float
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """One group of calls that failed last. `failures`: in a row. `open_for`: seconds until the next probe."""
+
+    group: str
+    failures: int
+    open_for: float
+    last_error: str
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayState:
+    """`under_way` of at most `concurrency` calls are in progress."""
+
+    budgets: Sequence[BudgetState]
+    breakers: Sequence[BreakerState]
+    under_way: int
+    concurrency: int

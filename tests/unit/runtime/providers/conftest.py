@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads of the cloud that are shared do not wait for further callers: each test would wait for most of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ccm.cloud.toolkit import shared_reads
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _at_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shared_reads, "GATHER", 0.0)
+        yield
