@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cloud that quotes everything back: each answer contains the request's URL, headers and body, also decoded.
+
+It fails in turns in the ways in which clouds fail, and hands out a token first where an API has one. So whatever a
+provider shows of an answer would show its credentials.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from ..cluster import Authority
+
+#: A token that this cloud hands out: a secret, too.
+ISSUED = "issued-0a1b2c3d4e5f"
+
+
+class QuotingCloud:
+    """`asked`: the requests so far, with what they contained."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.asked: list[str] = []
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = (await request.read()).decode(errors="replace")
+        heads = [f"{name}: {text} ({_decoded(text)})" for name, text in request.headers.items()]
+        quoted = f"{request.method} {request.raw_path} {' '.join(heads)} {body}"
+        self.asked.append(quoted)
+        if (granted := self._granted(request)) is not None:
+            return granted
+        status = (500, 401, 429, 404, 200, 403, 503)[len(self.asked) % 7]
+        fault = {"code": "broken", "message": quoted, "errorcode": 530, "errortext": quoted}
+        answer = {"error": fault, "message": quoted, "id": quoted, "errorresponse": fault, "faultstring": quoted}
+        headers = {"Retry-After": "1"} if status == 429 else {}
+        return web.json_response(answer, status=status, headers=headers, reason="Broken")
+
+    def _granted(self, request: web.Request) -> web.Response | None:
+        """The way in: Keystone's discovery and tokens, and the simulated cloud's."""
+        if request.path.endswith("/v1/tokens"):
+            return web.json_response({"access_token": ISSUED, "expires_in": 3600})
+        version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": f"{self.url}/v3/"}]}
+        if request.path.rstrip("/") == "/v3" and request.method == "GET":
+            return web.json_response({"version": version})
+        if request.path == "/v3/auth/tokens":
+            ends = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
+            kinds = ("compute", "network", "load-balancer", "volumev3", "identity")
+            token = {
+                "methods": ["password"],
+                "expires_at": ends.strftime("%Y-%m-%dT%H:%M:%S.000000Z"),
+                "project": {"id": "p", "name": "p", "domain": {"id": "default", "name": "Default"}},
+                "user": {"id": "u", "name": "u", "domain": {"id": "default", "name": "Default"}},
+                "roles": [{"id": "r", "name": "member"}],
+                "catalog": [
+                    {
+                        "type": kind,
+                        "name": kind,
+                        "id": kind,
+                        "endpoints": [
+                            {"interface": "public", "region": "r1", "region_id": "r1", "id": "e", "url": self.url}
+                        ],
+                    }
+                    for kind in kinds
+                ],
+            }
+            return web.json_response({"token": token}, status=201, headers={"X-Subject-Token": ISSUED})
+        return None
+
+
+def _decoded(text: str) -> str:
+    """What Basic authentication has, in plain text."""
+    with contextlib.suppress(ValueError):
+        return base64.b64decode(text.removeprefix("Basic "), validate=True).decode(errors="replace")
+    return ""
+
+
+@contextlib.asynccontextmanager
+async def running(folder: Path, tls: bool) -> AsyncIterator[QuotingCloud]:
+    cloud = QuotingCloud()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", cloud.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_context(folder) if tls else None).start()
+    cloud.url = f"{'https' if tls else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield cloud
+    finally:
+        await runner.cleanup()
+
+
+def _context(folder: Path) -> ssl.SSLContext:
+    certificate, key = Authority(folder).issue("quoting cloud", hosts=["127.0.0.1"])
+    path = folder / "cloud.pem"
+    path.write_bytes(key + certificate)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    return context
+
+
+def as_json(value: Any) -> str:
+    """For a search in it."""
+    return json.dumps(value, default=str)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One test for every provider: no credential in a log line at --v=9, an error, an Event, metrics, the output of `ccm
+explain`, `plan` and `doctor`, or a process's arguments, and no connection to a service for instance metadata."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+import sys
+import urllib.parse
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from ccm.engine.client import KubeClient
+from tests.ports import free_port
+
+from ..cluster import ApiServer
+from ..runtime.support import CLUSTER_CIDR, NODES, SERVICES, Ccm, eventually, node_body
+from .accounts import ACCOUNTS, Account
+from .metadata_watch import SOURCE
+from .quoting_cloud import ISSUED, QuotingCloud, as_json, running
+
+#: Requests after which the cloud has failed in each of its ways.
+ENOUGH = 8
+#: Seconds to wait for them. A provider that gives up after the first answer asks for less, and the rest waits in vain.
+PATIENCE = 12.0
+#: Seconds for a command on a busy machine. Clouds that fail are asked again.
+LONGEST = 120.0
+PROVIDERS = sorted(each.name for each in entry_points(group="ccm.providers") if each.value.startswith("ccm."))
+
+
+def spellings(secret: str) -> Iterator[str]:
+    """A secret as logs, JSON, URLs and headers may spell it."""
+    yield secret
+    yield urllib.parse.quote(secret, safe="")
+    yield urllib.parse.quote(secret)
+    yield as_json(secret)[1:-1]
+    yield base64.b64encode(secret.encode()).decode()
+
+
+def found_in(text: str, secrets: tuple[str, ...]) -> list[str]:
+    """The lines of a text that have a secret."""
+    spelt = {each for secret in secrets for each in spellings(secret)}
+    return [line for line in text.splitlines() if any(each in line for each in spelt)]
+
+
+def test_every_provider_has_an_account() -> None:
+    assert set(PROVIDERS) <= set(ACCOUNTS), "add an account to accounts.py"
+
+
+def test_secrets_are_found_in_every_spelling() -> None:
+    secret = 'a+b/c="x"'
+    for each in spellings(secret):
+        assert found_in(f"nothing\nabout {each} here\n", (secret,)) == [f"about {each} here"]
+    assert found_in("nothing\n", (secret,)) == []
+
+
+async def test_a_connection_for_instance_metadata_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = _watch_metadata(tmp_path, monkeypatch)
+    program = "import socket; s = socket.socket(); s.settimeout(0.01); s.connect_ex(('{}', 1))"
+    for host, is_noticed in (("127.0.0.1", False), ("169.254.169.254", True)):
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program.format(host))
+        assert await process.wait() == 0
+        assert watched.exists() is is_noticed
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_nothing_shows_a_credential(
+    name: str, apiserver: ApiServer, kube: KubeClient, clean: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = ACCOUNTS[name]
+    async with running(tmp_path, account.tls) as cloud:
+        for variable, text in account.environment(cloud.url).items():
+            monkeypatch.setenv(variable, text)
+        watched = _watch_metadata(tmp_path, monkeypatch)
+        conf = tmp_path / "cloud.conf"
+        conf.write_text(account.conf(cloud.url, tmp_path))
+        shown = await _everything_shown(name, account, cloud, apiserver, kube, conf)
+    secrets = (*account.secrets, ISSUED, apiserver.token)
+    assert {place: found_in(text, secrets) for place, text in shown.items() if found_in(text, secrets)} == {}
+    assert not watched.exists(), f"asked for instance metadata: {watched.read_text()}"
+    if account.asks:
+        assert cloud.asked, f"the provider never asked the cloud: {shown['log']}"
+        sent = any(found_in(each, (*account.secrets, ISSUED)) for each in cloud.asked)
+        assert sent is account.sends, "whether a request had a credential"
+
+
+def _watch_metadata(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that exists after a connection to such a service."""
+    (folder / "watch").mkdir()
+    (folder / "watch/sitecustomize.py").write_text(SOURCE)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder / "watch"), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("METADATA_WATCH", str(folder / "connections"))
+    return folder / "connections"
+
+
+async def _everything_shown(
+    name: str, account: Account, cloud: QuotingCloud, apiserver: ApiServer, kube: KubeClient, conf: Path
+) -> dict[str, str]:
+    """Place -> all text that a person or another program may see there."""
+    await asyncio.to_thread(apiserver.kubectl, "delete", "events", "--all", "--all-namespaces")
+    await kube.create(NODES, node_body("worker-1", number=1))
+    ports = [{"name": "p", "port": 80, "protocol": "TCP"}]
+    spec = {"type": "LoadBalancer", "selector": {"app": "web"}, "ports": ports}
+    await kube.create(SERVICES, {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec})
+    port = free_port()
+    flags: dict[str, Any] = {"cloud-provider": name, "cloud-config": conf, "kubeconfig": apiserver.kubeconfig(), "v": 9}
+    flags["cluster-cidr"] = CLUSTER_CIDR
+    own = {"bind-address": "127.0.0.1", "secure-port": port, "leader-elect": "false", "allow-untagged-cloud": "true"}
+    ccm = Ccm([f"--{key}={value}" for key, value in {**flags, **own}.items()], conf.with_name("ccm.log"), port)
+    shown: dict[str, str] = {}
+    try:
+
+        async def asked_enough() -> bool:
+            shown["arguments"] = _arguments(ccm.process.pid) or shown.get("arguments", "")
+            return len(cloud.asked) >= ENOUGH or ccm.process.poll() is not None
+
+        if account.asks:
+            await _until(asked_enough, PATIENCE)
+        else:
+            await eventually(asked_enough_of(ccm), PATIENCE)
+            await asked_enough()
+        for path in ("/metrics", "/configz", "/readyz?verbose"):
+            shown[path] = await _served(ccm, path, apiserver.token)
+        commands = ("explain node worker-1", "explain service web", "plan", "doctor")
+        arguments = [f"--{key}={text}" for key, text in flags.items()]
+        said = await asyncio.gather(*(_said(*command.split(), *arguments) for command in commands))
+        shown |= {f"ccm {command}": text for command, text in zip(commands, said, strict=True)}
+    finally:
+        await ccm.stop()
+    shown["log"] = ccm.text
+    shown["events"] = as_json(await kube.get("/api/v1/events", dict))
+    shown["nodes"] = as_json(await kube.get(NODES, dict))
+    return shown
+
+
+def asked_enough_of(ccm: Ccm) -> Any:
+    """Whether a process that asks no cloud is at work."""
+
+    async def leads() -> bool:
+        return "leading" in ccm.text
+
+    return leads
+
+
+def _arguments(process: int) -> str:
+    """The arguments of a process, "" if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_text().replace("\0", "\n")
+    return ""
+
+
+async def _served(ccm: Ccm, path: str, token: str) -> str:
+    """What the process serves there, "" if it has ended."""
+    for _ in range(100):
+        if ccm.process.poll() is not None:
+            break
+        with contextlib.suppress(aiohttp.ClientConnectorError):  # it does not listen yet
+            return (await ccm.get(path, token))[1]
+        await asyncio.sleep(0.1)
+    return ""
+
+
+async def _until(check: Any, seconds: float) -> None:
+    """Wait until `check`, at most so long: a provider may ask less often than others."""
+    async with asyncio.timeout(seconds) as limit:
+        while not await check():
+            if limit.when() is not None and limit.when() - asyncio.get_running_loop().time() < 0.2:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _said(*command: str) -> str:
+    """All that a command prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "ccm.cli", *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(LONGEST):
+            return (await process.communicate())[0].decode()
+    finally:
+        if process.returncode is None:
+            process.kill()
