@@ -28,7 +28,7 @@ options:
     type: list
     elements: str
     required: true
-  foretold:
+  predicted:
     description: Whether the run is in check mode, so that the journals did not change.
     type: bool
     default: false
@@ -53,10 +53,10 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.rollback import judge
 
 
-def rollback_verdict(plan, detected, inventory, foretold=False):
+def rollback_verdict(plan, detected, inventory, predicted=False):
     if not isinstance(plan, dict) or not isinstance(detected, dict):
         raise AnsibleFilterError("rollback_verdict needs the result of rollback_plan, and those of ccm_component_flags_info by host")
-    return judge(plan, detected, list(inventory), bool(foretold))
+    return judge(plan, detected, list(inventory), bool(predicted))
 
 
 class FilterModule:

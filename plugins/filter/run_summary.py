@@ -57,7 +57,7 @@ RETURN = r"""
 _value:
   description:
     - RV(_value.hosts) has C(host), C(state), C(edits), C(planned), C(seconds) and C(detail) of each host. RV(_value.lines) has the same as
-      lines of text, with what to do next.
+      lines of text, with what to do next, which RV(_value.advice) has alone.
     - RV(_value.ok) says whether no host failed. RV(_value.failed) has the names of failed hosts, RV(_value.allowed) how many may fail, and
       RV(_value.stop) whether more than that failed. RV(_value.seconds) is the duration of the run.
   type: dict
@@ -79,7 +79,8 @@ def run_summary(facts, hosts, plan, seconds=0.0, max_failed=0, node_only=False, 
     lines = summary.table(entries, float(seconds)) + summary.retry(entries)
     meaning = summary.node_only(plan, int(services)) if node_only else []
     failed = summary.failed(entries)
-    return {"hosts": entries, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
+    advice = summary.retry(entries) + meaning
+    return {"hosts": entries, "advice": advice, "lines": lines + meaning, "seconds": round(float(seconds), 1), "ok": not failed, "failed": failed,
             "allowed": tolerated, "stop": len(failed) > tolerated}
 
 

@@ -26,6 +26,10 @@ options:
     description: The inventory's names and addresses of each host, as for P(outoftree.ccm.migration_plan#filter).
     type: dict
     default: {}
+  controller:
+    description: Name of the vendor's controller that runs, for the messages. If empty, they say "the controller".
+    type: str
+    default: ""
 """
 
 EXAMPLES = r"""
@@ -45,8 +49,8 @@ _value:
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.verify import nodes_table, verify
 
 
-def verification(detected, cluster, health, control_plane, names=None):
-    return dict(verify(detected, cluster, health, list(control_plane), names), nodes=nodes_table(cluster["nodes"]))
+def verification(detected, cluster, health, control_plane, names=None, controller=""):
+    return dict(verify(detected, cluster, health, list(control_plane), names, controller), nodes=nodes_table(cluster["nodes"]))
 
 
 class FilterModule:

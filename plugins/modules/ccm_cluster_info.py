@@ -53,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  services_timeout:
+    description:
+      - Seconds to wait until each Service of type LoadBalancer has an address. Those with a C(loadBalancerClass) belong to other
+        controllers. The module does not fail if some have none by then.
+    type: int
+    default: 0
   all_controllers:
     description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs all selected controllers.
     type: str
@@ -140,6 +146,7 @@ services:
 
 import hashlib
 import json
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
@@ -147,6 +154,10 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health,
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
+POLL = 2.0
+
+#: The role gives it to the Pods of other vendors' controllers only. Not all of them have a command of their own.
+FOREIGN_POD = "ccm.outoftree.dev/cloud-config"
 
 
 def read_kubeadm_config(api):
@@ -200,12 +211,12 @@ def ask_runtime(api, params, runtime):
     running = sorted((pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"), key=lambda pod: not _is_ready(pod))
     if not running:
         return [], "the runtime has no running Pod"
-    pod, container = running[0]["metadata"]["name"], running[0]["spec"]["containers"][0]
-    if container.get("command"):
+    meta, container = running[0]["metadata"], running[0]["spec"]["containers"][0]
+    if container.get("command") or FOREIGN_POD in (meta.get("annotations") or {}):
         return [], "it is not this collection's own runtime"
     cloud = [argument for argument in container.get("args") or [] if argument.startswith(("--cloud-provider=", "--cloud-config="))]
     try:
-        status, out, err = api.execute(params["namespace"], pod, container["name"], ["ccm", "nodes", "--output=json"] + cloud)
+        status, out, err = api.execute(params["namespace"], meta["name"], container["name"], ["ccm", "nodes", "--output=json"] + cloud)
         return (json.loads(out), "") if status == 0 else ([], "'ccm nodes' failed: {0}".format(" ".join(err.split())[-300:]))
     except (_api.ApiError, ValueError) as exc:
         return [], str(exc)
@@ -237,6 +248,16 @@ def read_services(api):
             "finalizer": FINALIZER in (service["metadata"].get("finalizers") or []),
         })
     return services
+
+
+def wait_for_services(api, seconds):
+    """Return the Services as soon as each has its address, or when the time is over."""
+    begun = time.monotonic()
+    while True:
+        services = read_services(api)
+        if not health.without_address(services) or time.monotonic() - begun >= seconds:
+            return services
+        time.sleep(POLL)
 
 
 def read_others(api, params):
@@ -290,6 +311,7 @@ def main():
             namespace=dict(type="str", default=_api.NAMESPACE),
             managed_by=dict(type="str", default="outoftree.ccm"),
             ignored=dict(type="list", elements="str", default=[]),
+            services_timeout=dict(type="int", default=0),
             all_controllers=dict(type="str", default="all"),
             **_api.API_OPTIONS
         ),
@@ -298,6 +320,7 @@ def main():
     api = _api.connect(module)
     params = module.params
     try:
+        services = wait_for_services(api, params["services_timeout"])
         result = dict(
             version=api.call("GET", "/version")["gitVersion"],
             nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
@@ -305,7 +328,7 @@ def main():
             runtime=read_runtime(api, params),
             others=read_others(api, params),
             taken=read_taken(api, params),
-            services=read_services(api),
+            services=services,
         )
         result["serving"] = read_serving(api)
         matches, unasked = ask_runtime(api, params, result["runtime"])

@@ -38,9 +38,19 @@ options:
         that a rollback can undo it.
       - V(kubeadm-patches) are files that only the next C(kubeadm upgrade) reads, so the module waits for nothing.
       - V(k3s) and V(rke2) restart as a whole.
+      - Either this or O(plan_of) is required.
     type: str
-    required: true
     choices: [kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubeadm-config, kubeadm-patches, k3s, rke2]
+  plan_of:
+    description:
+      - Host of the inventory for which the role C(ccm_install) stored the plan of this run. The action plugin of the same name then takes
+        the options of the kubelet's step from the plan. Without such a step, it skips the host.
+    type: str
+  tolerant:
+    description:
+      - With O(plan_of), whether the task succeeds with a warning if the change fails. RV(tolerated) is then V(true).
+    type: bool
+    default: false
   service:
     description:
       - The systemd service to restart for the component. Without one, the component is a static Pod, whose changed manifest the kubelet
@@ -181,6 +191,11 @@ seconds:
   returned: always
   type: float
   sample: 11.2
+tolerated:
+  description: Whether the change failed and O(tolerant) let the task succeed.
+  returned: when the change failed and O(tolerant) is V(true)
+  type: bool
+  sample: true
 restored:
   description: Whether the old configuration was restored and is healthy.
   returned: failure
@@ -194,8 +209,9 @@ import os
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal as _journal, journal_copy, logs, secrets
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal as _journal, journal_copy, secrets
 from ansible_collections.outoftree.ccm.plugins.module_utils.host.component import WHOLE, Component, Failed, read, remove, show, temporary
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.component_change import settle, unsettled
 
 
 def planned(module, journal):
@@ -269,43 +285,6 @@ def refuse(module, path):
                      "new content".format(path, module.params["component"]))
 
 
-def settle(component, work, flags, flags_before, restart):
-    """Write the files and wait. Restores them and raises Failed with the reason if the component does not become healthy."""
-    since = time.time() - 1
-    folders = logs.pod_directories(component.name, component.logs)
-    old = {process.identity for process in component.processes()} if work or restart else set()
-    written = []
-    try:
-        for path, before, after, mode, owner in work:
-            component.write(path, after, mode, owner)
-            written.append((path, before, mode, owner))
-        if work or restart:
-            component.take_up([item[0] for item in work])
-        return component.wait(flags, old, folders)
-    except (Failed, OSError) as exc:
-        log = component.log(since)
-        restored = restore(component, written, flags_before, restart)
-        raise Failed(str(exc), log, restored) from exc
-
-
-def restore(component, written, flags_before, restart):
-    """Restore the old files, and return whether the old configuration is healthy again."""
-    try:
-        for path, before, mode, owner in written:
-            component.write(path, before, mode, owner)
-        if written or restart:
-            component.take_up([item[0] for item in written])
-            component.wait(flags_before, set(), logs.pod_directories(component.name, component.logs))
-        return True
-    except (Failed, OSError):
-        return False
-
-
-def unsettled(component, settled, flags):
-    """Whether files are restored, but the component does not run with them yet."""
-    return bool(settled) and component.name not in ("kubeadm-config", "kubeadm-patches") and not component.runs(flags, settled)
-
-
 def fail(module, component, failure, work, result):
     reason, log, restored = failure.args
     if module.params["state"] == "restored" and not work:
@@ -326,9 +305,11 @@ def fail(module, component, failure, work, result):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            component=dict(type="str", required=True, choices=[
+            component=dict(type="str", choices=[
                 "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubeadm-config", "kubeadm-patches", "k3s",
                 "rke2"]),
+            plan_of=dict(type="str"),
+            tolerant=dict(type="bool", default=False),
             service=dict(type="dict", default={}, options=dict(unit=dict(type="str"), data_directory=dict(type="path"),
                                                                port=dict(type="int"))),
             state=dict(type="str", default="present", choices=["present", "restored"]),
@@ -348,6 +329,8 @@ def main():
             force=dict(type="bool", default=False),
             journal_copy=dict(type="str", no_log=True),
         ),
+        required_one_of=[("component", "plan_of")],
+        mutually_exclusive=[("component", "plan_of")],
         supports_check_mode=True,
     )
     try:

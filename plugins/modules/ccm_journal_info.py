@@ -26,9 +26,13 @@ attributes:
     support: none
 options:
   node_name:
-    description: Name of the Node. It is part of the copy.
+    description: Name of the Node. It is part of the copy. Either this or O(plan_of) is required.
     type: str
-    required: true
+  plan_of:
+    description:
+      - Host of the inventory for which the role C(ccm_install) stored the plan of this run. The action plugin of the same name then takes
+        O(node_name) from the plan. It skips a host whose journal the plan does not change.
+    type: str
   state_directory:
     description: Directory of the journal and the backups.
     type: path
@@ -73,10 +77,13 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, j
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            node_name=dict(type="str", required=True),
+            node_name=dict(type="str"),
+            plan_of=dict(type="str"),
             state_directory=dict(type="path", default="/var/lib/outoftree-ccm"),
             wait_timeout=dict(type="int", default=10),
         ),
+        required_one_of=[("node_name", "plan_of")],
+        mutually_exclusive=[("node_name", "plan_of")],
         supports_check_mode=True,
     )
     content, machine = "", _machine.identity()

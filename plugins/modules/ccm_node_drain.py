@@ -131,12 +131,12 @@ class Drain:
     def give_up(self, left):
         if self.cordoned:
             self.api.patch(self.path, {"spec": {"unschedulable": None}})
-        told = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
+        listed = ["{0}/{1}{2}".format(namespace, name, ": " + self.reasons[namespace, name] if (namespace, name) in self.reasons else
                                     " does not terminate") for namespace, name in left]
         self.module.fail_json(
             msg="Node {0} could not be drained within {1} s, and was not deleted{2}. These Pods are left: {3}".format(
                 self.module.params["name"], self.module.params["wait_timeout"], "; it accepts Pods again" if self.cordoned else "",
-                "; ".join(told)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
+                "; ".join(listed)), evicted=sorted(self.evicted), waited=float(self.module.params["wait_timeout"]))
 
 
 def main():

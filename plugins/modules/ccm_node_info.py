@@ -51,6 +51,10 @@ options:
         and UTC, by the kubelet's clock. A Node stays Ready for a while after its kubelet dies.
     type: str
     default: ''
+  heartbeats_after:
+    description: The same for single Nodes, as times by name. Nodes that are missing here use O(heartbeat_after).
+    type: dict
+    default: {}
   wait_timeout:
     description: Seconds to wait.
     type: int
@@ -210,18 +214,23 @@ def read(api, params):
     for node in nodes:
         name = node["metadata"]["name"]
         item = _nodes.summary(node, params["provider_id_prefix"], params["expected_provider_ids"].get(name))
-        if params["heartbeat_after"]:
+        if after(params, name):
             lease = api.get(_api.lease_path(name, "kube-node-lease")) or {}
             item["lease_renewed"] = _nodes.seconds_time((lease.get("spec") or {}).get("renewTime", ""))
         summaries.append(item)
     return summaries
 
 
-def lacking(params, nodes):
-    found = {node["name"]: _nodes.missing(node, params["wait_for"], params["heartbeat_after"]) for node in nodes}
+def after(params, name):
+    """Return the time after which a heartbeat of the Node counts, '' if any does."""
+    return str(params["heartbeats_after"].get(name) or params["heartbeat_after"])
+
+
+def find_missing(params, nodes):
+    found = {node["name"]: _nodes.missing(node, params["wait_for"], after(params, node["name"])) for node in nodes}
     for name in params["names"]:
         found.setdefault(name, ["the Node itself"])
-    return {name: lacks for name, lacks in found.items() if lacks}
+    return {name: parts for name, parts in found.items() if parts}
 
 
 def main():
@@ -232,6 +241,7 @@ def main():
             expected_provider_ids=dict(type="dict", default={}),
             wait_for=dict(type="str", choices=["initialized", "ready", "tainted"]),
             heartbeat_after=dict(type="str", default=""),
+            heartbeats_after=dict(type="dict", default={}),
             wait_timeout=dict(type="int", default=120),
             **_api.API_OPTIONS
         ),
@@ -244,7 +254,7 @@ def main():
     while True:
         try:
             nodes, problem = read(api, params), ""
-            missing = lacking(params, nodes) if params["wait_for"] else {}
+            missing = find_missing(params, nodes) if params["wait_for"] else {}
             if not missing:
                 break
         except _api.ApiError as exc:
@@ -253,7 +263,7 @@ def main():
             if not params["wait_for"] or exc.status in (401, 403):
                 module.fail_json(msg="cannot read the Nodes: {0}".format(problem))
         if time.monotonic() - begun > params["wait_timeout"]:
-            details = "; ".join("{0}: missing {1}".format(name, ", ".join(lacks)) for name, lacks in sorted(missing.items()))
+            details = "; ".join("{0}: missing {1}".format(name, ", ".join(parts)) for name, parts in sorted(missing.items()))
             module.fail_json(msg="after {0} s, not every Node is {1}: {2}".format(
                 params["wait_timeout"], params["wait_for"], problem or details), nodes=nodes, missing=missing)
         time.sleep(POLL)

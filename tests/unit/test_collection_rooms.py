@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 UTILS = PLUGINS / "module_utils"
@@ -96,3 +97,13 @@ def test_what_runs_on_managed_nodes_needs_python_3_8_and_nothing_else(module: st
         ast.parse(path.read_text(), feature_version=(3, 8))
         foreign = {each.split(".")[0] for each in imported(path)} - set(sys.stdlib_module_names) - set(BELOW)
         assert foreign <= {"ansible"}, path.name
+
+
+def test_no_variable_of_a_role_has_two_homes():
+    """Of two files of vars/main, Ansible silently takes the value that it reads last."""
+    for role in sorted((PLUGINS.parent / "roles").iterdir()):
+        homes: dict[str, list[str]] = {}
+        for path in (role / "vars/main").glob("*.yml"):
+            for name in yaml.safe_load(path.read_text()):
+                homes.setdefault(name, []).append(path.name)
+        assert not {name: files for name, files in homes.items() if len(files) > 1}

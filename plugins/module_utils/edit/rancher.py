@@ -255,6 +255,11 @@ class _Configuration:
         return target.flags_after(flags, changes)
 
 
+def values(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str], key: str) -> List[str]:
+    """Return the effective values of a key, from the command line or the files. Raises RancherRefused."""
+    return [item.value for item in _Configuration(name, files, arguments).effective(key)]
+
+
 def is_external(name: str, files: List[Tuple[str, Optional[str]]], arguments: List[str]) -> bool:
     """Whether the configuration makes the kubelet wait for an external controller. Raises RancherRefused."""
     config = _Configuration(name, files, arguments)

@@ -345,10 +345,11 @@ def refuse_unreadable(line: CommandLine) -> None:
 
 def remove(spans: Dict[str, List[Span]], line: CommandLine, item: Occurrence, texts: Dict[str, Optional[str]]) -> None:
     """Remove a flag from its file, together with the white space around it, or with its line if it is alone there."""
-    parts = [(part.path, part.start, part.end, part.variable) for part in item.parts]
-    if len(parts) == 2 and parts[0][0] == parts[1][0] and not (texts[parts[0][0]] or "")[parts[0][2]:parts[1][1]].strip(" \t"):
-        parts = [(parts[0][0], parts[0][1], parts[1][2], parts[0][3])]
-    for path, start, end, variable in parts:
+    parts = list(item.parts)
+    one, two = parts[0], parts[-1]
+    if one.path == two.path and not (texts[one.path] or "")[one.end:two.start].strip(" \t"):
+        parts = [one._replace(end=two.end)]
+    for unused, path, start, end, variable in parts:
         text = texts[path] or ""
         first = 0 if variable == "" else line.variables[variable].chars[0].start
         if start <= first:

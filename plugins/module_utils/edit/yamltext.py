@@ -102,7 +102,7 @@ class YamlText:
 
     def line(self, path: Tuple) -> int:
         """Return the line (from 1) on which the node at a path starts."""
-        return self._chain(path)[-1][0].start_mark.line + 1
+        return self._node(path).start_mark.line + 1
 
     def _chain(self, path: Tuple) -> List[Tuple[Any, Optional[int]]]:
         """Return (node, index of the next node in it) from the root to the node at the path."""
@@ -123,6 +123,9 @@ class YamlText:
                 node = node.value[step]
         chain.append((node, None))
         return chain
+
+    def _node(self, path: Tuple) -> Any:
+        return self._chain(path)[-1][0]
 
     # -- edits ---------------------------------------------------------------------------------------------------
 
@@ -145,16 +148,13 @@ class YamlText:
 
     def raw_text(self, path: Tuple) -> str:
         """Return the text of a scalar or of a list in one line."""
-        node = self._chain(path)[-1][0]
+        node = self._node(path)
         return self.text[node.start_mark.index:node.end_mark.index]
 
     def keep(self, path: Tuple, value: str) -> None:
-        """Cancel the removal of a list item and replace its value instead."""
-        chain = self._chain(path)
-        node, index = chain[-2]
+        """Cancel the removal of an item of a top-level key's list, and replace its value instead."""
+        node, index = self._chain(path)[-2]
         self._removed.get(id(node), set()).discard(index)
-        parent, position = chain[-3]
-        self._removed.get(id(parent), set()).discard(position)
         self._replaced[path] = value
 
     def append(self, path: Tuple, value: Any) -> None:
@@ -244,11 +244,11 @@ class YamlText:
         return max(self._last(part) for part in (last if isinstance(last, tuple) else (last,)))
 
     def _replacement(self, path: Tuple, value: str) -> Span:
-        node = self._chain(path)[-1][0]
+        node = self._node(path)
         return Span(node.start_mark.index, node.end_mark.index, _scalar(value, node.style))
 
     def _rawly(self, path: Tuple, text: str) -> Span:
-        node = self._chain(path)[-1][0]
+        node = self._node(path)
         start, end = node.start_mark.index, node.end_mark.index
         if start == end:  # a key without a value
             return Span(start, end, " " + text)
@@ -257,7 +257,7 @@ class YamlText:
         return Span(start, end, text)
 
     def _insertion(self, path: Tuple, value: Any) -> Span:
-        node = self._chain(path)[-1][0]
+        node = self._node(path)
         if not isinstance(node, yaml.SequenceNode) or not node.value:
             raise EditRefused("line {0}: there is no list with items to which another one could be added".format(node.start_mark.line + 1))
         last = node.value[-1]
@@ -284,7 +284,7 @@ class YamlText:
         return (self._newline + " " * indent).join(lines)
 
     def _key(self, path: Tuple, key: str, value: str) -> Span:
-        node = self._chain(path)[-1][0]
+        node = self._node(path)
         entry = "{0}: {1}".format(key, _scalar(value, None))
         if node.flow_style:
             end = self._last(node.value[-1][1])
@@ -298,7 +298,7 @@ class YamlText:
     def _block(self, key: str, block: str) -> Span:
         block = block.replace("\n", self._newline)
         try:
-            node = self._chain((key,))[-1][0]
+            node = self._node((key,))
         except KeyError:
             lead = "" if self.text.endswith("\n") else self._newline
             return Span(len(self.text), len(self.text), "{0}{1}:{2}{3}".format(lead, key, self._newline, block))

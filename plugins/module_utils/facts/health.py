@@ -2,7 +2,7 @@
 # Copyright: The outoftree.ccm authors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides whether the cloud-controller-manager is healthy, from its DaemonSet, Pods and Lease.
+"""Decides whether the cloud-controller-manager is healthy, from its DaemonSet, Pods and Lease, and which Services wait for it.
 
 Pure and stdlib-only: it takes objects as dicts from the API, and the API server's time.
 """
@@ -146,6 +146,11 @@ def judge(daemonset: Dict[str, Any], pods: List[Dict[str, Any]], lease: Dict[str
             reasons.append("the last successful call to the cloud was {0} s ago".format(cloud_age))
     unjudged = [what for note, what in NOTES.items() if note not in notes]
     return {"healthy": not reasons, "reasons": reasons, "unjudged": unjudged, "last_cloud_success_age": cloud_age}
+
+
+def without_address(services: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Return the Services that wait for a load balancer. One with a loadBalancerClass belongs to another controller."""
+    return [service for service in services if not service["ingress"] and not service["class"]]
 
 
 def _holds(pod: Dict[str, Any], holder: str) -> bool:

@@ -24,7 +24,7 @@ MANAGED_LABELS = (("eks.amazonaws.com/nodegroup", "EKS"), ("cloud.google.com/gke
 EMBEDDED = ("k3s://", "rke2://")
 
 #: What to do about a wrong providerID.
-REGISTER_ANEW = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
+REGISTER_AGAIN = "a providerID cannot be changed: drain and delete the Node and restart its kubelet"
 
 #: The same for servers of k3s and RKE2, which remove a deleted server's member from etcd.
 KEEP_SERVER = ("this is a server of k3s or RKE2, whose Node must not be deleted, because that removes its member from etcd. Replace servers "
@@ -84,7 +84,7 @@ def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = Non
 def way_out(node: Dict[str, Any]) -> str:
     """Return what to do about a wrong providerID. On k3s and RKE2, Nodes of etcd members have a condition about their vote."""
     server = node["etcd_voter"] is not None or node["control_plane"] and node["provider_id"].startswith(EMBEDDED)
-    return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_ANEW
+    return "a providerID cannot be changed, and " + KEEP_SERVER if server else REGISTER_AGAIN
 
 
 def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[Dict[str, Any]]:
@@ -106,7 +106,7 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
             pass
         elif match.get("verdict") == "mismatched":
             kind, reason = "mismatched", match["reason"]
-            if "delete the Node" in reason and way_out(node) != REGISTER_ANEW:
+            if "delete the Node" in reason and way_out(node) != REGISTER_AGAIN:
                 reason = "{0}; but {1}".format(reason, KEEP_SERVER)
         elif match.get("verdict") == "foreign":
             kind, reason = "foreign", "{0}; {1}".format(match["reason"], way_out(node))
@@ -119,25 +119,25 @@ def judged(nodes: List[Dict[str, Any]], matches: List[Dict[str, str]]) -> List[D
 
 def missing(node: Dict[str, Any], predicate: str, heartbeat_after: str = "") -> List[str]:
     """Return what is missing on a Node for a condition; an empty list ends the wait."""
-    lacks = []
+    absent = []
     if predicate == "initialized":
         if not node["provider_id"]:
-            lacks.append("providerID")
+            absent.append("providerID")
         if not any(a["type"] in ("InternalIP", "ExternalIP") for a in node["addresses"]):
-            lacks.append("an IP address")
+            absent.append("an IP address")
         if node["uninitialized"]:
-            lacks.append("removal of the taint {0}".format(TAINT_KEY))
+            absent.append("removal of the taint {0}".format(TAINT_KEY))
     elif predicate == "tainted":
         if not node["uninitialized"]:
-            lacks.append("the taint {0}".format(TAINT_KEY))
+            absent.append("the taint {0}".format(TAINT_KEY))
     elif predicate == "ready":
         if not node["ready"]:
-            lacks.append("Ready ({0})".format(node["ready_reason"] or "no status yet"))
+            absent.append("Ready ({0})".format(node["ready_reason"] or "no status yet"))
         if node.get("etcd_voter") is False:
-            lacks.append("a vote in etcd (condition EtcdIsVoter)")
+            absent.append("a vote in etcd (condition EtcdIsVoter)")
     if heartbeat_after and max(node["heartbeat"], node.get("lease_renewed", "")) < heartbeat_after:
-        lacks.append("a heartbeat after {0}".format(heartbeat_after))
-    return lacks
+        absent.append("a heartbeat after {0}".format(heartbeat_after))
+    return absent
 
 
 def with_taint(node: Dict[str, Any]) -> List[Dict[str, Any]]:

@@ -161,13 +161,22 @@ def risk_of_keeping(component: str, flag: str, version: Version, value: Optional
     return ""
 
 
+def about(component: str, flag: str, value: str) -> List[Tuple[str, Fact]]:
+    """Return the facts about a flag of this value, each with the item of the value that it is about ('' for the flag as a whole)."""
+    found = [("", fact) for fact in facts(component, flag)]
+    for item in (text.strip() for text in value.split(",")):
+        name, unused, setting = item.partition("=")
+        narrowed = {"cloud-provider": "" if item in ("", "external") else "in-tree",
+                    "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, item)
+        found += [(item, fact) for fact in facts(component, flag, narrowed)]
+        if narrowed != name:  # of a gate that is off, also what holds for the gate
+            found += [(item, fact) for fact in facts(component, flag, name)]
+    return found
+
+
 def fatal(component: str, flag: str, value: str, version: Version) -> str:
     """Return why a component of this release does not start with a flag of this value (or list item); '' if it starts."""
-    name, unused, setting = value.strip().partition("=")
-    narrowed = {"cloud-provider": "" if value in ("", "external") else "in-tree",
-                "feature-gates": name + "=false" if setting.lower() == "false" else name}.get(flag, value.strip())
-    about = facts(component, flag) + facts(component, flag, narrowed) + (facts(component, flag, name) if flag == "feature-gates" else [])
-    return next((fact.reason for fact in about if fact.fatal_in is not None and version >= fact.fatal_in), "")
+    return next((fact.reason for unused, fact in about(component, flag, value) if fact.fatal_in is not None and version >= fact.fatal_in), "")
 
 
 def reason(component: str, flag: str, value: Optional[str] = None) -> str:

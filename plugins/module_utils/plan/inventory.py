@@ -166,9 +166,9 @@ def _check_versions(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluste
                 found.setdefault(component, {}).setdefault(version, []).append(host)
     for component, versions in sorted(found.items()):
         if len(versions) > 1:
-            told = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
+            listed = ["{0} on {1}".format(_versions.show(version), " and ".join(hosts)) for version, hosts in sorted(versions.items())]
             plan["problems"].append("the control planes run different versions of {0}: {1}. Finish the upgrade, then run again"
-                                    .format(component, ", ".join(told)))
+                                    .format(component, ", ".join(listed)))
 
 
 def component_versions(facts: HostFacts) -> Dict[str, Any]:

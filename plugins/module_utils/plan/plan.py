@@ -426,6 +426,6 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
 
 
 def _plan_serving(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
-    notes, warnings = serving.foretell(detected, cluster["serving"])
+    notes, warnings = serving.predict(detected, cluster["serving"])
     plan["notes"] += notes
     plan["warnings"] += warnings

@@ -296,7 +296,7 @@ def _flags(facts: HostFacts, component: str, texts: Dict[str, Optional[str]]) ->
     for path in facts["manifests"]:
         text = texts.get(path, decoded(facts["files"][path]["content"])) or ""
         try:
-            if component in ORDER and manifest.component_name(load(text)) == component:
+            if manifest.component_name(load(text)) == component:
                 return [render(flag.name, flag.value) for flag in manifest.read(text, component).flags]
         except ValueError:
             continue  # not a manifest of ours
@@ -391,11 +391,11 @@ def _plan_kubeadm_config(plan: Dict[str, Any], detected: Dict[str, HostFacts], c
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], foretold: bool = False) -> Dict[str, Any]:
+def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], predicted: bool = False) -> Dict[str, Any]:
     """Return whether every host is restored, by its state after the rollback. Only then may the controller be removed.
 
     C(waiting) has a sentence for each host that keeps the controller, C(unrestored) one for everything that the rollback skipped.
-    C(foretold): nothing was written (check mode), so the journals do not count.
+    C(predicted): nothing was written (check mode), so the journals do not count.
     """
     waiting: List[str] = []
     given_up = {(item["host"], item["file"]) for item in plan["unrestored"]}
@@ -408,7 +408,7 @@ def judge(plan: Dict[str, Any], detected: Dict[str, Any], inventory: List[str], 
             waiting.append("{0}: could not be inspected again: {1}".format(host, facts.get("msg") or "no message"))
         elif facts.get("journal_problem"):
             waiting.append("{0}: {1}".format(host, facts["journal_problem"]))
-        elif not foretold:
+        elif not predicted:
             waiting += ["{0}: {1} is not restored".format(host, path) for path in sorted(facts["journal"])
                         if path != _plan.KUBEADM_CONFIG and (host, path) not in given_up]
     unrestored = [("{host}: {file}: {reason}" if item["file"] else "{host}: {reason}").format(**item) for item in plan["unrestored"]]

@@ -49,7 +49,7 @@ def who(approver: Dict[str, Any]) -> str:
     return ("{kind} " + name + " (ClusterRole {role})").format(**approver)
 
 
-def foretell(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
+def predict(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
     """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes."""
     hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
     if not hosts:
@@ -87,7 +87,7 @@ def approve(requests: List[Dict[str, str]], shown: int = 5) -> str:
     return "check them, then run 'kubectl certificate approve {0}{1}'".format(" ".join(r["name"] for r in requests[-shown:]), more)
 
 
-def lacking(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
+def without_certificate(detected: Dict[str, HostFacts], nodes: List[Dict[str, Any]], serving: Dict[str, Any]) -> List[str]:
     """Return what is missing, for verify: every such kubelet must serve a certificate with all addresses of its Node."""
     by_name = {node["name"]: node for node in nodes}
     failures = []

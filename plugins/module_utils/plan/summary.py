@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Iterator, List, Mapping
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 
 #: Variables in which the roles store what happened on a host, in the order of the run.
 CHANGES = ("__ccm_install_applied", "__ccm_install_kubelet")
-WAITS = ("__ccm_install_ready",)
+WAIT = "__ccm_install_ready"
 
 #: States of a host whose change is not complete. Its Node is not adopted.
 BAD = ("failed", "unreachable", "restored", "half done")
@@ -28,6 +30,16 @@ def _results(facts: Mapping[str, Any], names: Any) -> Iterator[Dict[str, Any]]:
             yield from result.get("results", [result])
 
 
+def _waits(facts: Mapping[str, Any], node: str) -> List[Dict[str, Any]]:
+    """Return the result of the wait for the host's Node. One call waits for all Nodes of a batch and names those that are not Ready."""
+    result = facts[WAIT] if WAIT in facts else None
+    if not result or result.get("skipped"):
+        return []
+    if node and node in (result.get("missing") or {}):
+        return [dict(result, failed=True, msg="its Node {0} is not Ready: missing {1}".format(node, ", ".join(result["missing"][node])))]
+    return [dict(result, failed=False)] if result.get("missing") else [dict(result)]
+
+
 def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return one entry for each host: C(host), C(state), C(edits) made, C(planned) edits, C(seconds) and C(detail).
 
@@ -38,8 +50,8 @@ def summarise(hosts: Mapping[str, Mapping[str, Any]], plan: Dict[str, Any]) -> L
     for host, facts in hosts.items():
         detected = facts["__ccm_install_detected"] if "__ccm_install_detected" in facts else None
         results = list(_results(facts, CHANGES))
-        waits = list(_results(facts, WAITS))
-        bad = [result for result in results + waits if result.get("failed") or result.get("unreachable")]
+        waits = _waits(facts, plan.get("nodes", {}).get(host, ""))
+        bad = [result for result in results + waits if result.get("failed") or result.get("unreachable") or result.get("tolerated")]
         done = {result.get("component") for result in results if result.get("changed") and result not in bad}
         edits = [edit["component"] for edit in plan.get("edits", []) if edit["host"] == host and edit["component"] != "node"]
         unseen = any(result.get("restarted_at") for result in _results(facts, CHANGES[1:])) and not waits
@@ -110,12 +122,34 @@ def _words(result: Mapping[str, Any]) -> str:
     return (str(result.get("msg") or "").strip().splitlines() or ["no message"])[0][:300]
 
 
+def _rows(entries: List[Dict[str, Any]], many: bool) -> List[Tuple[str, Dict[str, Any], str]]:
+    """Return (host or hosts, entry, seconds) of each row of the summary."""
+    alike: Dict[int, List[Dict[str, Any]]] = {}
+    for entry in entries:
+        if many and entry["state"] == "changed" and entry["edits"] == entry["planned"]:
+            alike.setdefault(entry["edits"], []).append(entry)
+    rows: List[Tuple[str, Dict[str, Any], str]] = []
+    for entry in entries:
+        same = alike.get(entry["edits"], [])
+        if len(same) < grouping.SHARED or entry["state"] != "changed" or entry["edits"] != entry["planned"]:
+            rows.append((entry["host"], entry, "{0:.1f}".format(entry["seconds"])))
+        elif same[0] is entry:
+            times = [other["seconds"] for other in same]
+            detail = "the journals have copies in the cluster" if all(other["detail"].startswith("journal: copy in ") for other in same) else ""
+            rows.append((grouping.hosts([other["host"] for other in same]), dict(entry, detail=detail),
+                         "{0:.1f} to {1:.1f}".format(min(times), max(times))))
+    return rows
+
+
 def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
-    """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many."""
+    """Return the summary as lines: a row for each host, but one line for all unchanged hosts if there are many.
+
+    Changed hosts also share a row if there are many, with the shortest and the longest time.
+    """
     quiet = [entry for entry in entries if entry["state"] in ("nothing to do", "left out")] if len(entries) > MANY else []
     rows = [["HOST", "STATE", "EDITS", "SECONDS", ""]]
-    rows += [[entry["host"], entry["state"], "{edits} of {planned}".format(**entry), "{0:.1f}".format(entry["seconds"]), entry["detail"]]
-             for entry in entries if entry not in quiet]
+    rows += [[name, entry["state"], "{edits} of {planned}".format(**entry), seconds_taken, entry["detail"]]
+             for name, entry, seconds_taken in _rows([entry for entry in entries if entry not in quiet], len(entries) > MANY)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows] if len(rows) > 1 else []
     for state in ("nothing to do", "left out"):
@@ -124,5 +158,5 @@ def table(entries: List[Dict[str, Any]], seconds: float) -> List[str]:
     counted: Dict[str, int] = {}
     for entry in entries:
         counted[entry["state"]] = counted.get(entry["state"], 0) + 1
-    told = ", ".join("{0} {1}".format(count, state) for state, count in sorted(counted.items()))
-    return lines + ["{0} host(s) in {1:.0f} s: {2}".format(len(entries), seconds, told)]
+    counts = ", ".join("{0} {1}".format(count, state) for state, count in sorted(counted.items()))
+    return lines + ["{0} host(s) in {1:.0f} s: {2}".format(len(entries), seconds, counts)]

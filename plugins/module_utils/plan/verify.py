@@ -11,15 +11,21 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health as health_facts, host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
+
+#: With more Nodes than this, those that are initialised share one line.
+MANY = 12
 
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
-           control_plane: List[str], names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
-    """Return {ok, checks: [{name, ok, detail}], failures, lines}. Every check runs, even if others fail."""
+           control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Dict[str, Any]:
+    """Return {ok, checks: [{name, ok, detail}], failures, lines}. Every check runs, even if others fail.
+
+    C(controller) is the name of a vendor's controller, for the message about what it does not report.
+    """
     plan = make_plan(detected, cluster, control_plane, names=names)
     known = host_facts.usable(host_facts.sorted_out(detected))  # the plan reports the others as problems
     checks: List[Dict[str, Any]] = []
@@ -47,13 +53,14 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
                   cluster["compared"]["reason"])))
     check("runtime", health["reasons"], "{0} of {1} Pods Ready, led by {2}{3}".format(
         health["daemonset"]["ready"], health["daemonset"]["desired"], health["lease"]["holder"],
-        "; not checked, because the controller does not report it: {0}".format(", ".join(health["unjudged"])) if health["unjudged"] else ""))
+        "; not checked, because {0} does not report it: {1}".format(controller or "the controller", ", ".join(health["unjudged"]))
+        if health["unjudged"] else ""))
     served = [host for host, facts in known.items() if serving.bootstraps(facts)]
     if served:
-        check("serving-certs", serving.lacking(known, cluster["nodes"], cluster["serving"]),
+        check("serving-certs", serving.without_certificate(known, cluster["nodes"], cluster["serving"]),
               "{0} kubelet(s) serve a certificate from the cluster with every address of their Node".format(len(served)))
-    waiting = [s for s in cluster["services"] if not s["ingress"] and not s["class"]]
-    check("services", ["{namespace}/{name} has no external address".format(**service) for service in waiting],
+    check("services", ["{namespace}/{name} has no external address".format(**service)
+                       for service in health_facts.without_address(cluster["services"])],
           "{0} Service(s) of type LoadBalancer have addresses".format(len(cluster["services"])))
     width = max(len(item["name"]) for item in checks)
     lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
@@ -77,7 +84,14 @@ def _way_out(node: Dict[str, Any], plan: Dict[str, Any]) -> str:
 
 
 def nodes_table(nodes: List[Dict[str, Any]]) -> List[str]:
-    """Return a table of the Nodes with what the cloud gave each of them, as lines of text."""
+    """Return a table of the Nodes with what the cloud gave each of them, as lines of text.
+
+    If there are many, those that are initialised share one line.
+    """
+    done = [node["name"] for node in nodes if node["class"] == "initialized"]
+    if len(nodes) > MANY:
+        rest = nodes_table([node for node in nodes if node["class"] != "initialized"][:MANY]) if len(done) < len(nodes) else []
+        return rest + ["{0} of {1} Nodes are initialised{2}".format(len(done), len(nodes), ": " + grouping.compact(done) if done else "")]
     head = ["NODE", "CLASS", "PROVIDER ID", "ADDRESSES", "ZONE", "REGION", "TYPE"]
     rows = [[node["name"], node["class"], node["provider_id"] or "-",
              ",".join(a["address"] for a in node["addresses"] if a["type"].endswith("IP")) or "-",

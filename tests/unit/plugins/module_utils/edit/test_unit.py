@@ -101,7 +101,7 @@ def test_the_flag_is_not_lost_in_an_assignment_without_quotes() -> None:
     assert edit.after == [("cloud-provider", "external")]
 
 
-@pytest.mark.parametrize("value", ["--a='b c'", 'x"y"', r"a\b"])
+@pytest.mark.parametrize("value", ["--a='b c'", 'x"y"', r"a\b", '"'])
 def test_quotes_inside_a_value_are_not_put_in_quotes_again(value: str) -> None:
     """They would come to mean something else."""
     found = _unit.Sources((UNIT, DROP_IN), (), {UNIT: "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n",

@@ -56,7 +56,7 @@ def summed(name: str = "n", provider_id: str = "sim://1", **more: Any) -> dict[s
 ])
 def test_the_node_of_a_server_of_k3s_is_never_deleted(what: dict[str, Any], keeps: bool) -> None:
     assert (nodes.KEEP_SERVER in nodes.way_out(what)) is keeps
-    assert (nodes.way_out(what) == nodes.REGISTER_ANEW) is not keeps
+    assert (nodes.way_out(what) == nodes.REGISTER_AGAIN) is not keeps
 
 
 @pytest.mark.parametrize(("provider_id", "scheme", "expected_id", "kind"), [

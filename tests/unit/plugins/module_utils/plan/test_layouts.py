@@ -310,6 +310,25 @@ def test_a_changed_service_that_was_not_restarted_is_restarted(tree_facts: Any, 
     assert step["restart"] and step["files"] == []
 
 
+def test_one_file_that_a_run_changed_explains_why_a_service_is_restarted(tree_facts: Any, cluster_facts: Any) -> None:
+    """A run that was killed before the restart may have changed only one of several configuration files."""
+    done = texts(single(tree_facts("k3s/server"), cluster_facts), "k3s-server")
+    assert len(done) == 2
+    facts = tree_facts("k3s/server", changed=done)
+    facts["service"]["stale"] = True
+    facts["journal"] = {K3S: {"component": "k3s", "state": "written"}}
+    assert single(facts, cluster_facts)["hosts"]["k3s-server"]["kubelet"]["restart"]
+
+
+@pytest.mark.parametrize(("release", "kept"), [("v1.29.4", True), ("v1.31.2", False)])
+def test_what_an_agent_of_k3s_keeps_depends_on_its_own_release(tree_facts: Any, cluster_facts: Any, release: str, kept: bool) -> None:
+    """A cluster of 1.31 may have agents of 1.29, which start with a feature gate that 1.31 refuses."""
+    gate = "InTreePluginOpenStackUnregister=true"
+    facts = tree_facts("k3s/agent", version=release, changed={K3S: f"kubelet-arg:\n- feature-gates={gate}\n"})
+    after = texts(single(facts, cluster_facts, server=False, version="v1.31.2"), "k3s-agent")[K3S]
+    assert (gate in after) is kept and "cloud-provider=external" in after
+
+
 def test_verification_of_k3s_judges_files_and_start(tree_facts: Any, cluster_facts: Any) -> None:
     health = {"reasons": [], "unjudged": [], "daemonset": {"ready": 1, "desired": 1}, "lease": {"holder": "x"}}
     cluster = cluster_facts(("k3s-agent", "initialized"), version=VERSION, kubeadm="")

@@ -191,6 +191,16 @@ def test_a_lost_journal_is_named_before_anything_is_taken_away(worker: Any, clus
     assert back(host, cluster, "w-1")["go"]  # there is nothing to take away
 
 
+def test_a_lost_journal_of_k3s_is_found_in_its_configuration(tree_facts: Any, cluster_facts: Any) -> None:
+    cluster = at(cluster_facts, "v1.33.4", "w-1")
+    cluster["runtime"].update(exists=True, managed=True)
+    texts: dict[str, str | None] = {K3S: "kubelet-arg: cloud-provider=external\n", K3S + ".d/90-cloud.yaml": None}
+    facts = tree_facts("k3s/agent", "w-1", changed=texts)
+    assert "w-1: its kubelet has --cloud-provider=external, but the journal" in make_rollback_plan({"w-1": facts}, cluster, [])["problems"][0]
+    facts = tree_facts("k3s/agent", "w-1", changed={K3S: None})
+    assert make_rollback_plan({"w-1": facts}, cluster, [])["problems"] == []
+
+
 def test_an_original_that_is_missing_is_named_before_anything_is_taken_away(worker: Any, cluster_facts: Any) -> None:
     host, cluster = worker(), at(cluster_facts, "v1.33.4", "w-1")
     migrate(host, cluster, "w-1")
@@ -263,7 +273,7 @@ def test_a_host_that_is_not_restored_keeps_the_controller(worker: Any, cluster_f
     verdict = judge(plan, {"w-1": host.facts()}, ["w-1"])
     assert verdict["waiting"] == [f"w-1: {FLAGS_ENV} is not restored"]
     assert not any(line.startswith("Every file") for line in verdict["lines"])
-    assert judge(plan, {"w-1": host.facts()}, ["w-1"], foretold=True)["complete"]
+    assert judge(plan, {"w-1": host.facts()}, ["w-1"], predicted=True)["complete"]
     assert judge(plan, {"w-1": {"msg": "gone"}}, ["w-1"])["waiting"] == ["w-1: could not be inspected again: gone"]
     host.carry_out(plan["hosts"]["w-1"])
     assert judge(plan, {"w-1": host.facts()}, ["w-1"])["complete"]
@@ -356,6 +366,16 @@ def test_kubeadms_configuration_comes_from_any_control_plane_that_knows_it(contr
     plan = make_rollback_plan(hosts, config(cluster_facts, after, "v1.29.9"), ["cp-1", "cp-2"])
     assert plan["go"] and _rollback_text(plan) == V1BETA3 and plan["forget"] == ["cp-2"]
     assert {"host": "(cluster)", "file": "ConfigMap kube-system/kubeadm-config", "component": "kubeadm-config", "mode": "bytes"} in plan["files"]
+    rows = [(row["file"], row["flag"], row["then"]) for row in plan["edits"] if row["component"] == "kubeadm-config"]
+    assert ("ConfigMap kube-system/kubeadm-config", "--cloud-config", "/etc/kubernetes/cloud.conf") in rows
+
+
+def test_the_journal_that_wrote_kubeadms_configuration_last_restores_it(control_plane: Any, cluster_facts: Any) -> None:
+    earlier, last = control_plane(), control_plane()
+    kubeadm_journal(earlier, V1BETA3.replace("4m0s", "9m0s"), cluster_facts)
+    after = kubeadm_journal(last, V1BETA3, cluster_facts)
+    plan = make_rollback_plan({"cp-1": earlier.facts(), "cp-2": last.facts()}, config(cluster_facts, after, "v1.29.9"), ["cp-1", "cp-2"])
+    assert _rollback_text(plan) == V1BETA3 and modes(plan)["ConfigMap kube-system/kubeadm-config"] == "bytes"
 
 
 def _rollback_text(plan: dict[str, Any]) -> str:
@@ -472,6 +492,17 @@ def test_restored_files_that_a_kubelet_has_not_read_yet(
     assert [(row["now"], row["then"]) for row in plan["edits"] if row["file"] == "(the running process)"] == rows
     step = plan["hosts"]["w-1"]["kubelet"]
     assert [item["keep"] for item in step["files"]] == [True] and step["restart"] is False
+
+
+def test_a_kubelet_with_a_file_that_is_not_restored_yet_is_not_called_restored(worker: Any, cluster_facts: Any) -> None:
+    host, cluster = worker('KUBELET_KUBEADM_ARGS="--cloud-provider=aws"\n', 'KUBELET_EXTRA_ARGS="--cloud-config=/c"\n'), at(cluster_facts, "v1.29.9", "w-1")
+    before = dict(host.texts)
+    migrate(host, cluster, "w-1")
+    assert host.texts[DEFAULT] != before[DEFAULT]
+    host.texts[FLAGS_ENV] = before[FLAGS_ENV]
+    facts = host.facts()
+    facts["kubelet"]["flags"] = ["--cloud-provider=external"]
+    assert {row["file"] for row in make_rollback_plan({"w-1": facts}, cluster, [])["edits"]} == {DEFAULT}
 
 
 def test_the_service_of_a_unit_is_the_one_that_the_journal_knows(tree_facts: Any, machine: Any, cluster_facts: Any) -> None:

@@ -111,7 +111,7 @@ def test_each_kubelet_is_told_with_its_newest_request(facts: Any) -> None:
     signs_its_own = dict(facts["w-1"], kubelet=dict(facts["w-1"]["kubelet"], serving={"bootstrap": False}))
     nodes = [{"name": "w-1", "addresses": [{"type": "InternalIP", "address": "192.0.2.9"}, {"type": "Hostname", "address": "odd"}]}]
     waits = serving(pending=("csr-1", "csr-2", "csr-3"))
-    (told,) = _serving.lacking({"a": signs_its_own, "w-1": facts["w-1"]}, nodes, waits)
+    (told,) = _serving.without_certificate({"a": signs_its_own, "w-1": facts["w-1"]}, nodes, waits)
     assert told.startswith("w-1: ") and "192.0.2.9" in told and "odd" not in told
     assert "csr-3" in told and "csr-2" not in told and "csr-1" not in told
 

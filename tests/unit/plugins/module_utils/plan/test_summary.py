@@ -11,7 +11,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import summary
 DETECTED = {"__ccm_install_detected": {"node_name": "any"}}
 STEP = {"control_plane": [], "kubelet": {"component": "kubelet"}}
 PLAN = {"edits": [{"host": "w", "component": "kubelet"}, {"host": "w", "component": "kubelet"}, {"host": "w", "component": "node"}],
-        "hosts": {"w": STEP}}
+        "hosts": {"w": STEP}, "nodes": {"w": "n"}}
 DONE = {"component": "kubelet", "changed": True, "seconds": 4.2}
 GONE = {"unreachable": True, "msg": "Failed to connect\nssh: no route to host"}
 
@@ -29,6 +29,11 @@ def changed(result: dict[str, Any], **more: Any) -> dict[str, Any]:
     (changed({"component": "kubelet", "changed": False, "seconds": 0.1}), "nothing to do", 0, ""),
     (changed({"component": "kubelet", "failed": True, "restored": True, "msg": "did not come up\nlog"}), "restored", 0, "did not come up"),
     (changed({"component": "kubelet", "failed": True, "restored": False, "msg": ""}), "failed", 0, "no message"),
+    (changed({"component": "kubelet", "failed": False, "tolerated": True, "changed": True, "msg": "no\nlog"}), "failed", 0, "no"),
+    (changed(DONE, __ccm_install_ready={"failed": False, "missing": {"n": ["ready"]}}), "failed", 2, "its Node n is not Ready: missing ready"),
+    (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"failed": True, "missing": {"o": ["ready"]}}), "changed", 2, ""),
+    (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"skipped": True}), "half done", 2,
+     "restarted; the run stopped before it checked that the Node is Ready"),
     (changed(GONE), "unreachable", 0, "Failed to connect"),
     (changed(DONE, __ccm_install_ready={"failed": True, "msg": "not Ready"}), "failed", 2, "not Ready"),
     (changed({**DONE, "restarted_at": "x"}, __ccm_install_ready={"waited": 1.0}), "changed", 2, ""),

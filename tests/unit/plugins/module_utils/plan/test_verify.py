@@ -103,6 +103,13 @@ def test_the_verdict_on_the_runtime(cluster_facts: Any, health: dict[str, Any], 
     assert found[0] is ok and word in found[1]
 
 
+@pytest.mark.parametrize(("controller", "name"), [("", "the controller"), ("acme-ccm", "acme-ccm")])
+def test_what_was_not_checked_names_the_vendors_controller(cluster_facts: Any, controller: str, name: str) -> None:
+    health = {**HEALTH, "unjudged": ["whether it is odd"]}
+    found = verify({}, cluster_facts(("w-1", "initialized"), kubeadm=""), health, [], controller=controller)
+    assert any(f"; not checked, because {name} does not report it: whether it is odd" in line for line in found["lines"])
+
+
 def service(name: str, ingress: bool, cls: str = "") -> dict[str, Any]:
     return {"namespace": "shop", "name": name, "ingress": [{"ip": "192.0.2.1"}] if ingress else [], "class": cls}
 

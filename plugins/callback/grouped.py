@@ -1,0 +1,135 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: grouped
+type: stdout
+short_description: Short output for playbooks over many hosts
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Shows each change, message and failure as the callback P(ansible.builtin.default#callback) does, but one line for all hosts that a task
+    changed. It does not show tasks without a change, and the recap has one line for all hosts with the same counts.
+  - With C(-v), it shows the same as P(ansible.builtin.default#callback).
+requirements:
+  - Set it as C(stdout_callback) in C(ansible.cfg), or as C(ANSIBLE_STDOUT_CALLBACK).
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+"""
+
+from ansible import constants as C
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+
+#: The counts of a host in the recap, and their names in Ansible's statistics.
+COUNTS = (("ok", "ok"), ("changed", "changed"), ("unreachable", "unreachable"), ("failed", "failures"), ("skipped", "skipped"),
+          ("rescued", "rescued"), ("ignored", "ignored"))
+#: Counts that differ between hosts of which the same is known.
+UNEQUAL = ("ok", "changed", "skipped")
+
+
+def _part(result, name):
+    """Return the task, host or data of a result. Their names begin with an underscore before ansible-core 2.19."""
+    return getattr(result, name, None) or getattr(result, "_" + name)
+
+
+class CallbackModule(Default):
+    """The default output, with one line for hosts of which the same is known."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "outoftree.ccm.grouped"
+
+    def __init__(self):
+        super().__init__()
+        self._changed = []
+        self._changed_task = None
+
+    def _is_short(self, result):
+        """Whether a result needs no line of its own: it has no message for people, and no warning."""
+        data = _part(result, "result")
+        told = data.get("_ansible_verbose_always") or data.get("warnings") or data.get("deprecations") or "results" in data
+        return not told and not self._display.verbosity
+
+    def v2_runner_on_ok(self, result):
+        if not self._is_short(result):
+            self._flush()
+            super().v2_runner_on_ok(result)
+        elif _part(result, "result").get("changed"):
+            task = _part(result, "task")
+            if self._changed_task is not None and self._changed_task._uuid != task._uuid:  # each host has its own copy of the task
+                self._flush()
+            self._changed_task = task
+            self._changed.append(_part(result, "host").get_name())
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self._flush()
+        super().v2_runner_on_failed(result, ignore_errors=ignore_errors)
+
+    def v2_runner_on_unreachable(self, result):
+        self._flush()
+        super().v2_runner_on_unreachable(result)
+
+    def v2_runner_on_skipped(self, result):
+        if self._display.verbosity:
+            super().v2_runner_on_skipped(result)
+
+    def v2_playbook_on_include(self, included_file):
+        if self._display.verbosity:
+            super().v2_playbook_on_include(included_file)
+
+    def v2_playbook_on_play_start(self, play):
+        self._flush()
+        super().v2_playbook_on_play_start(play)
+
+    def _task_start(self, task, prefix=None):
+        self._flush()
+        if self._display.verbosity:
+            super()._task_start(task, prefix)
+            return
+        # The line with the task's name appears with the first result that is shown.
+        if prefix is not None:
+            self._task_type_cache[task._uuid] = prefix
+        self._last_task_name = task.get_name().strip()
+
+    def _flush(self):
+        """Show which hosts the last task changed."""
+        if not self._changed:
+            return
+        task, names = self._changed_task, sorted(self._changed, key=grouping.in_order)
+        self._changed, self._changed_task = [], None
+        if self._last_task_banner != task._uuid:
+            self._print_task_banner(task)
+        self._display.display("changed: [{0}]".format(names[0]) if len(names) == 1 else
+                              "changed: {0}".format(grouping.hosts(names)), color=C.COLOR_CHANGED)
+
+    def v2_playbook_on_stats(self, stats):
+        self._flush()
+        if self._display.verbosity:
+            super().v2_playbook_on_stats(stats)
+            return
+        alike = {}
+        for host in sorted(stats.processed, key=grouping.in_order):
+            found = stats.summarize(host)
+            counts = tuple((name, found[key]) for name, key in COUNTS)
+            # How many tasks ran differs between hosts, because some run once for a batch.
+            kind = tuple(count for name, count in counts if name not in UNEQUAL) + (bool(found["changed"]),)
+            alike.setdefault(kind, []).append((host, counts))
+        self._display.banner("PLAY RECAP")
+        for entries in alike.values():
+            names = [host for host, unused in entries]
+            counts = dict(entries[0][1])
+            color = C.COLOR_ERROR if counts["failed"] or counts["unreachable"] else C.COLOR_CHANGED if counts["changed"] else C.COLOR_OK
+            shown = [pair for pair in entries[0][1] if len(names) == 1 or pair[0] not in UNEQUAL]
+            if len(names) > 1:
+                changes = sorted(dict(each)["changed"] for unused, each in entries)
+                shown.insert(0, ("changed", changes[0] if changes[0] == changes[-1] else "{0}-{1}".format(changes[0], changes[-1])))
+            self._display.display("{0} : {1}".format(
+                names[0] if len(names) == 1 else grouping.hosts(names), "  ".join("{0}={1}".format(*pair) for pair in shown)), color=color)
+        self._display.display("")

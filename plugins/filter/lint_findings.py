@@ -1,0 +1,58 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: lint_findings
+short_description: Find the cloud flags, gates, plugins and objects with which a component does not start
+version_added: 1.0.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Evaluates the results of M(outoftree.ccm.ccm_component_flags_info) and M(outoftree.ccm.ccm_cluster_info) for each Kubernetes minor up
+    to the newest that this collection knows. The filter reads and writes nothing.
+positional: _input, cluster
+options:
+  _input:
+    description: Results of M(outoftree.ccm.ccm_component_flags_info) by inventory host.
+    type: dict
+    required: true
+  cluster:
+    description: The result of M(outoftree.ccm.ccm_cluster_info).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show what an upgrade would meet
+  ansible.builtin.debug:
+    msg: "{{ (detected | outoftree.ccm.lint_findings(cluster)).lines }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - RV(_value.findings) has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix) of each
+      finding. C(level) is C(now) if the component of the cluster's minor or the next one does not start, C(later) if that of a later minor
+      does not, and C(unused) if nothing reads it. C(stops_in) is that minor.
+    - RV(_value.unread) names what could not be read. RV(_value.ok) says whether there is no finding of level C(now) and everything was read.
+      RV(_value.lines) has all of it as text, and RV(_value.sarif) in the form SARIF 2.1.0.
+  type: dict
+"""
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import lint
+
+
+def lint_findings(detected, cluster):
+    result = lint.lint(detected, cluster)
+    return dict(result, sarif=lint.sarif(result))
+
+
+class FilterModule:
+    """The filter as Ansible finds it."""
+
+    def filters(self):
+        return {"lint_findings": lint_findings}

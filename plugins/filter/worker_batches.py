@@ -1,0 +1,77 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: worker_batches
+short_description: Judge the settings of worker batches, and announce a batch
+version_added: 0.1.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+description:
+  - Reports what is wrong with the settings, and returns the line that announces a batch with the time that the rest takes. The filter reads
+    and writes nothing.
+positional: _input
+options:
+  _input:
+    description: Sizes of the batches, as C(serial) of a play - a number, a share, or a list of both.
+    type: raw
+    required: true
+  workers:
+    description: The number of workers.
+    type: int
+    default: 0
+  begun:
+    description: When each batch began, up to the one to announce, in seconds since the epoch.
+    type: list
+    elements: float
+    default: []
+  pause:
+    description: Seconds between two batches.
+    type: raw
+    default: 0
+  command:
+    description: The health command and its arguments.
+    type: raw
+    default: []
+  timeout:
+    description: Seconds that the health command may take.
+    type: raw
+    default: 300
+  parallel:
+    description: Number of Nodes that are adopted at a time.
+    type: raw
+    default: 10
+"""
+
+EXAMPLES = r"""
+- name: Announce the second batch
+  ansible.builtin.debug:
+    msg: "{{ ([1, '25%'] | outoftree.ccm.worker_batches(200, [1795337000.0, 1795337012.0])).line }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - RV(_value.problems) has a sentence about each setting that is not valid. RV(_value.line) announces the batch, and is empty without
+      O(begun).
+  type: dict
+"""
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import batches
+
+
+def worker_batches(serial, workers=0, begun=(), pause=0, command=(), timeout=300, parallel=10):
+    found = batches.problems(serial, pause, command, timeout, parallel)
+    times = [float(each) for each in begun]
+    return {"problems": found, "line": batches.progress(serial, int(workers), times, times[-1]) if times and not found else ""}
+
+
+class FilterModule:
+    """The filter as Ansible finds it."""
+
+    def filters(self):
+        return {"worker_batches": worker_batches}

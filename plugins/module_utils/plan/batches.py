@@ -1,0 +1,106 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The batches of workers: their sizes, what is wrong with the operator's settings, and how long the rest takes. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, List, Sequence
+
+#: Longest pause and longest time of a health command, in seconds.
+DAY = 86400
+
+
+def problems(serial: Any, pause: Any, command: Any, timeout: Any, parallel: Any = 10) -> List[str]:
+    """Return what is wrong with the settings of the batches, as sentences."""
+    found = []
+    steps = serial if isinstance(serial, (list, tuple)) else [serial]
+    if not steps or any(_size(step, 100) is None for step in steps):
+        found.append("ccm_install_worker_serial is {0!r}: set a number of workers such as 5, a share such as '10%', or a list of both".format(
+            list(steps) if isinstance(serial, (list, tuple)) else serial))
+    if _seconds(pause) is None:
+        found.append("ccm_install_batch_pause is {0!r}: set a number of seconds from 0 to {1}".format(pause, DAY))
+    if not _seconds(timeout):
+        found.append("ccm_install_batch_command_timeout is {0!r}: set a number of seconds from 1 to {1}".format(timeout, DAY))
+    if not re.fullmatch(r"\s*(100|[1-9]\d?)\s*", "" if isinstance(parallel, bool) else str(parallel)):
+        found.append("ccm_install_adopt_parallel is {0!r}: set a number of Nodes from 1 to 100".format(parallel))
+    if not isinstance(command, (list, tuple)) or not all(isinstance(word, str) for word in command):
+        found.append("ccm_install_batch_command is {0!r}: set a list with the program and its arguments, such as [/usr/local/bin/check, --all]".format(
+            command))
+    elif command and not command[0].strip():
+        found.append("ccm_install_batch_command names no program: set a list with the program and its arguments")
+    elif len(command) == 1 and re.search(r"\s", command[0].strip()):
+        found.append("ccm_install_batch_command is one word with spaces, {0!r}: set a list with the program and its arguments. No shell "
+                     "reads it".format(command[0]))
+    return found
+
+
+def _seconds(value: Any) -> Any:
+    """Return a number of seconds, None if the value is none."""
+    if isinstance(value, bool) or not re.fullmatch(r"\s*\d{1,6}\s*", str(value)) or int(value) > DAY:
+        return None
+    return int(value)
+
+
+def _size(step: Any, workers: int) -> Any:
+    """Return the size of a batch, at least 1, None if the step is not valid. Ansible rounds shares down."""
+    match = re.fullmatch(r"\s*(\d{1,9})\s*(%?)\s*", "" if isinstance(step, bool) else str(step))
+    if match is None or int(match.group(1)) == 0 or match.group(2) and int(match.group(1)) > 100:
+        return None
+    return max(1, workers * int(match.group(1)) // 100) if match.group(2) else int(match.group(1))
+
+
+def sizes(serial: Any, workers: int) -> List[int]:
+    """Return the sizes of the batches, as Ansible makes them from C(serial). The last step repeats. Raises ValueError."""
+    steps = list(serial) if isinstance(serial, (list, tuple)) else [serial]
+    found: List[int] = []
+    rest = workers
+    while rest > 0:
+        size = _size(steps[min(len(found), len(steps) - 1)], workers) if steps else None
+        if size is None:
+            raise ValueError("ccm_install_worker_serial is {0!r}".format(serial))
+        found.append(min(size, rest))
+        rest -= size
+    return found
+
+
+def seconds_left(done: Sequence[int], seconds: Sequence[float], left: Sequence[int]) -> float:
+    """Return the seconds that the batches C(left) take, from the sizes and seconds of those that are done.
+
+    A batch takes a fixed time (restart, heartbeat) and a time for each worker: a least-squares line, whose two parts are not negative.
+    One size alone says nothing about the second part, so the estimate is then a lower bound.
+    """
+    if not done or len(done) != len(seconds):
+        return 0.0
+    mean_size, mean = sum(done) / float(len(done)), sum(seconds) / float(len(seconds))
+    spread = sum((size - mean_size) ** 2 for size in done)
+    slope = sum((size - mean_size) * (took - mean) for size, took in zip(done, seconds)) / spread if spread else 0.0
+    slope = min(max(0.0, slope), mean / mean_size if mean_size else 0.0)
+    return sum(mean + slope * (size - mean_size) for size in left) if slope else mean * len(left)
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people."""
+    if seconds < 90:
+        return "{0:.0f} s".format(seconds)
+    return "{0:.0f} min".format(seconds / 60.0) if seconds < 5400 else "{0:.1f} h".format(seconds / 3600.0)
+
+
+def progress(serial: Any, workers: int, begun: Sequence[float], now: float) -> str:
+    """Return the line that announces a batch. C(begun): when each earlier batch and this one began, in seconds; C(now) is the last of them.
+
+    The line has the workers of the batch, the time so far and, after the first batch, what the rest takes.
+    """
+    batches = sizes(serial, workers)
+    number = len(begun)
+    before = sum(batches[:number - 1])
+    size = batches[number - 1] if number <= len(batches) else workers - before
+    text = "Workers {0} to {1} of {2} (batch {3} of {4})".format(before + 1, before + size, workers, number, len(batches))
+    if number < 2:
+        return text
+    took = [second - first for first, second in zip(begun, begun[1:])]
+    left = seconds_left(batches[:number - 1], took, batches[number - 1:])
+    bound = "at least" if len(set(batches[:number - 1])) == 1 and len(set(batches)) > 1 else "about"
+    return "{0}: {1} so far, {2} {3} left".format(text, duration(now - begun[0]), bound, duration(left))

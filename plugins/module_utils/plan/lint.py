@@ -1,0 +1,240 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The linter: which cloud flags, gates, admission plugins and objects stop which component at which Kubernetes minor.
+
+It reads what hosts and the cluster have, and decides nothing about a migration: with or without a cloud-controller-manager, it says
+what an upgrade would meet. Pure, controller side. The facts are those of versions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit import kubeadm, manifest, patches, rancher, unit
+from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import EditRefused, NotYaml, load
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+
+CONFIG_MAP = "configmap:kube-system/kubeadm-config"
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+#: Keys of k3s and RKE2 with arguments of a component.
+RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet",)}
+#: Now: the component of this or the next minor does not start. Later: a later one. Unused: nothing reads it.
+NOW, LATER, UNUSED = "now", "later", "unused"
+#: What SARIF calls them.
+SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
+
+
+class Given(NamedTuple):
+    """A flag (or field) of a component with its value, and where it is given. C(line) is 0 if it is unknown."""
+
+    host: str
+    component: str
+    file: str
+    line: int
+    flag: str
+    value: str
+
+
+def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[str, Any]:
+    """Return C(findings), C(unread) (what could not be read, with the reason), C(ok) and C(lines) for people.
+
+    A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in)
+    is the minor from which on the component does not start, None if it always starts. C(ok) is false if a finding has the level now,
+    or if something could not be read.
+    """
+    found = host_facts.sorted_out(detected)
+    known = host_facts.usable(found)
+    unread = ["{0}: {1}".format(host, facts.get("msg", "it could not be inspected")) for host, facts in found.items() if host not in known]
+    version = versions.parse(cluster["version"]) or versions.SUPPORTED[0]
+    given: List[Given] = []
+    for host, facts in known.items():
+        given += _of_host(host, facts, unread)
+    given += _of_kubeadm(cluster, unread)
+    findings = [finding for item in given for finding in _judged(item, version)]
+    findings.sort(key=lambda item: ((NOW, LATER, UNUSED).index(item["level"]), item["stops_in"] or "", item["host"], item["file"]))
+    ok = not unread and not any(finding["level"] == NOW for finding in findings)
+    return {"version": versions.show(version), "newest": versions.show(versions.SUPPORTED[1]), "findings": findings, "unread": unread,
+            "ok": ok, "lines": _lines(findings, unread, version)}
+
+
+def sarif(result: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the result of lint as SARIF 2.1.0, which code scanners read. A file's host is a part of its URI."""
+    rules = {_rule(finding): finding["reason"] for finding in result["findings"]}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {"name": "outoftree.ccm.lint", "rules": [
+                {"id": rule, "shortDescription": {"text": reason}} for rule, reason in sorted(rules.items())]}},
+            "results": [_sarif_result(finding) for finding in result["findings"]],
+        }],
+    }
+
+
+def _sarif_result(finding: Dict[str, Any]) -> Dict[str, Any]:
+    uri = "{0}/{1}".format(finding["host"] or "cluster", finding["file"].lstrip("/"))
+    location: Dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    if finding["line"]:
+        location["region"] = {"startLine": finding["line"]}
+    return {"ruleId": _rule(finding), "level": SARIF_LEVELS[finding["level"]], "message": {"text": _sentence(finding)},
+            "locations": [{"physicalLocation": location}]}
+
+
+def _rule(finding: Dict[str, Any]) -> str:
+    return "/".join(part for part in (finding["component"], finding["flag"].lstrip("-"), finding["item"].partition("=")[0]) if part)
+
+
+# -- what is given ----------------------------------------------------------------------------------------------------
+
+
+def _of_host(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
+    for path in facts["manifests"]:
+        text = manifest.decoded(facts["files"][path])
+        try:
+            name = manifest.component_name(load(text))
+            if name in COMPONENTS:
+                yield from _placed(host, name, {path: text}, manifest.read(text, name).flags)
+        except (NotYaml, manifest.BadManifest) as exc:
+            unread.append("{0}: {1}: {2}".format(host, path, exc))
+    described: List[Tuple[str, Any]] = list(facts["units"].items()) + [("kubelet", facts["kubelet"])]
+    for name, description in [item for item in described if item[1].get("unit_files")]:
+        try:
+            sources = unit.sources(facts["files"], description)
+            texts = {path: text for path, text in sources.texts.items() if text is not None}
+            yield from _placed(host, name, texts, unit.flags(sources.command_line()))
+        except unit.UnitRefused as exc:
+            unread.append("{0}: {1}: {2}".format(host, name, exc))
+    for path in facts["kubelet"].get("config_files", []):
+        yield from _of_kubelet_configuration(host, path, manifest.decoded(facts["files"][path]), unread)
+    for path in facts["patches"]:
+        yield from _of_patch(host, path, manifest.decoded(facts["files"][path]), unread)
+    yield from _of_rancher(host, facts, unread)
+
+
+def _placed(host: str, component: str, texts: Dict[str, str], flags: Iterable[Any]) -> Iterator[Given]:
+    for flag in flags:
+        file, line = _place(texts, flag.name, flag.value)
+        yield Given(host, component, file, line, "--" + flag.name, flag.value)
+
+
+def _place(texts: Dict[str, str], name: str, value: str) -> Tuple[str, int]:
+    """Return the file and line that most likely give a flag: the last that has its name and value, else the last with its name."""
+    lines = [(path, number, line) for path, text in texts.items() for number, line in enumerate(text.splitlines(), 1)
+             if name in line.replace("_", "-") and not line.lstrip().startswith("#")]
+    exact = [item for item in lines if value in item[2]]
+    path, number, unused = (exact or lines or [(sorted(texts)[0] if texts else "", 0, "")])[-1]
+    return path, number
+
+
+def _of_kubelet_configuration(host: str, path: str, text: str, unread: List[str]) -> Iterator[Given]:
+    try:
+        data = load(text)
+    except NotYaml as exc:
+        unread.append("{0}: {1}: {2}".format(host, path, exc))
+        return
+    gates = data.get("featureGates") if isinstance(data, dict) else None
+    for name, value in (gates if isinstance(gates, dict) else {}).items():
+        unused, line = _place({path: text}, str(name), str(value).lower())
+        yield Given(host, "kubelet", path, line, "feature-gates", "{0}={1}".format(name, str(value).lower()))
+
+
+def _of_patch(host: str, path: str, text: str, unread: List[str]) -> Iterator[Given]:
+    name = patches.parse_name(path)
+    try:
+        changes = patches.edit(path, text, versions.SUPPORTED[1])[1] if name else []
+    except (patches.PatchRefused, EditRefused, NotYaml) as exc:
+        unread.append("{0}: {1}: {2}".format(host, path, exc))
+        return
+    flags = [change.flag for change in changes if change.flag is not None]
+    yield from _placed(host, name.component if name else "", {path: text}, flags)
+
+
+def _of_rancher(host: str, facts: HostFacts, unread: List[str]) -> Iterator[Given]:
+    service = facts["service"]
+    if not service:
+        return
+    files: List[Tuple[str, Optional[str]]] = [(path, rancher.decoded(path, facts["files"][path])) for path in service["config_files"]]
+    texts = {path: text for path, text in files if text is not None}
+    try:
+        for key, component in RANCHER_KEYS.items():
+            values = rancher.values(service["name"], files, service["arguments"], key)
+            arguments = [value if value.startswith("--") else "--" + value for value in values]
+            yield from _placed(host, component, texts or {service["unit"]: ""}, find_flags(arguments))
+    except rancher.RancherRefused as exc:
+        unread.append("{0}: {1}".format(host, exc))
+
+
+def _of_kubeadm(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Given]:
+    config = cluster.get("kubeadm_config") or {}
+    text = config.get("content", "") if config.get("exists") else ""
+    if not text:
+        return
+    try:
+        flags = kubeadm.managed_flags(text)
+        gates = kubeadm.scheduler_gates(text)
+        api = str(load(text).get("apiVersion", ""))
+    except (NotYaml, kubeadm.BadClusterConfiguration, EditRefused) as exc:
+        unread.append("{0}: {1}".format(CONFIG_MAP, exc))
+        return
+    for component, given in flags.items():
+        for item in _placed("", component, {CONFIG_MAP: text}, given):
+            yield item
+    for value, line in gates:
+        yield Given("", "kube-scheduler", CONFIG_MAP, line, "--feature-gates", value)
+    yield Given("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
+
+
+# -- what is wrong with it --------------------------------------------------------------------------------------------
+
+
+def _judged(given: Given, version: versions.Version) -> Iterator[Dict[str, Any]]:
+    by_item: Dict[str, List[versions.Fact]] = {}
+    for item, fact in versions.about(given.component, given.flag.lstrip("-"), given.value):
+        by_item.setdefault(item, []).append(fact)
+    for item, facts in by_item.items():
+        fatal = [(fact.fatal_in, fact) for fact in facts if fact.fatal_in is not None]
+        ignored = [(None, fact) for fact in facts if fact.no_effect_in is not None and fact.no_effect_in <= version]
+        for stops, fact in sorted(fatal, key=lambda pair: pair[0])[:1] or ignored[:1]:
+            yield _finding(given, item, version, stops, fact.reason)
+
+
+def _finding(given: Given, item: str, version: versions.Version, stops: Optional[versions.Version], reason: str) -> Dict[str, Any]:
+    level = UNUSED if stops is None else NOW if stops <= (version[0], version[1] + 1) else LATER
+    finding = dict(given._asdict(), item=item, level=level, stops_in=None if stops is None else versions.show(stops), reason=reason)
+    del finding["value"]
+    return dict(finding, fix=_fix(finding))
+
+
+def _fix(finding: Dict[str, Any]) -> str:
+    what = finding["item"] if finding["item"] and finding["flag"].lstrip("-") != "cloud-provider" else finding["flag"]
+    if finding["flag"] == "apiVersion":
+        return "convert it with 'kubeadm config migrate'"
+    if finding["file"] == CONFIG_MAP:
+        return "remove {0}, because the next 'kubeadm upgrade' writes it into the manifest".format(what)
+    if finding["component"] == "kubelet" and finding["flag"] == "--cloud-provider":
+        return "set it to external, with a cloud-controller-manager in the cluster"
+    return "remove {0}".format(what)
+
+
+def _sentence(finding: Dict[str, Any]) -> str:
+    what = "{0} {1}".format(finding["flag"], finding["item"]) if finding["item"] else finding["flag"]
+    effect = "{0} of {1} does not start with {2}".format(finding["component"], finding["stops_in"], what) if finding["stops_in"] else \
+        "{0} ignores {1}".format(finding["component"], what)
+    return "{0}: {1}. To fix it, {2}".format(effect, finding["reason"], finding["fix"])
+
+
+def _lines(findings: List[Dict[str, Any]], unread: List[str], version: versions.Version) -> List[str]:
+    lines = []
+    for finding in findings:
+        place = ":".join(part for part in (finding["host"], finding["file"], str(finding["line"] or "")) if part)
+        lines.append("{0:6} {1}".format(finding["level"], place))
+        lines.append("       " + _sentence(finding))
+    lines += ["unread {0}".format(text) for text in unread]
+    count = {level: sum(finding["level"] == level for finding in findings) for level in (NOW, LATER, UNUSED)}
+    summary = "Kubernetes {0}, checked up to {1}: {2} stop a component of this minor or the next, {3} of a later one, {4} have no effect" \
+        .format(versions.show(version), versions.show(versions.SUPPORTED[1]), count[NOW], count[LATER], count[UNUSED])
+    return lines + [summary + (", {0} could not be read".format(len(unread)) if unread else "")]

@@ -1,0 +1,186 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ccm_rendered_files
+short_description: Keep a folder of rendered files, and no file of anybody else
+description:
+  - Writes files to a folder, and notes in C(.outoftree-ccm.json) there which ones it wrote with which content.
+  - A file that somebody else wrote, or changed since, is never replaced or removed. The module then fails before it writes anything,
+    and names every such file.
+  - Files that it wrote before and that are not wanted any more are removed.
+version_added: 1.0.0
+author:
+  - The outoftree.ccm authors (@outoftree)
+extends_documentation_fragment:
+  - outoftree.ccm.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+options:
+  directory:
+    description: The folder. It is created if it does not exist.
+    type: path
+    required: true
+  files:
+    description: The text of each file by its path in the folder.
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Write what the filter rendered
+  outoftree.ccm.ccm_rendered_files:
+    directory: /srv/git/cluster/ccm
+    files: "{{ objects | outoftree.ccm.rendered_files(secret) }}"
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+written:
+  description: Paths of the files that were written, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [controller/daemonset.yaml]
+removed:
+  description: Paths of the files that were removed, or would be in check mode.
+  returned: success
+  type: list
+  elements: str
+  sample: [kubeadm/cluster-configuration.yaml]
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+
+from ansible.module_utils.basic import AnsibleModule
+
+NOTES = ".outoftree-ccm.json"
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def safe(path):
+    """Return whether the path stays in the folder."""
+    parts = path.split("/")
+    return bool(path) and not os.path.isabs(path) and not {"", ".", ".."} & set(parts) and path != NOTES
+
+
+def read(path):
+    """Return the content of a file, None if there is none. Raises OSError for what is no file."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def noted(folder):
+    """Return the digest of each file that this module wrote, by its path. Raises ValueError for notes that cannot be read."""
+    data = read(os.path.join(folder, NOTES))
+    if data is None:
+        return {}
+    try:
+        return dict(json.loads(data.decode("utf-8"))["files"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise ValueError("{0} in it cannot be read ({1}). If all other files in it are rendered ones, remove them and it, and run "
+                         "again".format(NOTES, exc)) from exc
+
+
+def leads_out(folder, path):
+    """Return the part of the path that is a symbolic link, None if there is none."""
+    place = folder
+    for part in path.split("/"):
+        place = os.path.join(place, part)
+        if os.path.islink(place):
+            return os.path.relpath(place, folder)
+    return None
+
+
+def plan(folder, wanted):
+    """Return what to write, what to remove, and what is in the way. Raises OSError and ValueError."""
+    before, write, remove, foreign = noted(folder), {}, [], []
+    for path in sorted(set(wanted) | set(before)):
+        link = leads_out(folder, path)
+        if link is not None:
+            foreign.append("{0} (a symbolic link)".format(link))
+            continue
+        found = read(os.path.join(folder, path))
+        after = wanted.get(path)
+        if found == after:
+            continue
+        if found is not None and path not in before:
+            foreign.append("{0} (not rendered by this playbook)".format(path))
+        elif found is not None and digest(found) != before[path]:
+            foreign.append("{0} (changed since it was rendered)".format(path))
+        elif after is None:
+            remove.append(path)
+        else:
+            write[path] = (found, after)
+    return write, remove, sorted(set(foreign))
+
+
+def replace(module, path, data):
+    handle, name = tempfile.mkstemp(dir=module.tmpdir)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+    os.chmod(name, 0o644)
+    module.atomic_move(name, path)
+
+
+def carry_out(module, folder, wanted, write, remove):
+    for path, contents in write.items():
+        os.makedirs(os.path.dirname(os.path.join(folder, path)), mode=0o755, exist_ok=True)
+        replace(module, os.path.join(folder, path), contents[1])
+    for path in remove:
+        os.remove(os.path.join(folder, path))
+        parent = os.path.dirname(os.path.join(folder, path))
+        if parent != folder and not os.listdir(parent):
+            os.rmdir(parent)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    notes = {"files": {path: digest(data) for path, data in sorted(wanted.items())}}
+    replace(module, os.path.join(folder, NOTES), (json.dumps(notes, indent=2) + "\n").encode("utf-8"))
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=dict(
+            directory=dict(type="path", required=True),
+            files=dict(type="dict", required=True),
+        ),
+        supports_check_mode=True,
+    )
+    folder = os.path.abspath(module.params["directory"])
+    bad = sorted(path for path in module.params["files"] if not safe(path))
+    if bad:
+        module.fail_json(msg="these paths do not stay in the folder: {0}".format(", ".join(bad)))
+    wanted = {path: text.encode("utf-8") for path, text in module.params["files"].items()}
+    try:
+        write, remove, foreign = plan(folder, wanted)
+        if foreign:
+            module.fail_json(msg="{0} has files of somebody else, and nothing was written: {1}. Choose another folder, or move them away"
+                             .format(folder, ", ".join(foreign)))
+        changed = bool(write or remove)
+        if changed and not module.check_mode:
+            carry_out(module, folder, wanted, write, remove)
+    except (OSError, ValueError) as exc:
+        module.fail_json(msg="cannot keep rendered files in {0}: {1}".format(folder, exc))
+    diff = [dict(before_header=path, after_header=path, before=(before or b"").decode("utf-8", "replace"), after=after.decode("utf-8"))
+            for path, (before, after) in write.items()]
+    module.exit_json(changed=changed, written=sorted(write), removed=remove, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

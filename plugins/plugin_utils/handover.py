@@ -1,0 +1,58 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the action plugins take from the plan that the role ccm_install stored on the first control plane.
+
+A task that names parts of the plan in Jinja expressions makes ansible-core 2.18 template the whole plan again for each expression and
+host. These functions read the stored variables as they are. Pure, except that C(stored) reads the variables of one host.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, Optional, Sequence
+
+from ansible.errors import AnsibleError
+
+#: Options of M(outoftree.ccm.ccm_component_config) that a step of the plan sets.
+STEP = ("component", "state", "files", "flags", "flags_before", "restart", "service")
+
+
+def stored(task_vars: Mapping[str, Any], host: str) -> Mapping[str, Any]:
+    """Return the variables of a host without templating them."""
+    found: Mapping[str, Any] = task_vars["hostvars"].raw_get(host) if host in task_vars["hostvars"] else {}
+    return found
+
+
+def lost_journal(variables: Mapping[str, Any], host: str) -> str:
+    """Return the copy of the host's journal if that is lost, otherwise ''."""
+    copies = (variables.get("__ccm_install_copies") or {}).get("hosts") or {}
+    return str((copies.get(host) or {}).get("content") or "")
+
+
+def kubelet_step(variables: Mapping[str, Any], host: str) -> Optional[Dict[str, Any]]:
+    """Return the options for the change of the host's kubelet, or None if the plan has no such step.
+
+    Raises AnsibleError if there is no plan.
+    """
+    if "__ccm_install_plan" not in variables:
+        raise AnsibleError("There is no plan: this run excludes the host that makes it. Run without --limit, or include that host.")
+    plan = variables["__ccm_install_plan"]
+    step = (plan["hosts"].get(host) or {}).get("kubelet")
+    if not step:
+        return None
+    options = {name: step[name] for name in STEP if name in step}
+    options["run_id"] = variables["__ccm_install_run_id"]
+    if lost_journal(variables, host):
+        options["journal_copy"] = lost_journal(variables, host)
+    return options
+
+
+def journal_changes(variables: Mapping[str, Any], host: str, control_plane: Sequence[str]) -> bool:
+    """Whether this run writes the host's journal, or the journal's copy is older. C(control_plane) has the control planes' names."""
+    plan = variables.get("__ccm_install_plan") or {"nodes": {}, "hosts": {}}
+    steps = plan["hosts"].get(host) or {}
+    stale = (variables.get("__ccm_install_copies") or {}).get("stale") or []
+    return host in plan["nodes"] and bool(
+        steps.get("control_plane") or steps.get("kubelet") or plan.get("kubeadm_config") and host in control_plane
+        or host in (plan.get("forget") or []) or host in stale)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page has every figure, the smallest number of workers first, and keeps those that are not measured again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import page
+
+
+def run(step: str, hosts: int, seconds: float = 61.4) -> dict[str, Any]:
+    return {"step": step, "hosts": hosts, "seconds": seconds, "cpu": 20.6, "lines": 99, "status": 0}
+
+
+def test_each_figure_is_a_row() -> None:
+    runs = [run("site", 200), run("site", 50, 9.5)]
+    version = {"version": "now", "taken": "today", "machine": "2 cores", "load": 1.5, "runs": runs}
+    text = page.render([version], 1.0, 2.0)
+    assert text.index("| site | 50 | 10 | 21 | 99 |") < text.index("| site | 200 | 61 | 21 | 99 |")
+    assert "## Now" in text and "2 cores" in text and "1.5 before" in text and "2 s after its taint" in text
+
+
+def test_a_page_without_figures_says_so() -> None:
+    assert "Nothing was measured yet." in page.render([], 1.0, 1.0)
+
+
+def test_new_figures_replace_old_ones_of_the_same_run_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "FIGURES", tmp_path)
+    page.keep("now", [run("site", 50), run("site", 200)], "2 cores", 0.0)
+    page.keep("now", [run("site", 50, 1.0)], "2 cores", 0.0)
+    page.keep("before", [run("site", 50, 7.0)], "2 cores", 0.0)
+    before, now = page.read()
+    assert (before["version"], now["version"]) == ("before", "now")
+    assert {(each["hosts"], each["seconds"]) for each in now["runs"]} == {(50, 1.0), (200, 61.4)}

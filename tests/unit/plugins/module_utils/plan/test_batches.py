@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of workers: bad settings are refused before a run begins, and the progress line tells how long the rest takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import batches
+
+GOOD: dict[str, Any] = {"serial": [1, "10%", "25%"], "pause": 0, "command": [], "timeout": 300}
+
+
+@pytest.mark.parametrize("setting", [
+    {}, {"serial": 5}, {"serial": "5"}, {"serial": "100%"}, {"serial": [1]}, {"pause": 86400}, {"pause": "10"}, {"parallel": 1}, {"timeout": 1},
+    {"parallel": "100"},
+    {"command": ["/usr/bin/check"]}, {"command": ["/a program", "x"]}, {"command": ("check", "a b")},
+])
+def test_good_settings_are_accepted(setting: dict[str, Any]) -> None:
+    assert batches.problems(**{**GOOD, **setting}) == []
+
+
+@pytest.mark.parametrize(("setting", "name"), [
+    *(({"serial": value}, "ccm_install_worker_serial") for value in (0, "0", -1, "x", "", None, [], [1, 0], "101%", "0%", "1.5", True, {"a": 1})),
+    *(({"pause": value}, "ccm_install_batch_pause") for value in (-1, "x", "", None, 86401, 1.5, True, [1])),
+    *(({"timeout": value}, "ccm_install_batch_command_timeout") for value in (0, -1, "x", "", None, 86401, True)),
+    *(({"parallel": value}, "ccm_install_adopt_parallel") for value in (0, -1, 101, "x", "", None, True, 1.5)),
+    *(({"command": value}, "ccm_install_batch_command") for value in ("check all", ["check all"], [""], [" "], [1], {"a": 1}, None, ["a", None])),
+])
+def test_bad_settings_are_named_with_their_value(setting: dict[str, Any], name: str) -> None:
+    (problem,) = batches.problems(**{**GOOD, **setting})
+    assert problem.startswith(name + " ")
+
+
+def test_every_bad_setting_is_named_at_once() -> None:
+    assert len(batches.problems(0, -1, "x", 0)) == 4
+
+
+@pytest.mark.parametrize(("serial", "workers", "expected"), [
+    ([1, "10%", "25%"], 50, [1, 5, 12, 12, 12, 8]),
+    ("25%", 50, [12, 12, 12, 12, 2]),
+    ([1, "10%", "25%"], 3, [1, 1, 1]),
+    (5, 3, [3]),
+    ([2, 3], 9, [2, 3, 3, 1]),
+    ("100%", 7, [7]),
+    ([1], 0, []),
+])
+def test_sizes_are_those_that_ansible_makes(serial: Any, workers: int, expected: list[int]) -> None:
+    assert batches.sizes(serial, workers) == expected
+
+
+@pytest.mark.parametrize("serial", [[], 0, "x", [1, "0%"]])
+def test_sizes_without_a_valid_serial_are_an_error(serial: Any) -> None:
+    with pytest.raises(ValueError, match="ccm_install_worker_serial"):
+        batches.sizes(serial, 9)
+
+
+def test_the_rest_is_estimated_from_a_fixed_time_and_one_for_each_worker() -> None:
+    assert batches.seconds_left([], [], [5]) == 0.0
+    assert batches.seconds_left([1], [10.0], [5, 5]) == 20.0  # nothing is known about the size yet
+    assert batches.seconds_left([1, 5], [12.0, 20.0], [12, 12]) == pytest.approx(68.0)  # 10 s and 2 s for each worker
+    assert batches.seconds_left([1, 5], [20.0, 12.0], [12]) == pytest.approx(16.0)  # a slow canary makes no negative slope
+    assert batches.seconds_left([10, 20], [10.0, 30.0], [10]) >= 0.0
+
+
+def test_the_line_says_which_batch_it_is_and_what_is_left() -> None:
+    serial = [1, "10%", "25%"]
+    assert batches.progress(serial, 50, [0.0], 0.0) == "Workers 1 to 1 of 50 (batch 1 of 6)"
+    assert batches.progress(serial, 50, [0.0, 12.0], 12.0) == "Workers 2 to 6 of 50 (batch 2 of 6): 12 s so far, at least 60 s left"
+    assert batches.progress(serial, 50, [0.0, 12.0, 32.0], 32.0) == "Workers 7 to 18 of 50 (batch 3 of 6): 32 s so far, about 2 min left"
+    assert batches.progress(1, 2, [0.0, 100.0], 100.0) == "Workers 2 to 2 of 2 (batch 2 of 2): 2 min so far, about 2 min left"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (89.0, "89 s"), (90.0, "2 min"), (5399.0, "90 min"), (5400.0, "1.5 h")])
+def test_durations_are_read_by_people(seconds: float, text: str) -> None:
+    assert batches.duration(seconds) == text

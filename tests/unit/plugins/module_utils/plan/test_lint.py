@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The linter: what is found where, of every layout, and what it says of a minor before, at and after the one that stops."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import lint
+
+MANIFEST = "/etc/kubernetes/manifests/{0}.yaml"
+POD = """\
+apiVersion: v1
+kind: Pod
+spec:
+  containers:
+  - name: {0}
+    image: registry.k8s.io/{0}:v1.30.4
+    command:
+    - {0}
+    # --cloud-config=/not/this
+{1}
+"""
+KUBEADM = """\
+apiVersion: kubeadm.k8s.io/v1beta3
+kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+    cloud-provider: aws
+scheduler:
+  extraArgs:
+    feature-gates: InTreePluginAWSUnregister=true
+"""
+
+
+def pod(component: str, *flags: str) -> dict[str, str]:
+    return {MANIFEST.format(component): POD.format(component, "\n".join("    - " + flag for flag in flags))}
+
+
+def brief(result: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [(f["level"], f["stops_in"], f["host"], f["component"], f["file"], f["line"], f["flag"], f["item"]) for f in result["findings"]]
+
+
+def of(host_facts: Any, cluster_facts: Any, files: dict[str, str], version: str = "v1.30.4", kubeadm: str = "",
+       **more: Any) -> dict[str, Any]:
+    facts = host_facts("cp-1", files)
+    facts["manifests"] = [path for path in files if "manifests" in path]
+    facts.update(more)
+    return lint.lint({"cp-1": facts}, cluster_facts(("cp-1", "initialized"), version=version, kubeadm=kubeadm))
+
+
+@pytest.mark.parametrize(("version", "level", "ok"), [("v1.31.9", "later", True), ("v1.32.1", "now", False), ("v1.33.0", "now", False)])
+def test_the_minor_before_the_one_that_stops_is_now(host_facts: Any, cluster_facts: Any, version: str, level: str, ok: bool) -> None:
+    result = of(host_facts, cluster_facts, pod("kube-apiserver", "--cloud-provider=external"), version)
+    assert brief(result) == [(level, "1.33", "cp-1", "kube-apiserver", MANIFEST.format("kube-apiserver"), 10, "--cloud-provider", "")]
+    assert result["ok"] is ok and result["version"] == version[1:5]
+    assert result["findings"][0]["fix"] == "remove --cloud-provider"
+
+
+def test_items_of_lists_are_found_one_by_one_and_the_first_minor_counts(host_facts: Any, cluster_facts: Any) -> None:
+    files = {
+        **pod("kube-apiserver", "--enable-admission-plugins=NodeRestriction,PersistentVolumeLabel", "--feature-gates=Foo=true"),
+        **pod("kube-controller-manager", "--cloud-provider=aws", "--cloud-config=/etc/aws.conf"),
+        **pod("kube-scheduler", "--feature-gates=Foo=true,DisableCloudProviders=false"),
+    }
+    at = {name: MANIFEST.format(name) for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")}
+    manager = "kube-controller-manager"
+    assert brief(of(host_facts, cluster_facts, files)) == [
+        ("now", "1.31", "cp-1", "kube-apiserver", at["kube-apiserver"], 10, "--enable-admission-plugins", "PersistentVolumeLabel"),
+        ("now", "1.31", "cp-1", manager, at[manager], 10, "--cloud-provider", "aws"),
+        ("now", "1.31", "cp-1", "kube-scheduler", at["kube-scheduler"], 10, "--feature-gates", "DisableCloudProviders=false"),
+    ]
+    fixes = [finding["fix"] for finding in of(host_facts, cluster_facts, files)["findings"]]
+    assert fixes == ["remove PersistentVolumeLabel", "remove --cloud-provider", "remove DisableCloudProviders=false"]
+    newer = brief(of(host_facts, cluster_facts, files, "v1.36.0"))
+    assert ("unused", None, "cp-1", manager, at[manager], 11, "--cloud-config", "") in newer and len(newer) == 4
+
+
+def test_kubelets_units_configurations_and_patches_are_read(host_facts: Any, cluster_facts: Any) -> None:
+    config, patch = "/var/lib/kubelet/config.yaml", "/etc/kubernetes/patches/kube-apiserver0+merge.yaml"
+    files = {
+        "/var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--cloud-config=/etc/c.conf"\n',
+        config: "kind: KubeletConfiguration\nfeatureGates:\n  CloudDualStackNodeIPs: true\n",
+        patch: "spec:\n  containers:\n  - name: kube-apiserver\n    command: [kube-apiserver, --cloud-provider=aws]\n",
+    }
+    facts = host_facts("w-1", files)
+    facts["kubelet"]["config_files"] = [config]
+    result = lint.lint({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.32.0", kubeadm=""))
+    assert brief(result) == [
+        ("now", "1.32", "w-1", "kubelet", config, 3, "feature-gates", "CloudDualStackNodeIPs=true"),
+        ("now", "1.33", "w-1", "kube-apiserver", patch, 4, "--cloud-provider", ""),
+        ("later", "1.34", "w-1", "kubelet", "/var/lib/kubelet/kubeadm-flags.env", 1, "--cloud-config", ""),
+    ]
+    assert not result["ok"] and result["findings"][2]["fix"] == "remove --cloud-config"
+    rules = [rule["id"] for rule in lint.sarif(result)["runs"][0]["tool"]["driver"]["rules"]]
+    assert rules == ["kube-apiserver/cloud-provider", "kubelet/cloud-config", "kubelet/feature-gates/CloudDualStackNodeIPs"]
+
+
+def test_a_flag_without_effect_is_found_from_that_minor_on_and_a_kubelet_needs_another_value(host_facts: Any, cluster_facts: Any) -> None:
+    files = pod("kube-controller-manager", "--cloud-config=/x")
+    assert of(host_facts, cluster_facts, files, "v1.30.9")["findings"] == []
+    assert [finding["level"] for finding in of(host_facts, cluster_facts, files, "v1.31.0")["findings"]] == ["unused"]
+    facts = host_facts("w-1", {"/var/lib/kubelet/kubeadm-flags.env": "KUBELET_KUBEADM_ARGS=--cloud-provider=aws\n"})
+    (finding,) = lint.lint({"w-1": facts}, cluster_facts(("w-1", "initialized"), version="v1.30.0", kubeadm=""))["findings"]
+    assert finding["fix"] == "set it to external, with a cloud-controller-manager in the cluster"
+
+
+def test_the_place_is_the_line_that_counts(host_facts: Any, cluster_facts: Any) -> None:
+    """The last one with the value, and where no line has it as it is, the last one with the name."""
+    twice = pod("kube-apiserver", "--cloud-provider=aws", "--cloud-provider=gce", "--cloud-config='/a'")
+    lines = [(finding["flag"], finding["line"]) for finding in of(host_facts, cluster_facts, twice)["findings"]]
+    assert lines == [("--cloud-provider", 10), ("--cloud-provider", 11), ("--cloud-config", 12)]
+    assert lint._place({"/b": "x", "/a": "y"}, "cloud-provider", "aws") == ("/a", 0)
+    assert lint._place({"/a": "cloud_provider: 'a' 'ws'\n# cloud-provider aws"}, "cloud-provider", "aws") == ("/a", 1)
+    assert lint._place({}, "cloud-provider", "aws") == ("", 0)
+
+
+def test_a_version_that_is_unknown_is_the_oldest(cluster_facts: Any) -> None:
+    assert lint.lint({}, cluster_facts(version="", kubeadm=""))["version"] == "1.29"
+
+
+def test_what_the_next_kubeadm_upgrade_would_write_is_found(host_facts: Any, cluster_facts: Any) -> None:
+    result = of(host_facts, cluster_facts, {}, "v1.36.1", KUBEADM)
+    assert brief(result) == [
+        ("now", "1.31", "", "kube-scheduler", lint.CONFIG_MAP, 8, "--feature-gates", "InTreePluginAWSUnregister=true"),
+        ("now", "1.33", "", "kube-apiserver", lint.CONFIG_MAP, 5, "--cloud-provider", ""),
+        ("now", "1.37", "", "kubeadm", lint.CONFIG_MAP, 1, "apiVersion", "kubeadm.k8s.io/v1beta3"),
+    ]
+    fixes = [finding["fix"] for finding in result["findings"]]
+    assert fixes == [
+        "remove InTreePluginAWSUnregister=true, because the next 'kubeadm upgrade' writes it into the manifest",
+        "remove --cloud-provider, because the next 'kubeadm upgrade' writes it into the manifest",
+        "convert it with 'kubeadm config migrate'",
+    ]
+
+
+@pytest.mark.parametrize("tree", ["k3s/server", "k3s/agent", "rke2/server", "rke2/agent", "systemd/control-plane", "systemd/worker",
+                                  "kubespray/worker"])
+def test_every_layout_is_read_and_each_finding_has_its_place(tree_facts: Any, cluster_facts: Any, tree: str) -> None:
+    facts = tree_facts(tree)
+    result = lint.lint({"h": facts}, cluster_facts(("h", "initialized"), version="v1.29.0", kubeadm=""))
+    assert result["unread"] == []
+    for finding in result["findings"]:
+        text = base64.b64decode(facts["files"][finding["file"]]["content"]).decode()
+        line = text.splitlines()[finding["line"] - 1].replace("_", "-")
+        assert finding["flag"].lstrip("-") in line or finding["item"].partition("=")[0] in line, finding
+
+
+def test_arguments_of_k3s_are_those_of_its_components(tree_facts: Any, cluster_facts: Any) -> None:
+    path = "/etc/rancher/k3s/config.yaml"
+    text = "kube-apiserver-arg:\n- feature-gates=DisableCloudProviders=false\nkubelet-arg:\n- --cloud-config=/x\n"
+    facts = tree_facts("k3s/server", changed={path: text})
+    facts["service"]["arguments"] = ["server"]
+    facts["service"]["config_files"] = [path]
+    result = lint.lint({"s": facts}, cluster_facts(("s", "initialized"), version="v1.31.0", kubeadm=""))
+    assert brief(result) == [
+        ("now", "1.31", "s", "kube-apiserver", path, 2, "--feature-gates", "DisableCloudProviders=false"),
+        ("later", "1.34", "s", "kubelet", path, 4, "--cloud-config", ""),
+    ]
+
+
+def test_what_cannot_be_read_is_named_and_is_not_ok(host_facts: Any, tree_facts: Any, cluster_facts: Any) -> None:
+    files = {MANIFEST.format("broken"): "spec: [", "/etc/kubernetes/patches/kube-apiserver0+merge.yaml": "--cloud-provider: ["}
+    result = of(host_facts, cluster_facts, files, kubeadm="apiServer: [")
+    patch = "/etc/kubernetes/patches/kube-apiserver0+merge.yaml"
+    starts = ["cp-1: {0}: ".format(MANIFEST.format("broken")), "cp-1: {0}: ".format(patch), lint.CONFIG_MAP + ": "]
+    assert len(result["unread"]) == 3 and all(text.startswith(start) for text, start in zip(result["unread"], starts)), result["unread"]
+    config = "/var/lib/kubelet/config.yaml"
+    facts = host_facts("w-1", {config: "featureGates: [", "/var/lib/kubelet/kubeadm-flags.env": ""})
+    facts["files"]["/var/lib/kubelet/kubeadm-flags.env"]["content"] = base64.b64encode(b"X=\xff").decode()
+    facts["kubelet"]["config_files"] = [config]
+    server = tree_facts("k3s/server", changed={"/etc/rancher/k3s/config.yaml": "kubelet-arg: [\n"})
+    server["service"]["arguments"] = ["server"]
+    unread = lint.lint({"w-1": facts, "s": server}, cluster_facts(("w-1", "initialized"), kubeadm=""))["unread"]
+    starts = ["w-1: kubelet: ", "w-1: {0}: ".format(config), "s: "]
+    assert len(unread) == 3 and all(text.startswith(start) for text, start in zip(unread, starts)), unread
+    away = lint.lint({"w-9": {"msg": "Connection refused"}}, cluster_facts(version="v1.36.0", kubeadm=""))
+    assert not result["ok"] and not away["ok"] and away["unread"] == ["w-9: Connection refused"]
+    assert away["lines"][-1].endswith("0 have no effect, 1 could not be read")
+
+
+def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: Any) -> None:
+    result = of(host_facts, cluster_facts, pod("kube-apiserver", "--cloud-provider=external"), "v1.33.0")
+    place = MANIFEST.format("kube-apiserver")
+    sentence = ("kube-apiserver of 1.33 does not start with --cloud-provider: kube-apiserver lost its cloud code "
+                "(kubernetes/kubernetes#130162). To fix it, remove --cloud-provider")
+    assert result["lines"] == [
+        "now    cp-1:{0}:10".format(place), "       " + sentence,
+        "Kubernetes 1.33, checked up to 1.36: 1 stop a component of this minor or the next, 0 of a later one, 0 have no effect"]
+    (run,) = lint.sarif(result)["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["kube-apiserver/cloud-provider"]
+    assert run["results"] == [{
+        "ruleId": "kube-apiserver/cloud-provider", "level": "error", "message": {"text": sentence},
+        "locations": [{"physicalLocation": {
+            "artifactLocation": {"uri": "cp-1" + place}, "region": {"startLine": 10}}}]}]
+    ignored = of(host_facts, cluster_facts, pod("kube-controller-manager", "--cloud-config=/x"), "v1.36.0")
+    assert ignored["ok"] and ignored["lines"][1].startswith("       kube-controller-manager ignores --cloud-config: nothing reads it")
+    assert lint.sarif(ignored)["runs"][0]["results"][0]["level"] == "note"
