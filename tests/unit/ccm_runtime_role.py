@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +14,55 @@ import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-ROLE = Path(__file__).parents[2] / "roles" / "ccm_runtime"
+ROOT = Path(__file__).parents[2]
+ROLE = ROOT / "roles" / "ccm_runtime"
+FILTER = "outoftree.ccm.vendor_rollout"
+
+
+@cache
+def vendor_rollout() -> Any:
+    """The filter of the role, from this checkout. Outside of a play, Ansible does not find it by its full name."""
+    plugins = "ansible_collections.outoftree.ccm.plugins"
+    try:
+        found = importlib.util.find_spec(plugins)
+    except ImportError:
+        found = None
+    if found is None:
+        sys.path.insert(0, str(ROOT / "build" / "collections"))
+        importlib.invalidate_caches()
+    return importlib.import_module(f"{plugins}.filter.vendor_rollout").vendor_rollout
+
+
+@cache
+def own_variables() -> dict[str, Any]:
+    """The role's defaults and variables."""
+    known: dict[str, Any] = {}
+    for path in (ROLE / "defaults" / "main.yml", *sorted((ROLE / "vars" / "main").glob("*.yml"))):
+        known |= DataLoader().load_from_file(str(path), trusted_as_template=True)
+    return known
+
+
+@cache
+def vendor_file(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROLE / "files" / "vendors" / f"{name}.yml").read_text())
+    return found
 
 
 def templar(**variables: Any) -> Templar:
     """With the role's defaults and variables, and `variables` above them."""
-    loader = DataLoader()
-    known: dict[str, Any] = {}
-    for path in (ROLE / "defaults" / "main.yml", *sorted((ROLE / "vars" / "main").glob("*.yml"))):
-        known |= loader.load_from_file(str(path), trusted_as_template=True)
-    return Templar(loader=loader, variables=known | {"ccm_runtime_cloud_provider": "sim"} | variables)
+    known = dict(own_variables())
+    # In a play, a lookup reads the vendor's file. Outside of one, Ansible does not find the plugin by its full name.
+    if vendor := variables.get("ccm_runtime_vendor"):
+        known["__ccm_runtime_vendor"] = vendor_file(vendor)
+    provider = {} if "ccm_runtime_vendor" in variables else {"ccm_runtime_cloud_provider": "sim"}
+    made = Templar(loader=DataLoader(), variables=known | provider | variables)
+    made._engine.environment.filters[FILTER] = vendor_rollout()
+    return made
+
+
+def value(name: str, **variables: Any) -> Any:
+    """Of a variable of the role."""
+    return templar(**variables).template(trust_as_template("{{ " + name + " }}"))
 
 
 def rendered(template: str, **variables: Any) -> list[dict[str, Any]]:

@@ -23,18 +23,18 @@ REVIEWS = {
 }
 
 
-def documents(command: list[str], volumes: bool = False) -> list[dict[str, Any]]:
+def documents(command: list[str], optional: bool = False) -> list[dict[str, Any]]:
     pools = [{"apiGroups": ["acme.example"], "resources": ["pools"], "verbs": ["get"]}] * bool(command)
     return rendered(
         "rbac.yaml.j2",
         ccm_runtime_command=command,
-        ccm_runtime_label_volumes=volumes,
+        ccm_runtime_controllers=["*", *OFF_BY_DEFAULT] if optional else ["*"],
         ccm_runtime_extra_rules=pools,
     )
 
 
-def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[str, str, str]]:
-    (role,) = [document for document in documents(command, volumes) if document["kind"] == kind]
+def granted(command: list[str], kind: str, optional: bool = False) -> set[tuple[str, str, str]]:
+    (role,) = [document for document in documents(command, optional) if document["kind"] == kind]
     return {
         (group, resource, verb)
         for rule in role["rules"]
@@ -44,12 +44,33 @@ def granted(command: list[str], kind: str, volumes: bool = False) -> set[tuple[s
     }
 
 
-@pytest.mark.parametrize("volumes", [False, True], ids=["by-default", "with-volumes"])
-def test_the_cluster_role_is_what_the_controllers_need(volumes: bool):
-    controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if volumes else ()))
+@pytest.mark.parametrize("optional", [False, True], ids=["by-default", "with-all"])
+def test_the_cluster_role_is_what_the_controllers_need(optional: bool):
+    controllers = (*ON_BY_DEFAULT, *(OFF_BY_DEFAULT if optional else ()))
     asked = [IDENTITY, *needed((BUILT_IN[name] for name in controllers), LEASES)]
     wanted = {(right.group, right.resource, right.verb) for right in asked if not right.namespace}
-    assert granted([], "ClusterRole", volumes) == wanted | REVIEWS
+    assert granted([], "ClusterRole", optional) == wanted | REVIEWS
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("ccm_runtime_label_volumes", "persistentvolume-label-controller"),
+        ("ccm_runtime_kubelet_serving_csr", "kubelet-serving-csr-controller"),
+    ],
+)
+def test_a_variable_grants_the_rights_of_its_controller_and_no_others(variable: str, name: str):
+    (role,) = [each for each in rendered("rbac.yaml.j2", **{variable: True}) if each["kind"] == "ClusterRole"]
+    (without,) = [each for each in rendered("rbac.yaml.j2") if each["kind"] == "ClusterRole"]
+    more = [rule for rule in role["rules"] if rule not in without["rules"]]
+    granted = {(rule["resources"][0], verb) for rule in more for verb in rule["verbs"]}
+    assert granted == {(right.resource, right.verb) for right in set(needed([BUILT_IN[name]])) - set(needed([]))}
+
+
+def test_only_the_signer_of_kubelets_may_be_approved_for():
+    (role,) = [each for each in documents([], True) if each["kind"] == "ClusterRole"]
+    (rule,) = [rule for rule in role["rules"] if "signers" in rule["resources"]]
+    assert (rule["resourceNames"], rule["verbs"]) == (["kubernetes.io/kubelet-serving"], ["approve"])
 
 
 def test_one_namespace_may_be_read():

@@ -148,6 +148,34 @@ def test_the_secret_has_the_configuration_also_when_that_is_empty(content: str):
     assert base64.b64decode(secret["data"]["cloud.conf"]).decode() == content
 
 
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({}, "/etc/ccm/cloud"),
+        ({"ccm_runtime_cloud_config_path": "/etc/config/cloud.conf"}, "/etc/config"),
+        ({"ccm_runtime_vendor": "openstack"}, "/etc/config"),
+    ],
+    ids=["ours", "ours-where-the-old-one-had-it", "by-name"],
+)
+def test_files_that_the_configuration_names_are_beside_it(variables: dict[str, Any], folder: str):
+    """As docs/providers/openstack.md promises: a private CA is a key of ccm_runtime_credentials."""
+    authority = "-----BEGIN CERTIFICATE-----\nMIIB...\n-----END CERTIFICATE-----\n"
+    given = {"ccm_runtime_credentials": {"ca.crt": authority}, "ccm_runtime_cloud_config": "[Global]\n", **variables}
+    (secret,) = rendered("secret.yaml.j2", **given)
+    assert {key: base64.b64decode(value).decode() for key, value in secret["data"].items()} == {
+        "cloud.conf": "[Global]\n",
+        "ca.crt": authority,
+    }
+    (daemonset,) = rendered("daemonset.yaml.j2", **given)
+    pod = daemonset["spec"]["template"]["spec"]
+    name = secret["metadata"]["name"]
+    (volume,) = [each["name"] for each in pod["volumes"] if each.get("secret", {}).get("secretName") == name]
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == volume]
+    assert mount == {"name": volume, "mountPath": folder, "readOnly": True}
+    assert f"--cloud-config={folder}/cloud.conf" in pod["containers"][0]["args"]
+    assert "ca.crt" not in str(pod["containers"][0].get("env")), "it is a file and no environment variable"
+
+
 @pytest.mark.threat("peer-reads-no-metrics")
 def test_health_and_metrics_are_served_on_loopback_unless_asked_for():
     """The Pods are in their hosts' network, and the kubelet probes them on loopback."""
