@@ -18,7 +18,6 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "common"))
 from load import api_server
 
 INTERVAL, LONGEST = 0.5, 1800.0
