@@ -35,111 +35,38 @@ class Known(NamedTuple):
         return any(fault.kind in self.kinds and fault.point.startswith(self.points) for fault in faults)
 
 
-#: Why, for an eventually consistent cloud and machines that are replaced.
-_FORMER_MACHINE = (
-    "a Node whose machine was replaced under its name gets the providerID of the former machine while the cloud still "
-    "shows that one; it is Ready, so nobody asks for its instance again"
-)
-
 KNOWN = (
     Known(
-        "a Service that is deleted while the API server shows an older state loses its finalizer with it: no process "
-        "knows its load balancer any more, and the audit reports it",
+        "the finalizer of a Service is in a restored etcd that goes again, so the Service is deleted without it and no "
+        "process knows its load balancer any more. Another cluster of the same name could own that load balancer, so "
+        "the audit reports it and leaves it to a person",
         "churn-79@2; api WATCH leases#1=snapshot",
         ("load-balancer-leaked",),
         ("snapshot",),
     ),
     Known(
-        "a restored etcd names a former leader on the Lease, so the present one goes on until it renews",
+        "a restored etcd names a former leader on the Lease, so the present one goes on until it renews. Nobody else "
+        "leads: a process that lost its Lease has ended, and its name is never used again",
         "leaders@3; steps=1; api PATCH services/shop/web/status#1=snapshot",
         ("write-without-lease",),
         ("snapshot",),
     ),
-    Known(
-        "an API server that shows what was before Nodes had a providerID is believed, although its resourceVersion is "
-        "older than what was seen: load balancers lose members until it has caught up",
-        "nodes@55; steps=; api EVENT services#2=api-stale; api WATCH services#2=relist-shrunken",
-        ("backend-removed",),
-        ("api-stale",),
-    ),
-    Known(
-        "a restored etcd shows what was before Nodes had a providerID: load balancers lose members until the Nodes are "
-        "initialised again",
-        "services@123; steps=; api PATCH services/shop/api/status#2=snapshot; api EVENT nodes#13=silent",
-        ("backend-removed",),
-        ("snapshot",),
-        points=("api ",),
-    ),
-    Known(
-        "a watch that resumes sends a change to ClusterIP before the change that took it back: the load balancer is "
-        "deleted, and created again",
-        "services@382; api EVENT services#11=silent; api EVENT services#16=cut",
-        ("load-balancer-deleted",),
-        ("silent",),
-        workloads=("services",),
-    ),
     *(
         Known(
-            "a Service becomes ClusterIP and LoadBalancer again while the cloud's listing is stale: it has no load "
-            "balancer, or its status no address, until its next change",
-            example,
-            ("not-converged",),
-            ("cloud-stale",),
-            says,
-            workloads=("services",),
-        )
-        for example, says in (
-            ("services@405; steps=0,1,2,3,4; api EVENT services#14=cloud-stale", "has no load balancer"),
-            (
-                "services@396; api PATCH services/shop/web/status#5=error; cloud load_balancers.list#31=cloud-stale",
-                "does not name its load balancer's address",
-            ),
-        )
-    ),
-    Known(
-        "a load balancer that the cloud failed to provision after an update stays in its error state beyond the bound",
-        "churn-327@327; steps=2,3,4; cloud routes.create#1=cloud-stale; "
-        "cloud load_balancers.update#3=provision-error",
-        ("not-converged",),
-        ("provision-error",),
-        "is error",
-    ),
-    *(
-        Known(
-            "a cloud that shows again what was before a machine was replaced is believed: the new machine loses its "
-            "route and its place in load balancers until the cloud shows it again",
-            "one-replaced@480; api PATCH nodes/n2#1=stop-40; cloud instances.list#4=snapshot",
+            "a restored etcd does not have a Node that joined later, and a read of the Node confirms that it is gone: "
+            "its route and its place in load balancers go until it registers again, as after any deletion",
+            "rivals@459; steps=1,2,6; api GET services/shop/new#1=hang; api PATCH services/shop/new/status#3=snapshot",
             (invariant,),
             ("snapshot",),
-            points=("cloud ",),
+            "n3",  # the workloads' Node that joins
+            points=("api ",),
         )
         for invariant in ("route-deleted", "backend-removed")
     ),
-    *(
-        Known(
-            _FORMER_MACHINE,
-            "replace@79; steps=0; api DELETE nodes/n2#1=cloud-stale",
-            (invariant,),
-            ("cloud-stale",),
-            says,
-            workloads=("replace", "one-replaced"),
-        )
-        for invariant, says in (
-            ("node-stays", "Node n2 exists and its instance does not"),
-            ("not-converged", "has other targets"),
-        )
-    ),
     Known(
-        "a list that lacks half of the Nodes is not believed until the process restarts, as its log says: when they "
-        "are really gone and no watch said so, it deletes them and creates their routes again and again",
-        "churn-70@70; steps=0,2; api EVENT services#2=skipped",
-        ("never-quiet",),
-        ("skipped", "relist-empty", "relist-shrunken"),
-        workloads=("churn-",),
-    ),
-    Known(
-        "a process has nothing to compare its first list of Nodes with: if it is wrong, load balancers lose members",
-        "churn-46@1; steps=5; api GET leases/kube-system/cloud-controller-manager#3=relist-shrunken",
+        "a process has nothing to compare its first two lists of Nodes with: if both are wrong, load balancers lose "
+        "members. Nothing else says which Nodes there are: the cloud has machines that are no Nodes",
+        "churn-46@46; steps=1,5; api EVENT nodes#1=relist-empty; api GET namespaces/kube-system#9=relist-shrunken",
         ("backend-removed-at-start",),
     ),
 )

@@ -167,6 +167,20 @@ async def a_provider_id_is_written_once(kube: KubeClient, name: str) -> None:
         await kube.patch(f"{NODES}/{name}", {"spec": {"providerID": "sim://north/b"}})
 
 
+async def addresses_are_for_load_balancers_alone(kube: KubeClient, name: str) -> None:
+    """A Service of another type loses them with its type, and is given none."""
+    path = f"{SERVICES}/{name}"
+    given = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}}
+    await kube.create(SERVICES, service(name))
+    with pytest.raises(InvalidError):
+        await kube.patch(f"{path}/status", given)
+    await kube.patch(path, {"spec": {"type": "LoadBalancer"}})
+    await kube.patch(f"{path}/status", given)
+    assert (await read(kube, path))["status"]["loadBalancer"]["ingress"][0]["ip"] == "203.0.113.9"
+    await kube.patch(path, {"spec": {"type": "ClusterIP"}})
+    assert not (await read(kube, path))["status"].get("loadBalancer")
+
+
 async def a_watch_goes_on_where_the_list_ended(kube: KubeClient, name: str) -> None:
     await kube.create(SERVICES, service(f"{name}-a"))
     items, version = await kube.list(SERVICES, dict)
@@ -231,6 +245,7 @@ SUITE: tuple[Check, ...] = (
     status_and_spec_change_by_their_own_paths_alone,
     a_strategic_patch_merges_conditions_by_type,
     a_provider_id_is_written_once,
+    addresses_are_for_load_balancers_alone,
     a_watch_goes_on_where_the_list_ended,
     a_watch_of_one_name_tells_of_it_alone,
     a_watch_ends_with_a_bookmark,

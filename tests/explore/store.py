@@ -146,6 +146,8 @@ class Store:
         old_id, new_id = (each.get("spec", {}).get("providerID") for each in (before, after))
         if old_id and new_id != old_id:
             raise Refusal(422, "Invalid", "spec.providerID: Forbidden: node updates may not change providerID")
+        if resource == "services" and after["spec"].get("type") != "LoadBalancer":
+            after = _without_addresses(after, may_have=not status)
         if after == before:
             return before
         new = set(after["metadata"].get("finalizers") or ()) - set(meta.get("finalizers") or ())
@@ -213,3 +215,14 @@ class Store:
 
     def dump(self) -> Any:
         return copy.deepcopy(self.objects)
+
+
+def _without_addresses(service: Document, *, may_have: bool) -> Document:
+    """A Service that is no load balancer loses its addresses with its type, and is given none."""
+    balancer = service.get("status", {}).get("loadBalancer") or {}
+    if not balancer.get("ingress"):
+        return service
+    if not may_have:
+        what = 'may only be used when `spec.type` is "LoadBalancer"'
+        raise Refusal(422, "Invalid", f"status.loadBalancer.ingress: Forbidden: {what}")
+    return {**service, "status": {**service["status"], "loadBalancer": {}}}

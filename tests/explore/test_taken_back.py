@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from ccm.cloud import NotFound
-from ccm.controllers import vanished_services
+from ccm.controllers import late_answer_rules, vanished_services
 from ccm.controllers.node_lifecycle_rules import Safety
 from ccm.controllers.route_removal import RouteRemoval
+from ccm.controllers.service_balancers import ServiceBalancers
+from ccm.controllers.service_release import ServiceRelease
 from ccm.engine.client import KubeClient
 from ccm.engine.election import LeaderElector
 from ccm.engine.identity import ClusterIdentity
@@ -95,6 +97,21 @@ def timers_alone_end_a_leader_that_stood_still(patch: Patch) -> None:
     patch.setattr(LeaderElector, "_set_tripwire", without_alarm)
 
 
+def the_cache_of_services_is_believed(patch: Patch) -> None:
+    """What it shows to be of another type loses its load balancer without a read."""
+
+    async def is_confirmed(self: ServiceRelease, service: Any) -> bool:
+        return True
+
+    patch.setattr(ServiceRelease, "_is_confirmed", is_confirmed)
+
+
+def late_answers_are_believed(patch: Patch) -> None:
+    """What the cloud shows right after a deletion or a write is what there is."""
+    patch.setattr(ServiceBalancers, "shows_deleted", lambda self, uid: 0.0)
+    patch.setattr(late_answer_rules, "is_late", lambda late_until, now: False)
+
+
 class Fix(NamedTuple):
     """`without` takes the fix back; then `sequence` violates `invariant`."""
 
@@ -117,7 +134,7 @@ FIXES = (
     ),
     Fix(
         any_cluster_will_do,
-        "leaders@3; steps=0,2,4,5; api PATCH nodes/n4#1=cloud-stale; cloud load_balancers.list#18=other-cluster",
+        "leaders@3; steps=0,2,4,5; api PATCH nodes/n4#1=cloud-stale; cloud load_balancers.list#16=other-cluster",
         "write-without-lease",
     ),
     Fix(
@@ -134,6 +151,20 @@ FIXES = (
         timers_alone_end_a_leader_that_stood_still,
         "leaders@4; steps=; api PATCH services/shop/web/status#1=stop-40",
         "write-without-lease",
+    ),
+    Fix(
+        the_cache_of_services_is_believed,
+        "services@300; api EVENT services#10=silent; api EVENT services#16=cut",
+        "load-balancer-deleted",
+    ),
+    *(
+        Fix(late_answers_are_believed, sequence, "not-converged")
+        for sequence in (
+            "services@405; steps=0,1,2,3,4; api EVENT services#14=cloud-stale",
+            "services@396; api PATCH services/shop/web/status#5=error; cloud load_balancers.list#31=cloud-stale",
+            "churn-327@327; steps=2,3,4; cloud routes.create#1=cloud-stale; "
+            "cloud load_balancers.update#3=provision-error",
+        )
     ),
     Fix(nodes_go_at_no_rate, "churn-0@0; steps=1", "node-stays"),
 )
