@@ -20,6 +20,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -109,9 +110,11 @@ class ApiServer:
     """One kube-apiserver with its etcd; call `close` at the end. The methods block: from a test that has something
     running in its event loop use `asyncio.to_thread`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, audit: bool = False) -> None:
+        """`audit`: write an audit log of all requests (`audited`)."""
         self._bin = binaries()
         self.folder = folder
+        self._audit = audit
         self.authority = Authority(folder)
         self.ca_file = self.authority.file
         self.port = free_port()
@@ -134,8 +137,14 @@ class ApiServer:
     def start(self) -> None:
         """Start kube-apiserver and wait until it is ready."""
         folder = self.folder
+        flags = []
+        if self._audit:
+            policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+            (folder / "audit-policy.yml").write_text(json.dumps(policy))
+            flags = [f"--audit-policy-file={folder}/audit-policy.yml", f"--audit-log-path={folder}/audit.log"]
         self._spawn(
             "kube-apiserver",
+            *flags,
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
@@ -155,6 +164,11 @@ class ApiServer:
             "--shutdown-delay-duration=0s",
         )
         self._wait("kube-apiserver", lambda: self._get("/readyz") == b"ok")
+
+    def audited(self, user: str) -> list[dict[str, Any]]:
+        """The requests of a user that the API server has answered so far, as its audit log has them."""
+        entries = [json.loads(line) for line in (self.folder / "audit.log").read_text().splitlines()]
+        return [each for each in entries if each["user"]["username"] == user and each["stage"] == "ResponseComplete"]
 
     def stop(self, *, kill: bool = True) -> None:
         """End kube-apiserver, hard by default; etcd keeps its data."""

@@ -23,11 +23,13 @@ def kubeconfig(apiserver: ApiServer) -> str:
 
 
 class Interloper:
-    """Someone who changes an object at the worst moment: between a module's read and its write."""
+    """Someone who changes an object at the worst moment: between a module's read and its write, or before a read."""
 
     def __init__(self) -> None:
         #: By path: called once, just before the first PATCH of it goes on.
         self.strikes: dict[str, Callable[[], Awaitable[Any]]] = {}
+        #: By path: called before each GET of it goes on.
+        self.reads: dict[str, Callable[[], Awaitable[Any]]] = {}
         #: By path: what the API server said to each PATCH.
         self.statuses: dict[str, list[int]] = {}
         self.kubeconfig: dict[str, Any] = {}
@@ -46,9 +48,11 @@ async def interloper(apiserver: ApiServer) -> AsyncIterator[Interloper]:
             strike = between.strikes.pop(request.path, None)
             if strike is not None:
                 await strike()
-        headers = as_admin | {"Content-Type": request.content_type}
+        elif request.method == "GET" and (look := between.reads.get(request.path)) is not None:
+            await look()
+        headers = as_admin | ({"Content-Type": request.content_type} if body else {})
         async with session.request(
-            request.method, apiserver.url + request.path_qs, data=body, headers=headers, ssl=trust
+            request.method, apiserver.url + request.path_qs, data=body or None, headers=headers, ssl=trust
         ) as answer:
             if request.method == "PATCH":
                 between.statuses.setdefault(request.path, []).append(answer.status)

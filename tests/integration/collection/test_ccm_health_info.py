@@ -50,7 +50,8 @@ class Rollout:
     async def pod(self, name: str, app: str, node: str, *, waiting: str = "") -> None:
         container = {"name": "ccm", "image": "localhost/outoftree-ccm:0.1.0"}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"app": app}}}
-        body |= {"spec": {"nodeName": node, "containers": [container]}}
+        # No kubelet ends it: without a period of grace, a deletion is done when it returns.
+        body |= {"spec": {"nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container]}}
         path = await self.create(PODS.format(SYSTEM), name, body)
         status: dict[str, Any] = {"conditions": [{"type": "Ready", "status": "False" if waiting else "True"}]}
         if waiting:

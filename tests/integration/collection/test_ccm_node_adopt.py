@@ -134,3 +134,49 @@ async def test_what_someone_else_does_meanwhile_is_not_lost(kube: KubeClient, cl
     assert not overtaken.get("failed"), overtaken
     assert not overtaken["changed"] and "diff" not in overtaken
     assert overtaken["node"]["class"] == "initialized"
+
+
+async def test_many_nodes_are_adopted_side_by_side_and_a_failure_begins_no_other(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, kubeconfig: str
+):
+    names = [f"many-{number:02}" for number in range(12)]
+    for name in names:
+        cloud.add_instance(name, addresses=[{"type": "InternalIP", "address": "10.0.0.7"}])
+        await kube.create(NODES, node_body(name, tainted=False))
+    for name in ("many-orphan", "many-later", "many-last"):
+        await kube.create(NODES, node_body(name, tainted=False))
+    await start_ccm(controllers="cloud-node-controller").leading()
+    many = {"provider_id_prefix": "sim://", "wait_timeout": 20}
+    rest = ["many-orphan", "many-later", "many-last"]
+    foretold, first, second, failed = await call(
+        kubeconfig,
+        task("ccm_node_adopt", check=True, diff=True, names=names, **many),
+        task("ccm_node_adopt", diff=True, names=names, parallel=6, **many),
+        task("ccm_node_adopt", names=names, **many),
+        task("ccm_node_adopt", names=[names[0], *rest], parallel=2, **many | {"wait_timeout": 1}),
+    )
+    nothing, lost, both, neither, wide, none = await call(
+        kubeconfig,
+        task("ccm_node_adopt", names=[]),
+        task("ccm_node_adopt", names=["nobody"]),
+        task("ccm_node_adopt", name="a", names=["b"]),
+        task("ccm_node_adopt"),
+        task("ccm_node_adopt", names=names, parallel=101),
+        task("ccm_node_adopt", names=names, parallel=0),
+    )
+    assert foretold["changed"] and len(foretold["diff"]) == len(names) == len(first["diff"])
+    assert first["changed"] and [each["name"] for each in first["nodes"]] == names, first
+    assert all(each["changed"] and not each["problem"] for each in first["nodes"])
+    # The same controller initialised all of them, but none waited for another one's turn.
+    assert sum(each["waited"] for each in first["nodes"]) > 1.5 * first["waited"]
+    assert not second["changed"] and not second.get("failed")
+    # Two at a time: the orphan fails, the one beside it is finished, and the last one is not begun.
+    assert failed["failed"] and "2 of 4 Nodes failed, and 1 were not begun" in failed["msg"], failed["msg"]
+    assert "did not initialise Node many-orphan within 1 s" in failed["msg"]
+    assert await taints(kube, "many-last") == set() == await taints(kube, "many-orphan")
+    assert not nothing["changed"] and not nothing.get("failed") and nothing["nodes"] == []
+    assert lost["failed"] and "the cluster has no Node nobody" in lost["msg"]
+    assert both["failed"] and "mutually exclusive" in both["msg"]
+    assert neither["failed"] and "one of the following is required" in neither["msg"]
+    for refused in (wide, none):
+        assert refused["failed"] and "set a number from 1 to 100" in refused["msg"]

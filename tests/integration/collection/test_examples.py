@@ -107,6 +107,7 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
     paths = {
         "/etc/kubernetes/admin.conf": str(apiserver.kubeconfig()),
         "build/images/outoftree-ccm-0.1.0.tar": str(image_archive(tmp_path / "image.tar")),
+        "/srv/git/cluster/ccm": str(tmp_path / "rendered"),
     }
     # On hosts, and then where Ansible runs. What one registers, the next ones use, and what carries a plan out is last.
     on_hosts = ["ccm_component_flags_info", "ccm_image", "ccm_journal_info"]
@@ -138,7 +139,7 @@ async def run(apiserver: ApiServer, kube: KubeClient, cluster: Cluster, rollout:
             "hosts": "localhost",
             "connection": "local",
             "module_defaults": {f"group/{COLLECTION}.api": {"kubeconfig": str(apiserver.kubeconfig())}},
-            "vars": {"detected": detected},
+            "vars": {"detected": detected, "objects": [{"kind": "DaemonSet"}], "secret": {"kind": "Secret"}},
             "tasks": tasks(here),
         },
         {

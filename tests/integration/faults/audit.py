@@ -133,8 +133,8 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
             problems.append(f"Node {name} is not initialised although its instance {instance.id} exists")
             continue
         have = {(address.type, address.address) for address in node.status.addresses}
-        if lacking := {(each.type, each.address) for each in instance.addresses} - have:
-            problems.append(f"Node {name} lacks the addresses {lacking}")
+        if missing := {(each.type, each.address) for each in instance.addresses} - have:
+            problems.append(f"Node {name} lacks the addresses {missing}")
         stopped = any(taint.key == "node.cloudprovider.kubernetes.io/shutdown" for taint in node.spec.taints)
         ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
         if ready and stopped:
@@ -174,10 +174,10 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
         if sorted((port.protocol, port.port, port.node_port) for port in row.ports) != ports:
             problems.append(f"the load balancer of Service {name} has other ports: {row.ports}")
         if sorted((target.instance_id, target.address) for target in row.targets) != sorted(targets):
-            lacking = set(targets) - {(target.instance_id, target.address) for target in row.targets}
+            missing = set(targets) - {(target.instance_id, target.address) for target in row.targets}
             problems.append(
                 f"the load balancer of Service {name} has {len(row.targets)} targets for {len(targets)} Nodes, "
-                f"it lacks {sorted(lacking)[:3]}"
+                f"it lacks {sorted(missing)[:3]}"
             )
         if [entry.ip for entry in service.status.load_balancer.ingress] != [row.ip]:
             problems.append(f"Service {name} does not tell its load balancer's address {row.ip}")

@@ -16,7 +16,7 @@ from ccm_simcloud.testing import Simulator, running_simulator
 from tests.ports import free_port
 
 from ..cluster import ApiServer
-from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm
+from .support import CLUSTER_CIDR, LEASE, NODES, VOLUMES, Ccm, rights
 
 StartCcm = Callable[..., Ccm]
 
@@ -42,6 +42,11 @@ async def cloud() -> AsyncIterator[Simulator]:
 async def clean(kube: KubeClient) -> AsyncIterator[None]:
     """The API server is shared: leave no Node, Service or Lease behind."""
     yield
+    await clean_cluster(kube)
+
+
+async def clean_cluster(kube: KubeClient) -> None:
+    """Delete all Nodes, Services and PersistentVolumes, without their finalizers, and the Lease."""
     for path, kind in ((NODES, Node), ("/api/v1/services", Service), (VOLUMES, PersistentVolume)):
         items, _ = await kube.list(path, kind)
         for item in items:
@@ -114,16 +119,5 @@ async def cluster_role_without(kube: KubeClient) -> AsyncIterator[None]:
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]},
     ]
-    rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
-    meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
-    await kube.create(f"{rbac}/clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})
-    binding = {
-        **meta,
-        "kind": "ClusterRoleBinding",
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "User", "apiGroup": group, "name": name}],
-    }
-    await kube.create(f"{rbac}/clusterrolebindings", binding)
-    yield
-    await kube.delete(f"{rbac}/clusterrolebindings/{name}")
-    await kube.delete(f"{rbac}/clusterroles/{name}")
+    async with rights(kube, name, rules):
+        yield

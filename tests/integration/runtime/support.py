@@ -4,18 +4,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import re
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
 import pytest
 
+from ccm import cli
 from ccm.engine.client import KubeClient, NotFoundError
 from ccm.engine.objects import Lease, Node, Service
 
@@ -39,6 +42,17 @@ async def eventually(check: Callable[[], Awaitable[T]], seconds: float = 20.0, w
         if time.monotonic() > deadline:
             pytest.fail(f"not within {seconds:g} s: {what or check.__name__}; last answer: {answer!r}")
         await asyncio.sleep(0.05)
+
+
+async def ask(*arguments: str) -> tuple[int, str, str]:
+    """A command of `ccm`: exit status, standard output and standard error. It runs in a thread, which is quicker."""
+    out, err = io.StringIO(), io.StringIO()
+
+    def run() -> int:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            return cli.main(list(arguments))
+
+    return await asyncio.to_thread(run), out.getvalue(), err.getvalue()
 
 
 class Ccm:
@@ -140,3 +154,21 @@ async def event_messages(kube: KubeClient, reason: str, name: str = "") -> list[
 
 async def get_service(kube: KubeClient, name: str) -> Service:
     return await kube.get(f"{SERVICES}/{name}", Service)
+
+
+@contextlib.asynccontextmanager
+async def rights(kube: KubeClient, name: str, rules: list[dict[str, Any]]) -> AsyncIterator[None]:
+    """The user `name` has these rights, as a ClusterRole."""
+    rbac, group = "/apis/rbac.authorization.k8s.io/v1", "rbac.authorization.k8s.io"
+    meta = {"apiVersion": f"{group}/v1", "metadata": {"name": name}}
+    await kube.create(f"{rbac}/clusterroles", {**meta, "kind": "ClusterRole", "rules": rules})
+    binding = {
+        **meta,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": name}],
+    }
+    await kube.create(f"{rbac}/clusterrolebindings", binding)
+    yield
+    await kube.delete(f"{rbac}/clusterrolebindings/{name}")
+    await kube.delete(f"{rbac}/clusterroles/{name}")

@@ -31,13 +31,13 @@ async def test_why_a_node_is_still_tainted(
     cloud.add_instance("somebody-else")
     await kube.create(NODES, node_body("stuck"))
     status, out, _ = await explain(apiserver, "stuck")
-    assert status == 0 and "No controller" in out
+    assert status == 1 and "No controller" in out
     await start_ccm().leading()
     await eventually(lambda: event_messages(kube, "InstanceNotFound", "stuck"))
 
     async def told() -> bool:
         status, out, error = await explain(apiserver, "stuck")
-        assert (status, error) == (0, "")
+        assert (status, error) == (1, "")
         return all(
             part in out
             for part in (
@@ -54,5 +54,5 @@ async def test_why_a_node_is_still_tainted(
 
 async def test_no_such_node(apiserver: ApiServer, kube: KubeClient):
     status, out, error = await explain(apiserver, "nowhere")
-    assert (status, out) == (1, "")
+    assert (status, out) == (2, "")
     assert error == "ccm: Node 'nowhere' does not exist: see kubectl get nodes\n"

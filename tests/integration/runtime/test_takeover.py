@@ -32,7 +32,7 @@ from .support import (
 )
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bed"))
-from bed import peer
+from bed import go_programs
 from bed.progress import Progress
 
 
@@ -40,7 +40,7 @@ from bed.progress import Progress
 async def test_load_balancers_stay_when_the_other_one_takes_over_and_on_the_way_back(
     apiserver: ApiServer, kube: KubeClient, cloud: Simulator, start_ccm: StartCcm, tmp_path: Path
 ) -> None:
-    program = await asyncio.to_thread(peer.ensure, Progress())
+    program = await asyncio.to_thread(go_programs.ensure, "peer", Progress())
     conf = tmp_path / "peer.conf"
     conf.write_text(cloud.conf())
 

@@ -15,7 +15,10 @@ import pytest
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
+from tests.docs.commands import command
 
+from ..cluster import ApiServer
+from ..shell import shell
 from .support import SERVICES, Ccm, eventually
 
 ROOT = Path(__file__).parents[3]
@@ -153,6 +156,16 @@ def test_what_the_page_shows_stands_in_the_example() -> None:
         assert shown in there, shown
     (shown,) = blocks("yaml")
     assert shown == CONFIG.format(patience=600)
+
+
+@pytest.mark.usefixtures("installed")
+async def test_the_command_of_its_readme(apiserver: ApiServer, cloud: Simulator, clean: None, tmp_path: Path) -> None:
+    (tmp_path / "sim.conf").write_text(cloud.conf())
+    start = command("runtime/examples/ccm-controller-acme/README.md", "ccm --cloud-provider=sim")
+    led = "grep 'leading; controllers' ccm.log"
+    wait = f"until {led}; do kill -0 $! || {{ cat ccm.log; exit 1; }}; sleep 0.1; done"
+    script = f"{start} --secure-port=0 > ccm.log 2>&1 &\n{wait}\nkill $!"
+    assert NAME in await shell(script, tmp_path, apiserver)
 
 
 def test_the_commands_of_the_page_work(tmp_path: Path) -> None:

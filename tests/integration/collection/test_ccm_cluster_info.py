@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run reads of the cluster at its end: Services that still wait, and which controller answers for the Nodes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from ccm.engine.client import KubeClient
+
+from ..runtime.support import SERVICES
+from .ansible import call, task
+from .conftest import Interloper
+
+APPS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+PODS = "/api/v1/namespaces/kube-system/pods"
+NAME = "cluster-info"
+LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/managed-by": "outoftree.ccm"}
+
+
+def service(name: str, **spec: Any) -> dict[str, Any]:
+    spec |= {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+async def services(kube: KubeClient) -> AsyncIterator[None]:
+    """One of ours, and one that another controller serves."""
+    await kube.create(SERVICES, service("web"))
+    await kube.create(SERVICES, service("other", loadBalancerClass="example.com/lb"))
+    yield
+    for name in ("web", "other"):
+        await kube.delete(f"{SERVICES}/{name}")
+
+
+async def test_services_without_an_address_are_waited_for(
+    interloper: Interloper, kube: KubeClient, services: None
+) -> None:
+    """The address comes when the module asks for the second time; it does not ask for a third."""
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            status = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.7"}]}}}
+            await kube.patch(f"{SERVICES}/web/status", status)
+
+    interloper.reads["/api/v1/services"] = look
+    at_once, waited = await call(
+        interloper.kubeconfig,
+        task("ccm_cluster_info"),
+        task("ccm_cluster_info", services_timeout=60),
+    )
+    assert not at_once.get("failed"), at_once["msg"]
+    assert {each["name"]: each["ingress"] for each in at_once["services"]} == {"web": [], "other": []}
+    assert {each["name"]: each["ingress"] for each in waited["services"]} == {"web": ["10.0.0.7"], "other": []}
+    assert looks == 3
+
+
+async def test_one_that_never_gets_an_address_is_reported(kubeconfig: str, services: None) -> None:
+    (found,) = await call(kubeconfig, task("ccm_cluster_info", services_timeout=1))
+    assert not found.get("failed") and {"name": "web", "ingress": []}.items() <= found["services"][-1].items()
+
+
+@pytest.fixture
+async def foreign(kube: KubeClient) -> AsyncIterator[None]:
+    """The DaemonSet of a vendor's controller as the role rolls it out, with a Pod that runs: no command, as for AWS."""
+    meta = {"labels": LABELS, "annotations": {"ccm.outoftree.dev/cloud-config": "17"}}
+    spec = {"containers": [{"name": NAME, "image": "registry.example.com/aws:1", "args": ["--cloud-provider=aws"]}]}
+    selector = {"matchLabels": {"app.kubernetes.io/name": NAME}}
+    daemonset = {"selector": selector, "template": {"metadata": meta, "spec": spec}}
+    await kube.create(
+        APPS,
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": NAME, "labels": LABELS}, "spec": daemonset},
+    )
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta | {"name": "cluster-info-x1"}, "spec": spec}
+    await kube.create(PODS, pod)
+    await kube.patch(f"{PODS}/cluster-info-x1/status", {"status": {"phase": "Running"}})
+    yield
+    await kube.delete(f"{PODS}/cluster-info-x1")
+    await kube.delete(f"{APPS}/{NAME}")
+
+
+async def test_another_vendors_controller_is_not_asked_about_nodes(kubeconfig: str, foreign: None) -> None:
+    """It has no `ccm nodes`, whether or not its Pods have a command of their own."""
+    (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
+    assert found["compared"] == {"done": False, "reason": "it is not this collection's own runtime"}

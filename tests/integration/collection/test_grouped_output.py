@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The callback outoftree.ccm.grouped: what people read of a run over many hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .ansible import PROGRAM, REPOSITORY
+
+HOSTS = [f"worker-{number}" for number in range(1, 8)]
+PLAY: dict[str, Any] = {
+    "name": "Change the workers",
+    "hosts": "all",
+    "gather_facts": False,
+    "strategy": "linear",
+    "tasks": [
+        {"name": "Look", "ansible.builtin.set_fact": {"seen": True}},
+        {
+            "name": "Change all but one",
+            "ansible.builtin.command": "true",
+            "changed_when": "inventory_hostname != 'worker-3'",
+        },
+        {
+            "name": "Say something",
+            "ansible.builtin.debug": {"msg": "to be read"},
+            "when": "inventory_hostname == 'worker-2'",
+        },
+        {
+            "name": "Refuse",
+            "ansible.builtin.fail": {"msg": "the disk is full"},
+            "when": "inventory_hostname == 'worker-5'",
+        },
+    ],
+}
+
+
+def run(folder: Path, *arguments: str) -> str:
+    inventory, book = folder / "inventory.yml", folder / "play.yml"
+    local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+    hosts = dict.fromkeys(HOSTS, local)
+    inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+    book.write_text(json.dumps([PLAY]))
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    settings = {
+        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
+        "ANSIBLE_STDOUT_CALLBACK": "outoftree.ccm.grouped",
+        "ANSIBLE_DEPRECATION_WARNINGS": "false",
+        "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
+    }
+    command = [PROGRAM, "-i", inventory, book, *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, env=kept | settings, text=True, capture_output=True, timeout=100)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return run(tmp_path_factory.mktemp("short"))
+
+
+def test_hosts_that_a_task_changed_have_one_line(short: str) -> None:
+    changed = [line for line in short.splitlines() if line.startswith("changed:")]
+    assert len(changed) == 1
+    assert changed[0].startswith("changed: 6 hosts: worker-1, worker-2, worker-4")
+
+
+def test_messages_and_failures_are_all_there(short: str) -> None:
+    assert "to be read" in short
+    assert "worker-5" in short and "the disk is full" in short
+
+
+def test_a_task_without_a_change_has_no_line(short: str) -> None:
+    assert "TASK [Look]" not in short and "TASK [Change all but one]" in short
+
+
+def test_the_recap_has_one_line_for_hosts_of_which_the_same_is_known(short: str) -> None:
+    recap = [line for line in short.partition("PLAY RECAP")[2].splitlines()[1:] if line.strip()]
+    assert len(recap) == 3
+    assert any(line.startswith("worker-5 :") and "failed=1" in line for line in recap)
+    assert any(line.startswith("worker-3 :") and "changed=0" in line for line in recap)
+    assert any(line.startswith("5 hosts: worker-1, worker-2, worker-4") and "changed=1 " in line for line in recap)
+
+
+def test_with_v_it_is_the_default_output(tmp_path: Path) -> None:
+    said = run(tmp_path, "-v")
+    assert "TASK [Look]" in said
+    assert len([line for line in said.splitlines() if line.startswith("changed: [worker-")]) == 6
