@@ -24,6 +24,7 @@ EXCLUDED = {
     "plugins/module_utils/cluster/api.py": "It asks the API server.",
     f"{_HOST}/commands.py": "It runs programs.",
     f"{_HOST}/component.py": "It replaces files and waits for processes.",
+    f"{_HOST}/component_change.py": "It writes files and waits for a component.",
     f"{_HOST}/detect.py": "It reads units, manifests and processes of a host.",
     f"{_HOST}/files.py": "It opens and writes files.",
     f"{_HOST}/logs.py": "It reads log files.",
@@ -36,6 +37,7 @@ EXCLUDED = {
 #: Modules that only other modules use, or that have a test of another name. One of another room has its path from
 #: tests/unit/runtime.
 _TESTED_BY = {
+    "conf_yaml": ("test_conf_file.py",),
     "config_checks": ("test_config.py",),
     "gcfg": ("providers/openstack/test_config.py",),
     "gcfg_sections": ("providers/openstack/test_config.py",),
@@ -48,7 +50,7 @@ _TESTED_BY = {
     "secrets": ("test_journal_copy.py",),
     "undo": ("test_rollback.py", "test_forward_and_back.py"),
     "listener_rules": ("test_load_balancer_rules.py", "test_load_balancers.py"),
-    "load_balancer_rules": ("test_wishes.py", "test_load_balancers.py"),
+    "load_balancer_rules": ("test_desired_state.py", "test_load_balancers.py"),
     "node_rules": ("test_nodes.py",),
     "sharing_rules": ("test_tenants.py", "test_shared_balancers.py", "test_side_by_side.py"),
 }
@@ -76,16 +78,18 @@ def candidates() -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in found if path.name != "__init__.py")
 
 
-def targets(pattern: str = "") -> list[Target]:
-    """The targets whose path contains the pattern."""
-    return [_target(ROOT / name) for name in candidates() if name not in EXCLUDED and pattern in name]
+def targets(*patterns: str) -> list[Target]:
+    """The targets whose path contains one of the patterns; all without any."""
+    names = [name for name in candidates() if name not in EXCLUDED]
+    return [_target(ROOT / name) for name in names if not patterns or any(each in name for each in patterns)]
 
 
 def only_decides(path: Path) -> bool:
     """Whether a module of the runtime says so by its name, its room or its docstring."""
     if path.stem.endswith("_rules") or path.parent == TOOLKIT:
         return True
-    return bool(_SAYS_PURE.search(ast.get_docstring(ast.parse(path.read_text())) or ""))
+    source = path.read_text()
+    return bool(_SAYS_PURE.search(source) and _SAYS_PURE.search(ast.get_docstring(ast.parse(source)) or ""))
 
 
 def _target(path: Path) -> Target:

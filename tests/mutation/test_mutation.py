@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.mutation.__main__ import EQUIVALENT, Equivalent, equivalents, is_found
+from tests.mutation.__main__ import EQUIVALENT, Equivalent, Workers, equivalents, is_found
 from tests.mutation.mutants import mutants
 from tests.mutation.targets import EXCLUDED, ROOT, Target, candidates, only_decides, targets
 
@@ -128,12 +128,13 @@ def outcomes(folder: Path, source: str, test: str, *changes: tuple[str, str]) ->
     sources = [source, *(source.replace(*change) for change in changes)]
     tests = [str(folder / "test_sample.py")]
     job = {"module": "ccm_sample", "path": str(folder / "ccm_sample.py"), "tests": tests, "sources": sources}
-    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": "1"}
+    environment = {"PYTHONPATH": f"{folder}:{ROOT}", "MUTATION_PATIENCE": "5"}
     command = [sys.executable, "-m", "tests.mutation.worker"]
     done = subprocess.run(
         command, cwd=folder, input=json.dumps(job), capture_output=True, text=True, env=environment, check=False
     )
-    return done.stdout.split()
+    found: list[str] = json.loads(done.stdout)["outcomes"]
+    return found
 
 
 OLDER = "def older(a, b):\n    return a > b\n"
@@ -171,3 +172,16 @@ def test_what_no_test_calls_survives(tmp_path: Path) -> None:
 def test_a_test_that_fails_without_any_change_is_a_problem(tmp_path: Path) -> None:
     test = "from ccm_sample import older\n\ndef test_it():\n    assert older(1, 2)\n"
     assert outcomes(tmp_path, OLDER, test, (">", "<")) == ["noticed"]
+
+
+def test_a_worker_does_one_job_after_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    (tmp_path / "ccm_sample.py").write_text(OLDER)
+    for name, says in (("test_good.py", "older(2, 1)"), ("test_bad.py", "older(1, 2)")):
+        (tmp_path / name).write_text(f"from ccm_sample import older\n\ndef test_it():\n    assert {says}\n")
+    job = {"module": "ccm_sample", "path": str(tmp_path / "ccm_sample.py"), "sources": [OLDER, OLDER.replace(">", "<")]}
+    with Workers(1) as workers:
+        found = [workers.do({**job, "tests": [str(tmp_path / f"test_{name}.py")]}) for name in ("good", "bad", "good")]
+    assert [each["outcomes"] for each in found] == [["survived", "noticed"], ["noticed"], ["survived", "noticed"]]
+    assert [each["why"] for each in found] == ["", found[1]["why"], ""] and all(each["seconds"] > 0 for each in found)
+    assert found[1]["why"].endswith("test_bad.py::test_it fails without any change")

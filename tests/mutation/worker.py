@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the tests of one module once for each mutant of it. Files are never changed.
 
-Reads {"module", "path", "tests", "sources"} as JSON from stdin; writes a line for each source: "noticed", "survived" or
-"endless" (it ran several times as long as the tests take). The first source is the module as it is.
+Reads a job from each line of stdin, as JSON: {"module", "path", "tests", "sources"}; the first source is the module as
+it is. Writes a line of JSON for each job: {"outcomes", "why", "seconds"}. An outcome is "noticed", "survived" or
+"endless" (it ran several times as long as the tests take). If there are fewer outcomes than sources, `why` has the
+reason. The seconds are those of the processor.
 
 Pytest collects the tests once, and runs them once to learn which statements each test runs. For each mutant, a fork
 puts the changed code into the function that it changes, and runs the tests that run this statement until one fails:
@@ -24,6 +26,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -44,15 +47,27 @@ _SLOW = (
     "pytest_asyncio",
     "yaml",
 )
-_OPTIONS = ("-s", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--timeout=0")
+#: Without rewritten assertions, no finder of pytest comes in front of `Instead` while plugins are imported.
+_OPTIONS = (
+    "-s",
+    "-q",
+    "--assert=plain",
+    "-p",
+    "no:cacheprovider",
+    "-p",
+    "no:xdist",
+    "-p",
+    "no:faulthandler",
+    "--timeout=0",
+)
 
 #: Seconds that a test may take with a change, besides five times as long as without.
 PATIENCE = float(os.environ.get("MUTATION_PATIENCE", "10"))
 #: The same in seconds of the processor: an endless loop need not wait for a busy machine.
-PROCESSOR = PATIENCE / 10
+PROCESSOR = min(PATIENCE / 10, 1.0)
 #: Seconds of the processor for the tests of one change, besides those in the module's own file, which all run. Some
 #: tests draw a hundred clusters, and what the first ones do not notice the others seldom do.
-BUDGET = 2.0
+BUDGET = 5.0
 #: Bytes: an endless loop that collects something fails, and does not take the machine with it.
 MEMORY = 4 << 30
 #: Examples of a property test: the same ones each time, so that a score can be compared with the last one.
@@ -72,11 +87,9 @@ class Instead(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
 
     def pytest_sessionstart(self) -> None:
-        """As a plugin of pytest, whose own finder (it rewrites assertions) came in front of this one."""
+        """As a plugin of pytest: check that none of the other plugins has imported the module in another way."""
         loaded = sys.modules.get(self.module)
         assert loaded is None or loaded.__loader__ is self, f"{self.module} was imported before the tests"
-        sys.meta_path.remove(self)
-        sys.meta_path.insert(0, self)
 
     def exec_module(self, module: ModuleType) -> None:
         tree = ast.parse(self.source)
@@ -141,6 +154,7 @@ class Session:
         self.entered: set[int] = set()
         finder.entered = self.entered.add
         self.failed = False
+        self.problem = ""
         self.tree = ast.parse(sources[0])
         self.items: list[Any] = []
         self.own: set[int] = set()
@@ -173,7 +187,7 @@ class Session:
         gc.freeze()
         outcome, told = in_fork(self._learn, math.inf)
         if outcome != "survived":
-            print(told, file=sys.stderr)
+            self.problem = told
             self.report("noticed")
             return True
         self.report("survived")
@@ -246,29 +260,50 @@ def _give_examples(item: Any) -> None:
 
 
 def main() -> int:
-    job = json.load(sys.stdin)
     for name in _SLOW:
         importlib.import_module(name)
+    for line in sys.stdin:
+        before = _busy()
+        outcomes, why = do(json.loads(line))
+        print(json.dumps({"outcomes": outcomes, "why": why, "seconds": _busy() - before}), flush=True)
+    return 0
+
+
+def _busy() -> float:
+    """Seconds of the processor that all forks have used so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def do(job: dict[str, Any]) -> tuple[list[str], str]:
+    """The outcomes of a job, and what was printed last if there are too few."""
     sources = job["sources"]
+    with tempfile.TemporaryFile() as printed:
 
-    def all_together() -> tuple[bool, str]:
-        outcomes: list[str] = []
-        finder = Instead(job["module"], job["path"], sources[0])
-        os.dup2(2, 1)
-        _run_pytest(job["tests"], finder, Session(finder, sources, outcomes.append))
-        return len(outcomes) == len(sources), json.dumps(outcomes)
+        def all_together() -> tuple[bool, str]:
+            outcomes: list[str] = []
+            finder = Instead(job["module"], job["path"], sources[0])
+            for descriptor in (1, 2):
+                os.dup2(printed.fileno(), descriptor)
+            session = Session(finder, sources, outcomes.append)
+            _run_pytest(job["tests"], finder, session)
+            return len(outcomes) == len(sources), json.dumps([outcomes, session.problem])
 
-    _, told = in_fork(all_together, math.inf, quiet=False)
-    outcomes = json.loads(told or "[]")
+        _, told = in_fork(all_together, math.inf)
+        printed.seek(0)
+        why = printed.read().decode(errors="replace").strip()[-500:]
+    outcomes, problem = json.loads(told or '[[], ""]')
     limit = PATIENCE
     if "alone" in outcomes:
         began = time.monotonic()
         if alone(job, sources[0], math.inf) != "survived":
-            return 1
+            return [], "its tests fail when they are run once more"
         limit += 5 * (time.monotonic() - began)
-    for outcome, source in zip(outcomes, sources, strict=False):
-        print(alone(job, source, limit) if outcome == "alone" else outcome, flush=True)
-    return 0 if len(outcomes) == len(sources) else 1
+    ended = [
+        alone(job, source, limit) if outcome == "alone" else outcome
+        for outcome, source in zip(outcomes, sources, strict=False)
+    ]
+    return ended, "" if len(ended) == len(sources) else problem or why or "the worker ended early"
 
 
 def alone(job: dict[str, Any], source: str, limit: float) -> str:
@@ -292,13 +327,13 @@ def _run_pytest(tests: list[str], *more: Any) -> int:
     return int(pytest.main([*_OPTIONS, *(each for each in more if isinstance(each, str)), *tests], plugins=plugins))
 
 
-def in_fork(work: Callable[[], tuple[bool, str]], limit: float, quiet: bool = True) -> tuple[str, str]:
+def in_fork(work: Callable[[], tuple[bool, str]], limit: float) -> tuple[str, str]:
     """("survived", "noticed" or "endless", the text that the work returned). Its first value says whether it passed."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _work(work, writer, quiet)
+        _work(work, writer)
     os.close(writer)
     os.set_blocking(reader, False)
     deadline, told = time.monotonic() + limit, b""
@@ -326,15 +361,14 @@ def _read(reader: int) -> bytes:
     return found
 
 
-def _work(work: Callable[[], tuple[bool, str]], writer: int, quiet: bool) -> None:
+def _work(work: Callable[[], tuple[bool, str]], writer: int) -> None:
     """In the fork: say nothing but to the parent, and end without anything that only the parent should do."""
     code = 1
     try:
-        os.setsid()
-        if quiet:
-            nowhere = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1, 2):
-                os.dup2(nowhere, descriptor)
+        os.setpgrp()  # a group to end as a whole; a session of its own would have a priority of its own
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nowhere, descriptor)
         passed, text = work()
         with os.fdopen(writer, "w") as pipe:
             pipe.write(text)
