@@ -68,7 +68,7 @@ class Cluster:
                     next((c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"), "Unknown"),
                     "uninitialized" if "node.cloudprovider.kubernetes.io/uninitialized" in taints else "-",
                     node["spec"].get("providerID", "-"),
-                    ",".join(f"{a['type']}={a['address']}" for a in node["status"].get("addresses", [])),
+                    ",".join(a["address"] for a in node["status"].get("addresses", []) if a["type"] != "Hostname"),
                     labels.get("topology.kubernetes.io/zone", "-"),
                     labels.get("topology.kubernetes.io/region", "-"),
                     labels.get("node.kubernetes.io/instance-type", "-"),
@@ -153,7 +153,8 @@ def main() -> int:
         return 1
     say("Done")
     kubeconfig = os.path.relpath(STATE / "kubeconfig", ROOT)
-    print(f"kubectl --kubeconfig {kubeconfig} get nodes       (kubectl: {cluster.kubectl_path})")
+    kubectl = cluster.kubectl_path.replace(f"{Path.home()}/", "~/")
+    print(f"{kubectl} --kubeconfig {kubeconfig} get nodes")
     print("make demo-down                                 removes everything")
     return 0
 

@@ -26,7 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests/bed"), str(ROOT / "tests/docs")]
 
 from kubernetes_versions import load  # noqa: E402
 
-from bed import binaries, paths, versions  # noqa: E402
+from bed import binaries, minors, paths, versions  # noqa: E402
 from bed.errors import BedError  # noqa: E402
 from bed.progress import Progress  # noqa: E402
 
@@ -221,19 +221,21 @@ def lacks(folder: Path) -> list[str]:
 
 
 def programs(minor: tuple[int, int]) -> Path:
-    """A folder with the programs of a minor: cached, or from the bed where it knows the version. Raises BedError."""
+    """A folder with the programs of a minor: cached, downloaded, or built. Raises BedError."""
     if minor in cached():
         return cached()[minor]
+    progress = Progress()
     for version in versions.VERSIONS.values():
         if minor_of(version.kubernetes) == minor:
-            return binaries.ensure(version, Progress())
-    name = show(minor)
-    place = paths.cache() / "kubernetes" / f"v{name}.N"
-    raise BedError(
-        f"no programs of Kubernetes {name}: put those of its release ({', '.join(NEEDED)}) into {place}, with N its "
-        "patch, or add the version to tests/bed/bed/versions.py, which builds it from a Go module in "
-        f"tests/bed/kubernetes/v{name}"
-    )
+            return binaries.ensure(version, progress)
+    try:
+        return binaries.ensure(minors.find_or_write(minor, progress), progress)
+    except BedError as error:
+        place = paths.cache() / "kubernetes" / f"v{show(minor)}.N"
+        raise BedError(
+            f"no programs of Kubernetes {show(minor)}: {error}\nYou may put those of its release ({', '.join(NEEDED)}) "
+            f"into {place}, with N its patch."
+        ) from error
 
 
 def base(minor: tuple[int, int], known: dict[tuple[int, int], Path]) -> tuple[int, int]:

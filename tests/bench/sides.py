@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed import peer as bed_peer
+from bed import go_programs
 from bed.progress import Progress
 
 from . import measure
@@ -50,7 +50,9 @@ def ours() -> Side:
 
 
 def peer(progress: Progress) -> Side:
-    return Side("peer", (str(bed_peer.ensure(progress)),), "application/vnd.kubernetes.protobuf", dict(os.environ))
+    return Side(
+        "peer", (str(go_programs.ensure("peer", progress)),), "application/vnd.kubernetes.protobuf", dict(os.environ)
+    )
 
 
 class Process:

@@ -19,6 +19,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD = REPOSITORY / "build"
 FOLDER = BUILD / "cores"
 UV = BUILD / "venv" / "bin" / "uv"
+#: galaxy-importer as it is run here.
+IMPORTER = REPOSITORY / "tests" / "packaging" / "importer.py"
 
 #: The supported releases of ansible-core, and the Pythons on which each runs as the controller, best first.
 CORES = {

@@ -127,7 +127,7 @@ def collection(release: Release) -> None:
         install = (environment / "bin" / "ansible-galaxy", "collection", "install", "--offline", dependency)
         run(*install, cwd=Path(home), **of_galaxy | {"HOME": home})
         rules = {f"GALAXY_IMPORTER_{rule}": "true" for rule in ("REQUIRE_V1_OR_GREATER", "CHECK_REQUIRED_TAGS")}
-        importer = (environment / "bin" / "python", "-m", "galaxy_importer.main", release.collection)
+        importer = (environment / "bin" / "python", environments.IMPORTER, release.collection)
         said = run(*importer, cwd=Path(home), **of_galaxy | rules | {"HOME": home})
     wrong = [line for line in said.splitlines() if line.startswith(("WARNING", "ERROR"))]
     if wrong or "Importer processing completed successfully" not in said:
@@ -152,7 +152,8 @@ def bill_of_materials(release: Release) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         python = Path(scratch) / "venv" / "bin" / "python"
         run(environments.UV, "venv", "--quiet", python.parent.parent)
-        run(environments.UV, "pip", "install", "--quiet", "--python", python, f"{release.wheel}[openstack,uvloop]")
+        wheel = f"{release.wheel}[aws,openstack,uvloop,vsphere]"
+        run(environments.UV, "pip", "install", "--quiet", "--python", python, wheel)
         made = DIST / f"outoftree-ccm-{release.version}.cdx.json"
         program = environments.of_release() / "bin" / "cyclonedx-py"
         about = ("--pyproject", SOURCE / "runtime" / "pyproject.toml", "--output-reproducible", "--validate")

@@ -5,6 +5,7 @@ credentials. The image is made of just this: tests/integration/test_production_i
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import zipfile
 from pathlib import Path
@@ -55,7 +56,7 @@ def test_the_simulator_is_all_that_its_wheel_contains(simulator: Path) -> None:
     assert {name.split("/")[0] for name in names} == {"ccm_simcloud", "outoftree_ccm_simcloud-0.1.0.dist-info"}
 
 
-def test_the_command_offers_the_simulator_where_it_is_installed(
+def test_the_command_runs_the_simulator_where_it_is_installed(
     controller: Path, simulator: Path, tmp_path: Path
 ) -> None:
     assert run(UV, "venv", "--quiet", tmp_path / "venv").returncode == 0
@@ -66,10 +67,9 @@ def test_the_command_offers_the_simulator_where_it_is_installed(
     assert (without.returncode, without.stdout) == (1, "")
     assert "ccm sim: the simulated cloud is not installed." in without.stderr
     assert "outoftree-ccm-simcloud" in without.stderr and "Traceback" not in without.stderr
-    assert "ccm sim" not in run(ccm, "--help").stdout
+    assert re.search(r"ccm sim .*if it is installed", run(ccm, "--help").stdout)
     assert run(UV, "pip", "install", "--quiet", simulator, environment=python).returncode == 0
     assert "Run a simulated cloud" in run(ccm, "sim", "--help").stdout
-    assert "ccm sim --help" in run(ccm, "--help").stdout
 
 
 def test_the_simulator_needs_no_controller(simulator: Path, tmp_path: Path) -> None:

@@ -71,8 +71,8 @@ def ensure(version: Version, progress: Progress) -> Path:
 
 def refuse_assets(folder: Path, version: Version) -> str | None:
     """Why the binaries of ``folder`` cannot be used, or None."""
-    if lacking := missing(folder):
-        return f"it lacks {', '.join(lacking)}"
+    if absent := missing(folder):
+        return f"it lacks {', '.join(absent)}"
     found = run(str(folder / "kubelet"), "--version").split()[-1]
     return None if found == version.kubernetes else f"its kubelet is {found}, not {version.kubernetes}"
 
@@ -80,14 +80,14 @@ def refuse_assets(folder: Path, version: Version) -> str | None:
 def download(version: Version, folder: Path, progress: Progress) -> None:
     """Fetch what ``folder`` lacks. Raises Unavailable when there is no way to the server, BedError for content
     that is not what its checksum says."""
-    lacking = missing(folder)
+    absent = missing(folder)
     if any(mirror(name) == "none" for name in (KUBERNETES_MIRROR, ETCD_MIRROR)):
         raise Unavailable(f"{KUBERNETES_MIRROR} or {ETCD_MIRROR} is none")
     with progress.step(f"Download of Kubernetes {version.kubernetes}") as step:
-        for number, name in enumerate(lacking, start=1):
-            step.detail = f"{number}/{len(lacking)} {name}"
+        for number, name in enumerate(absent, start=1):
+            step.detail = f"{number}/{len(absent)} {name}"
             (_download_etcd if name == "etcd" else _download_kubernetes)(version, name, folder)
-        step.detail = f"{len(lacking)} binaries"
+        step.detail = f"{len(absent)} binaries"
 
 
 def mirror(variable: str) -> str:
@@ -211,12 +211,12 @@ def _reach(url: str) -> None:
 def build(version: Version, folder: Path, progress: Progress, compiler: Callable[..., str] = run) -> None:
     """Compile what ``folder`` lacks, one after the other: the Go linker wants memory. Each appears when complete."""
     go = str(golang.ensure(progress))
-    lacking = missing(folder)
+    absent = missing(folder)
     modules = paths.BED / "kubernetes"
     env = {**os.environ, "CGO_ENABLED": "0"}
     with progress.step(f"Build of Kubernetes {version.kubernetes}") as step:
-        for number, name in enumerate(lacking, start=1):
-            step.detail = f"{number}/{len(lacking)} {name}"
+        for number, name in enumerate(absent, start=1):
+            step.detail = f"{number}/{len(absent)} {name}"
             module, package, flags = modules / version.module, f"k8s.io/kubernetes/cmd/{name}", version_flags(version)
             if name == "etcd":
                 module, package, flags = modules / "etcd", "go.etcd.io/etcd/server/v3", "-s -w"
@@ -224,7 +224,7 @@ def build(version: Version, folder: Path, progress: Progress, compiler: Callable
             compiler(go, "build", "-trimpath", "-ldflags", flags, "-o", str(partial), package,
                      cwd=str(module), env=env, timeout=3600)  # fmt: skip
             _install(partial, folder / name)
-        step.detail = f"{len(lacking)} binaries"
+        step.detail = f"{len(absent)} binaries"
 
 
 def version_flags(version: Version) -> str:

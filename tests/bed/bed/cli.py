@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bed import binaries, cluster, images, machines, plan, prerequisites, versions
+from bed import binaries, cluster, go_programs, images, machines, moto, plan, prerequisites, versions
 from bed.errors import BedError
 from bed.progress import Progress
 
@@ -26,7 +26,10 @@ def parser() -> argparse.ArgumentParser:
     command("prerequisites", "install what the machine lacks (as root), or say how")
     command("binaries", "obtain the Kubernetes binaries and print their folder", versioned=True)
     sub = command("images", "make every image that a bed needs", versioned=True)
-    sub.add_argument("--only", metavar="IMAGE", help="python, node, runtime, control-plane, programs or vendor")
+    sub.add_argument("--only", metavar="IMAGE", help="one of them, or vendor-NAME: another cloud-controller-manager")
+    sub = command("program", "compile a Go program that tests run, and print its path")
+    sub.add_argument("program", metavar="PROGRAM", choices=go_programs.PROGRAMS, help=", ".join(go_programs.PROGRAMS))
+    command("moto", "install moto for a bed's gateway, and print the folder of its packages")
 
     sub = command("up", "raise a cluster without cloud integration, and its cloud", named=True, versioned=True)
     sub.add_argument("--control-planes", type=int, default=1, metavar="N", help="1, 3 or 5 (default: 1)")
@@ -35,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--leftovers", action="store_true", help="plant what in-tree clouds leave behind")
     sub.add_argument("--serving-certs", action="store_true", help="kubelets ask the cluster for serving certificates")
     sub.add_argument("--no-cloud", action="store_true", help="a gateway without the simulated cloud")
+    sub.add_argument("--domain", default="", help="name machines by their addresses in it, as EC2 does: ip-10-...")
 
     sub = command("down", "remove a bed, whole or half", named=True)
     sub.add_argument("--purge", action="store_true", help="remove images and the cache too")
@@ -74,6 +78,10 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
         prerequisites.need_root("making images")
         version = versions.find(args.version)
         images.ensure_all(version, binaries.ensure(version, progress), progress, args.only)
+    elif args.command == "program":
+        print(go_programs.ensure(args.program, progress))
+    elif args.command == "moto":
+        print(moto.ensure(progress))
     elif args.command == "up":
         kubernetes = versions.find(args.version).kubernetes
         wanted = plan.make(
@@ -85,6 +93,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
             args.leftovers,
             not args.no_cloud,
             args.serving_certs,
+            args.domain,
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

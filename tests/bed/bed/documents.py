@@ -241,15 +241,14 @@ def inventory(plan: Plan) -> str:
 
 
 def group_vars(plan: Plan, kubeconfig: Path, runtime_archive: Path) -> str:
-    """What the collection has to know of the bed."""
-    return "# SPDX-License-Identifier: Apache-2.0\n" + dump(
-        {
-            "ccm_install_kubeconfig": str(kubeconfig),
+    """What the collection has to know of the bed. Without the simulated cloud, nothing here chooses a controller."""
+    variables = {"ccm_install_kubeconfig": str(kubeconfig), "ccm_runtime_cluster_name": plan.name}
+    if plan.cloud:
+        variables |= {
             "ccm_runtime_image": RUNTIME_IMAGE,
             "ccm_runtime_image_archive": str(runtime_archive),
             "ccm_runtime_cloud_provider": "sim",
             "ccm_runtime_cloud_config": cloud_config(plan),
             "ccm_runtime_cluster_cidr": POD_CIDR,
-            "ccm_runtime_cluster_name": plan.name,
         }
-    )
+    return "# SPDX-License-Identifier: Apache-2.0\n" + dump(variables)

@@ -7,9 +7,11 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from bed import golang, keys, locks, paths, peer
+from bed import go_programs, golang, keys, locks, paths
 from bed.archive import Image, write
 from bed.documents import RUNTIME_IMAGE
 from bed.errors import BedError
@@ -23,10 +25,37 @@ PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
 SIMULATOR_IMAGE = "localhost/outoftree-ccm-simcloud:0.1.0"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
 IMPOSTOR_IMAGE = "localhost/outoftree-bed-impostor:1"
-VENDOR_IMAGE = "localhost/outoftree-bed-vendor:1"
 RUNTIME_ARCHIVE = paths.BUILD / "images" / "outoftree-ccm-0.1.0.tar"
-VENDOR_ARCHIVE = paths.BUILD / "images" / "vendor-ccm.tar"
 
+
+@dataclass(frozen=True)
+class Vendor:
+    """Another cloud-controller-manager as an image: its tag, the path inside, and the program (`go_programs`)."""
+
+    image: str
+    path: str
+    program: str
+
+
+#: By the word after ``--only vendor-``. Real vendors' images have the tags that the role rolls out.
+VENDORS = {
+    "sim": Vendor("localhost/outoftree-bed-vendor:1", "/sim-cloud-controller-manager", "peer"),
+    "openstack": Vendor(
+        "registry.k8s.io/provider-os/openstack-cloud-controller-manager:v1.36.0",
+        "/bin/openstack-cloud-controller-manager",
+        "openstack-cloud-controller-manager",
+    ),
+    "vsphere": Vendor(
+        "registry.k8s.io/cloud-pv-vsphere/cloud-provider-vsphere:v1.36.0",
+        "/bin/vsphere-cloud-controller-manager",
+        "vsphere-cloud-controller-manager",
+    ),
+    "aws": Vendor(
+        "registry.k8s.io/provider-aws/cloud-controller-manager:v1.36.1",
+        "/bin/aws-cloud-controller-manager",
+        "aws-cloud-controller-manager",
+    ),
+}
 DEBIAN_MIRROR = "OUTOFTREE_DEBIAN_MIRROR"
 _LABEL = "dev.outoftree.bed.content"
 _PYTHON_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,iproute2"
@@ -85,10 +114,10 @@ def ensure_runtime(progress: Progress) -> Path:
     if not RUNTIME_ARCHIVE.exists() or not stamp.exists() or stamp.read_text() != key:
         with progress.step(f"Archive {RUNTIME_ARCHIVE.relative_to(paths.REPOSITORY)}"):
             RUNTIME_ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
-            partial = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".tmp")
-            partial.unlink(missing_ok=True)
-            run("podman", "save", "--quiet", "--format", "docker-archive", "--output", str(partial), RUNTIME_IMAGE)
-            partial.replace(RUNTIME_ARCHIVE)
+            unfinished = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".tmp")
+            unfinished.unlink(missing_ok=True)
+            run("podman", "save", "--quiet", "--format", "docker-archive", "--output", str(unfinished), RUNTIME_IMAGE)
+            unfinished.replace(RUNTIME_ARCHIVE)
             stamp.write_text(key)
     return RUNTIME_ARCHIVE
 
@@ -138,17 +167,22 @@ def ensure_programs(progress: Progress) -> Path:
     return archive
 
 
-def ensure_vendor(progress: Progress) -> Path:
+def vendor_archive(name: str) -> Path:
+    return paths.BUILD / "images" / f"vendor-{name}.tar"
+
+
+def ensure_vendor(name: str, progress: Progress) -> Path:
     """The archive of another vendor's cloud-controller-manager: nothing but one static binary."""
-    binary = peer.ensure(progress)
+    vendor, archive = VENDORS[name], vendor_archive(name)
+    binary = go_programs.ensure(vendor.program, progress)
     key = keys.of_binaries([binary])
-    stamp = VENDOR_ARCHIVE.with_name(VENDOR_ARCHIVE.name + ".content")
-    if not VENDOR_ARCHIVE.exists() or not stamp.exists() or stamp.read_text() != key:
-        with progress.step(f"Archive {VENDOR_ARCHIVE.relative_to(paths.REPOSITORY)}"):
-            inside = "/sim-cloud-controller-manager"
-            write([Image(VENDOR_IMAGE, ((inside, binary),), entrypoint=(inside,), user="65532:65532")], VENDOR_ARCHIVE)
+    stamp = archive.with_name(archive.name + ".content")
+    if not archive.exists() or not stamp.exists() or stamp.read_text() != key:
+        with progress.step(f"Archive {archive.relative_to(paths.REPOSITORY)}"):
+            files = ((vendor.path, binary),)
+            write([Image(vendor.image, files, entrypoint=(vendor.path,), user="65532:65532")], archive)
             stamp.write_text(key)
-    return VENDOR_ARCHIVE
+    return archive
 
 
 def ensure_all(version: Version, binaries: Path, progress: Progress, only: str | None = None) -> None:
@@ -160,12 +194,13 @@ def ensure_all(version: Version, binaries: Path, progress: Progress, only: str |
         "simulator": lambda: ensure_simulator(progress),
         "control-plane": lambda: ensure_control_plane(version, binaries, progress),
         "programs": lambda: ensure_programs(progress),
-        "vendor": lambda: ensure_vendor(progress),
     }
+    vendors = {f"vendor-{name}": partial(ensure_vendor, name, progress) for name in VENDORS}
+    steps |= vendors
     if only is not None and only not in steps:
         raise BedError(f"--only {only}: choose from {', '.join(steps)}")
     on_python = {"node", "runtime", "simulator"}
-    needed = {only, "python"} if only in on_python else {only} if only else set(steps) - {"vendor"}
+    needed = {only, "python"} if only in on_python else {only} if only else set(steps) - set(vendors)
     with locks.held("images"):
         for name, make in steps.items():
             if name in needed:
@@ -186,7 +221,7 @@ def forget() -> None:
     for tag in (SIMULATOR_IMAGE, RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
         run("podman", "image", "rm", tag, check=False)
     _prune()
-    for archive in (RUNTIME_ARCHIVE, VENDOR_ARCHIVE):
+    for archive in (RUNTIME_ARCHIVE, *map(vendor_archive, VENDORS)):
         archive.unlink(missing_ok=True)
         archive.with_name(archive.name + ".content").unlink(missing_ok=True)
 

@@ -220,10 +220,10 @@ def containers(name: str) -> list[tuple[str, str]]:
 def remove(name: str) -> int:
     """Remove all containers and the network of the bed ``name``, with their volumes. Gives how many there were.
 
-    The forwarder lives in the gateway's network and must go first.
+    Forwarder and fabric live in the gateway's network and must go first.
     """
     found = [container for container, _ in containers(name)]
-    guests = [container for container in found if container.endswith("-api-forwarder")]
+    guests = [container for container in found if container.endswith(("-api-forwarder", "-fabric"))]
     for group in (guests, [container for container in found if container not in guests]):
         in_parallel(remove_container, group)
     networks = podman("network", "ls", "--filter", f"label={LABEL}={name}", "--format", "{{ .Name }}").split()

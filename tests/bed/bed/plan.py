@@ -29,6 +29,7 @@ CLOUD_TOKEN = "demo-token"
 _FIRST_NODE = 11
 _LAST_NODE = 199
 _NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 # A node is called by its bed's name and what it is in there, and a host's name has 63 characters at most.
 _LONGEST = {"bed": 32, "node": 63}
 
@@ -46,7 +47,8 @@ class Node:
 @dataclass
 class Plan:
     """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated,
-    ``serving_certs`` for kubelets that have their serving certificates signed by the cluster."""
+    ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a ``domain``, the
+    machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN."""
 
     name: str
     subnet: str
@@ -55,6 +57,7 @@ class Plan:
     leftovers: bool = False
     cloud: bool = True
     serving_certs: bool = False
+    domain: str = ""
 
     def host(self, number: int) -> str:
         """The address with that last number in the bed's subnet."""
@@ -85,6 +88,11 @@ class Plan:
         return f"{self.name}-api-forwarder"
 
     @property
+    def fabric_name(self) -> str:
+        """What another cloud than the simulated one does in the gateway: `start_fabric` of tests/openstack/rig."""
+        return f"{self.name}-fabric"
+
+    @property
     def control_planes(self) -> list[Node]:
         return [node for node in self.nodes if node.control_plane]
 
@@ -101,14 +109,21 @@ class Plan:
     def add(self, name: str, control_plane: bool) -> Node:
         """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
         check_name(name, "node")
-        if name in {node.name for node in self.nodes} | {self.gateway_name, self.forwarder_name, "bastion"}:
+        others = {self.gateway_name, self.forwarder_name, self.fabric_name, "bastion"}
+        if name in {node.name for node in self.nodes} | others:
             raise BedError(f"the bed {self.name} has a machine named {name} already: choose another name")
+        address = self._free_address(name)
+        if self.domain:
+            name = f"ip-{address.replace('.', '-')}.{self.domain}"
+        node = Node(name, control_plane, address, ZONES[len(self.nodes) % len(ZONES)])
+        self.nodes.append(node)
+        return node
+
+    def _free_address(self, name: str) -> str:
         taken = {node.address for node in self.nodes}
         for number in range(_FIRST_NODE, _LAST_NODE):
             if (address := self.host(number)) not in taken:
-                node = Node(name, control_plane, address, ZONES[len(self.nodes) % len(ZONES)])
-                self.nodes.append(node)
-                return node
+                return address
         raise BedError(f"the subnet {self.subnet} of the bed {self.name} has no free address for {name}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,9 +156,12 @@ def make(
     leftovers: bool = False,
     cloud: bool = True,
     serving_certs: bool = False,
+    domain: str = "",
 ) -> Plan:
-    """The plan of a new bed; BedError for a name, number or subnet that cannot be."""
+    """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be."""
     check_name(name, "bed")
+    if domain and (not _DOMAIN.fullmatch(domain) or len(f"ip-255-255-255-255.{domain}") > _LONGEST["node"]):
+        raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")
     if control_planes not in (1, 3, 5):
         raise BedError(f"--control-planes is {control_planes}: stacked etcd wants 1, 3 or 5")
     if not 0 <= workers <= 100:
@@ -158,7 +176,7 @@ def make(
     for other in (POD_CIDR, SERVICE_CIDR):
         if parsed.overlaps(IPv4Network(other)):
             raise BedError(f"--subnet {subnet} overlaps {other}, which is inside the clusters: choose another")
-    plan = Plan(name, str(parsed), kubernetes, leftovers=leftovers, cloud=cloud, serving_certs=serving_certs)
+    plan = Plan(name, str(parsed), kubernetes, [], leftovers, cloud, serving_certs, domain)
     for number in range(1, control_planes + 1):
         plan.add(f"{name}-control-plane-{number}", control_plane=True)
     for number in range(1, workers + 1):

@@ -137,6 +137,12 @@ def test_the_variables_hold_a_cloud_config_that_is_yaml_itself() -> None:
     assert config == {"endpoint": "http://10.89.77.2:9440", "project": "demo", "token": "demo-token"}
 
 
+def test_without_the_simulated_cloud_the_variables_choose_no_controller() -> None:
+    bed = plan.make("demo", "v1.36.3", cloud=False)
+    variables = yaml.safe_load(documents.group_vars(bed, Path("/k"), Path("/a.tar")))
+    assert variables == {"ccm_install_kubeconfig": "/k", "ccm_runtime_cluster_name": "demo"}
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -74,14 +74,15 @@ def test_a_key_follows_content_names_and_modes_but_not_leavings(tmp_path: Path) 
         (None, ["python", "node", "runtime", "simulator", "control_plane", "programs"]),
         ("runtime", ["python", "runtime"]),
         ("simulator", ["python", "simulator"]),
-        ("vendor", ["vendor"]),
+        ("vendor-sim", ["vendor-sim"]),
     ],
 )
 def test_another_vendors_image_is_made_only_when_asked_for(
     monkeypatch: pytest.MonkeyPatch, only: str | None, made: list[str]
 ) -> None:
     seen: list[str] = []
-    for name in ("python", "node", "runtime", "simulator", "control_plane", "programs", "vendor"):
+    for name in ("python", "node", "runtime", "simulator", "control_plane", "programs"):
         monkeypatch.setattr(images, f"ensure_{name}", lambda *_, name=name: seen.append(name))
+    monkeypatch.setattr(images, "ensure_vendor", lambda name, _: seen.append(f"vendor-{name}"))
     images.ensure_all(versions.find(versions.DEFAULT), Path("/none"), Progress(io.StringIO()), only)
     assert seen == made

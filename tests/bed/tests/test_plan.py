@@ -69,6 +69,9 @@ def test_the_plan_survives_the_disk() -> None:
         ({"subnet": "8.8.8.0/24"}, "give a private /24"),
         ({"subnet": "10.244.7.0/24"}, "overlaps 10.244.0.0/16"),
         ({"subnet": "kitchen"}, "--subnet kitchen is not a network"),
+        ({"domain": "compute..internal"}, "--domain compute..internal cannot end the names of machines"),
+        ({"domain": "Internal"}, "--domain Internal cannot end"),
+        ({"domain": "a" * 45}, "cannot end the names of machines"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, object], says: str) -> None:
@@ -78,9 +81,20 @@ def test_what_cannot_be_is_refused(arguments: dict[str, object], says: str) -> N
 
 def test_a_name_is_given_once() -> None:
     bed = plan.make("demo", "v1.36.3")
-    for taken in ("demo-worker-1", "demo-gateway", "bastion"):
+    for taken in ("demo-worker-1", "demo-gateway", "demo-fabric", "bastion"):
         with pytest.raises(BedError, match=f"a machine named {taken} already"):
             bed.add(taken, control_plane=False)
+
+
+def test_machines_in_a_domain_have_names_of_their_addresses() -> None:
+    bed = plan.make("demo", "v1.36.3", workers=1, domain="eu-central-1.compute.internal")
+    bed.add("late", control_plane=False)
+    assert [node.name for node in bed.nodes] == [
+        "ip-10-89-77-11.eu-central-1.compute.internal",
+        "ip-10-89-77-12.eu-central-1.compute.internal",
+        "ip-10-89-77-13.eu-central-1.compute.internal",
+    ]
+    assert plan.Plan.from_dict(bed.to_dict()) == bed
 
 
 def bed_name(scenario: Path) -> str:

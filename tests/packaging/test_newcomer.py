@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `make newcomer` runs, without running it: the whole is that command's, and takes minutes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.commands import commands, entries, fitting, pages
+
+from . import newcomer
+
+HERE = newcomer.World(Path("/here"), "http://127.0.0.1/", Path("/here/kubeconfig"))
+
+
+def masked(command: str) -> str:
+    """A command without the ports in it, which are free ones when it runs."""
+    return re.sub(r"\b\d{4,5}\b", "PORT", command)
+
+
+def test_it_runs_every_command_that_the_list_says_it_runs():
+    played = {masked(command) for part in newcomer.PARTS.values() for command in part(HERE)}
+    promised = [
+        (page, command)
+        for page in pages()
+        for command in commands(page)
+        for entry in fitting(command, [entry for entry in entries() if entry.page == page])
+        if entry.by == "tests/packaging/newcomer.py"
+    ]
+    assert promised
+    assert [(page, command) for page, command in promised if masked(command) not in played] == []
+
+
+def test_what_a_page_needs_is_installed_as_it_says():
+    assert newcomer.needed("README.md") == "apt install git python3-venv"
+    with pytest.raises(newcomer.Failed, match=r"docs/faq\.md does not say what to install"):
+        newcomer.needed("docs/faq.md")
