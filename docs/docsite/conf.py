@@ -13,15 +13,30 @@ _collection = yaml.safe_load(Path(os.environ["COLLECTION"], "galaxy.yml").read_t
 project = "outoftree.ccm"
 author = "The outoftree.ccm authors"
 copyright = "the outoftree.ccm authors"
-version = release = _collection["version"]
+version = release = os.environ["DOCS_VERSION"]
 html_title = f"outoftree.ccm {version}"
 html_short_title = "outoftree.ccm"
 
-extensions = ["myst_parser", "sphinx_antsibull_ext", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx_antsibull_ext"]
 root_doc = "index"
 myst_heading_anchors = 4
-myst_fence_as_directive = ["mermaid"]
+# Without our own copy of mermaid, which `make docs-site` puts there, a diagram is shown as its text.
+if Path(__file__).with_name("static").joinpath("mermaid").is_dir():
+    extensions.append("sphinxcontrib.mermaid")
+    myst_fence_as_directive = ["mermaid"]
+    mermaid_use_local = "mermaid/mermaid.esm.min.mjs"
+templates_path = ["templates"]
 html_theme = "furo"
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "sidebar/versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_theme_options = {
     "footer_icons": [
         {"name": "Source", "url": _collection["repository"], "html": "Source", "class": "link"},
@@ -40,3 +55,5 @@ html_show_sourcelink = False
 # Pages about modules point into Ansible's own documentation by labels that only its site has. antsibull-docs itself
 # checks the references within the collection, and links of our pages are checked as myst.xref_missing.
 suppress_warnings = ["ref.ref"]
+if "sphinxcontrib.mermaid" not in extensions:
+    suppress_warnings.append("misc.highlighting_failure")

@@ -45,6 +45,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
     ),
     "Routes": (cloud.Routes, cloud.Route),
     "Volumes": (cloud.Volumes, cloud.VolumeRef),
+    "Tags": (cloud.InstanceTags,),
     "Webhooks": (cloud.Webhook,),
     "Errors": (
         cloud.CloudError,
@@ -73,6 +74,7 @@ TESTS = (
     conformance.Case,
     conformance.Subject,
     conformance.World,
+    conformance.Listener,
     conformance.Result,
     conformance.Outcome,
     conformance.NotRun,

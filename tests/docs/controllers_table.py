@@ -23,7 +23,7 @@ REVIEWS = [
     Right("tokenreviews", "create", "authentication.k8s.io"),
     Right("subjectaccessreviews", "create", "authorization.k8s.io"),
 ]
-_VERBS = ["get", "list", "watch", "create", "patch", "delete"]
+_VERBS = ["get", "list", "watch", "create", "patch", "delete", "approve"]
 
 
 class _Indented(yaml.SafeDumper):
@@ -61,9 +61,9 @@ def text() -> str:
 
 
 def rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
-    """Of a ClusterRole, one for each resource."""
+    """Of a ClusterRole, one for each resource. Rights in a namespace are not among them: rbac.yaml.j2 grants these."""
     found: dict[tuple[str, str, str], list[str]] = {}
-    for right in sorted(rights):
+    for right in sorted(each for each in rights if not each.namespace):
         found.setdefault((right.group, right.resource, right.name), []).append(right.verb)
     return [
         {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-docs/reference/{flags,configuration,controllers,metrics,contract,conformance,openstack,variables}.md, the tables of
-docs/providers/static.md, and the collection's table of controllers.
+In docs/reference, {aws,commands,configuration,conformance,contract,controllers,flags,hetzner,libcloud,metrics}.md and
+{openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md and
+docs/how-to/another-controller.md, and the collection's table of controllers.
 """
 
 from __future__ import annotations
@@ -13,11 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import aws_page
+import commands_page
 import contract_page
 import controllers_table
+import hetzner_page
+import libcloud_page
 import openstack_page
 import static_page
 import variables_page
+import vendors_table
 import yaml
 from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
@@ -151,12 +157,17 @@ class _NoCloud(Cloud):
 def pages() -> dict[str, str]:
     """File name in docs/reference -> text."""
     return {
+        "commands.md": "\n".join(commands_page.page(HEAD, _table)),
+        "answers.schema.json": commands_page.schema(),
         "flags.md": "\n".join(_flags()),
         "configuration.md": "\n".join(_configuration()),
         "controllers.md": "\n".join(_controllers()),
         "metrics.md": "\n".join(_metrics()),
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
+        "aws.md": "\n".join(aws_page.page(HEAD, _table)),
+        "hetzner.md": "\n".join(hetzner_page.page(HEAD, _table)),
+        "libcloud.md": "\n".join(libcloud_page.page(HEAD, _table)),
         "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),
         "variables.md": "\n".join(variables_page.page(HEAD, _table)),
     }
@@ -262,7 +273,7 @@ def _default(flag: Flag) -> str:
 
 def _table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(tuple(columns))]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -271,7 +282,8 @@ def main() -> None:
     for name, text in pages().items():
         (FOLDER / name).write_text(text)
     controllers_table.FILE.write_text(controllers_table.text())
-    static_page.PAGE.write_text(static_page.filled(static_page.PAGE.read_text(), _table))
+    for page in (static_page, vendors_table):
+        page.PAGE.write_text(page.filled(page.PAGE.read_text(), _table))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ FIRST = (
 COLUMNS = ("Variable", "Type", "Default", "Meaning")
 INTRO = """# Variables
 
-Set these variables in the inventory for all hosts, or with `-e`. Only the provider's name is required. The names begin
-with their role: `ccm_runtime` rolls the controller out, `ccm_install` migrates the cluster. The playbooks use both.
+Set these variables in the inventory for all hosts, or with `-e`. Only the provider's name, or the vendor's, is
+required. The names begin with their role: `ccm_runtime` rolls the controller out, `ccm_install` migrates the cluster.
+The playbooks use both.
 
 [A sample inventory for each layout](../inventories) shows them in place.
 

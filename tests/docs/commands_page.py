@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/commands.md, and the JSON Schema of the answers: from the code of the commands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec.inspect import Metadata, StructType, Type
+
+from ccm import cli
+from ccm.commands.answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Outlook, Unasked
+from ccm.commands.diagnosis import Check, Diagnosis
+from ccm.commands.doctor import DoctorFlags
+from ccm.commands.explanation import Explanation, Looked, Told
+from ccm.commands.plan import PlanAnswer
+from ccm.commands.question_flags import GROUP, Questions
+from ccm.commands.status import Replica, StatusAnswer, StatusFlags
+from ccm.options.declaration import flags_of
+from ccm.serving.status_report import (
+    Breaker,
+    Budget,
+    Calls,
+    CloudState,
+    Count,
+    Held,
+    Process,
+    Queue,
+    Series,
+    Status,
+    Unfinished,
+)
+
+INTRO = """# Commands
+
+`ccm` without a command is the controller. `ccm --help` lists its commands, and `python -m ccm` is the same program.
+`kubectl ccm` runs those that only read, because the package installs a program `kubectl-ccm`.
+
+[Find out why, and what would change](../how-to/answers.md) shows how to use them.
+"""
+
+FLAGS = """## Flags of `explain`, `plan`, `doctor` and `status`
+
+They take every flag of the controller ([Flags](flags.md)), so the arguments of a manifest can be pasted. Without
+`--cloud-provider` in the controller's Pod, they use the arguments of process 1. Without `--kubeconfig` and `--master`,
+they use the kubeconfig of `kubectl` (`$KUBECONFIG`, or `~/.kube/config`), or the Pod's ServiceAccount.
+
+`explain` and `doctor` ask no cloud without `--cloud-provider`. `plan` requires it. `status` never asks the cloud. These
+flags are their own:
+"""
+
+STATUS = f"""## Exit status
+
+| Status | `explain`, `plan`, `doctor`, `status` |
+|---|---|
+| {NOTHING_TO_DO} | Every question was answered, and nothing is left to do. |
+| {FINDINGS} | Every question was answered, and something is left to do. `doctor`: there are warnings \
+or problems. `status`: something is not as it should be. |
+| {NOT_ANSWERED} | A question got no answer, there is no object of this name, or the flags are invalid. The \
+output may have findings as well. |
+
+`ccm nodes` exits with 0 when it has a list, with 1 without an answer, and with 2 for invalid flags.
+
+## Completion
+
+`ccm completion bash`, `zsh` or `tcsh` prints a script for the shell: `source <(ccm completion bash)`. It needs the
+package [shtab](https://pypi.org/project/shtab/), which the extra `completion` of this package installs.
+"""
+
+JSON = """## JSON
+
+`--output=json` prints one object. Its key `answer` says which: `explanation`, `plan`, `diagnosis` or `status`. The JSON
+Schema is in [answers.schema.json](answers.schema.json). Later versions may add keys and values of `check` and `reason`;
+they change the meaning of none.
+"""
+
+ANSWERS: tuple[tuple[str, type], ...] = (
+    ("`explanation`, of `ccm explain`", Explanation),
+    ("`plan`, of `ccm plan`", PlanAnswer),
+    ("`diagnosis`, of `ccm doctor`", Diagnosis),
+    ("`status`, of `ccm status`", StatusAnswer),
+    ("Items of `outlooks`", Outlook),
+    ("Items of `lookedUp`", Looked),
+    ("Items of `events`", Told),
+    ("Items of `checks`", Check),
+    ("Items of `unasked`", Unasked),
+    ("Items of `replicas`", Replica),
+    ("Items of `processes`, and the answer of `/statusz?format=json`", Status),
+    ("`process`", Process),
+    ("Items of `nodes` and `services`", Count),
+    ("Items of `unfinished`", Unfinished),
+    ("Items of `held`", Held),
+    ("Items of `queues`", Queue),
+    ("`cloud`", CloudState),
+    ("Items of `calls`", Calls),
+    ("Items of `budgets`", Budget),
+    ("Items of `breakers`", Breaker),
+    ("Items of `history`", Series),
+)
+
+
+def page(head: str, table: Callable[[Any, Any], str]) -> Iterator[str]:
+    yield head + INTRO
+    rows = [
+        (f"`ccm {name}`", command.summary, "yes" if name in cli.READING else "no")
+        for name, command in cli.COMMANDS.items()
+    ]
+    yield table(("Command", "What it does", "Also as `kubectl ccm`"), rows)
+    yield FLAGS
+    kinds = {"explain, plan, doctor, status": Questions, "doctor": DoctorFlags, "status": StatusFlags}
+    shown: dict[str, tuple[str, str, str]] = {}
+    for whose, kind in kinds.items():
+        for flag in flags_of(kind):
+            if flag.group == GROUP:
+                shown.setdefault(flag.name, (f"`--{flag.name}`", whose, flag.help))
+    yield table(("Flag", "Of", "Meaning"), shown.values())
+    yield STATUS
+    yield JSON
+    for title, kind in ANSWERS:
+        yield f"### {title}\n"
+        yield table(("Key", "Type", "Meaning"), _fields(kind))
+
+
+def _fields(kind: type) -> Iterator[tuple[str, str, str]]:
+    found = msgspec.inspect.type_info(kind)
+    assert isinstance(found, StructType)
+    for field in found.fields:
+        described = field.type
+        text = ""
+        if isinstance(described, Metadata):
+            text, described = str((described.extra_json_schema or {}).get("description", "")), described.type
+        yield f"`{field.encode_name}`", _name(described), text
+
+
+def _name(found: Type) -> str:
+    info = msgspec.inspect
+    if isinstance(found, Metadata):
+        return _name(found.type)
+    if isinstance(found, info.ListType):
+        return f"list of {_name(found.item_type)}"
+    if isinstance(found, info.DictType):
+        return f"map of {_name(found.value_type)}"
+    if isinstance(found, info.UnionType):
+        return " or ".join(_name(each) for each in found.types)
+    if isinstance(found, (StructType, info.EnumType)):
+        return "object" if isinstance(found, StructType) else "text"
+    names = {
+        info.StrType: "text",
+        info.IntType: "number",
+        info.FloatType: "number",
+        info.BoolType: "true or false",
+        info.NoneType: "null",
+    }
+    return names[type(found)]
+
+
+def schema() -> str:
+    """The JSON Schema of all answers."""
+    kind: Any = Explanation | PlanAnswer | Diagnosis | StatusAnswer
+    found = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(kind)
+    return json.dumps(found, indent=2) + "\n"
