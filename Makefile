@@ -27,6 +27,14 @@ demo: prerequisites setup images ## a live cluster goes external: raise it, migr
 demo-down: ## remove everything that make demo made (the cache stays)
 	@$(BED) down --name demo
 
+.PHONY: demo-picture
+demo-picture: setup ## docs/images/demo.svg: records a run of make demo, removes the demo, and draws the recording
+	@$(BIN)/python tests/docs/demo_picture.py --record
+
+.PHONY: status-picture
+status-picture: setup ## docs/images/status-*.png: the page /statusz of an example, light and dark (needs chromium)
+	@$(BIN)/python tests/docs/status_picture.py
+
 # tests/run.py runs targets of this file as parts of one run, and sums up. KEEP_GOING=1 (or make -k) runs all parts, whatever
 # fails; ONE_AT_A_TIME=1 is for a machine with one core, or a busy one. Each part alone: `make lint`, `make unit`, and so on.
 KEEP_GOING ?= $(findstring k,$(filter-out --%,$(firstword $(MAKEFLAGS))))
@@ -39,15 +47,17 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml)
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands: about half an hour on two cores
 	@$(PARTS) --first images --timed molecule,integration --patient lint,unit,install-test,docs-site \
-		--elsewhere "make test-ci: 100 kills of the leader, long stories, three control planes, OpenStack's own services" \
+		--elsewhere "make test-ci: 100 kills of the leader, long stories, vSphere, three control planes, OpenStack" \
 		--elsewhere "make test-all: every ansible-core, the other scenarios, half an hour of churn, mutation"
 
+# Of the clouds' tests, CI leaves out those beside vendors' controllers: these compile first, and count calls, which takes time.
 .PHONY: test-ci
-test-ci: prerequisites setup ## what CI runs after make test: 100 kills, long stories, scenario ha, OpenStack: 40 minutes
-	@$(PARTS) --first images --timed chaos,integration-long,molecule-ha,openstack-once
+test-ci: export CLOUD_TESTS := not long
+test-ci: prerequisites setup ## what CI runs after make test: 100 kills, long stories, vSphere, scenario ha, OpenStack: 40 minutes
+	@$(PARTS) --first images --timed chaos,integration-long,test-vsphere,molecule-ha,openstack-once
 
 .PHONY: test-all
-test-all: test test-ci cores ee molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -73,7 +83,7 @@ image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime
 
 .PHONY: lint
-lint: setup ## ruff, mypy, import layers, words, commit subjects, changelog fragments, ansible-lint
+lint: setup build/ansible-lint ## ruff, mypy, import layers, words, commit subjects, changelog fragments, ansible-lint
 	@cd runtime && ruff check . && ruff format --check . && mypy && lint-imports --no-cache
 	@ruff check -q --config runtime/pyproject.toml --exclude tests/unit/plugins tests molecule
 	@ruff check -q --isolated --line-length 160 --select E,F,W --ignore E402 plugins tests/unit/plugins
@@ -85,7 +95,13 @@ lint: setup ## ruff, mypy, import layers, words, commit subjects, changelog frag
 	@python tests/prose/check.py
 	@python tests/prose/subjects.py
 	@antsibull-changelog lint
+
+# ansible-lint computes for three minutes, so it only runs after a change of what it reads. A folder is newer than this
+# file when a file in it came or went.
+build/ansible-lint: $(VENV)/.installed .ansible-lint galaxy.yml requirements.yml site.yml \
+		$(shell find docs/docsite docs/inventories meta molecule playbooks plugins roles -mindepth 1 ! -name '*.md' ! -name '* *')
 	@ansible-lint --offline -q
+	@touch $@
 
 # What `make quick` runs of the unit tests: the files that differ from origin/main, unless they are named.
 TESTS ?= $(shell git diff --name-only --diff-filter=d origin/main -- 'tests/unit/**test_*.py' 2>/dev/null)
@@ -109,7 +125,7 @@ prose: setup ## words that this project does not use, in every file; make lint r
 
 .PHONY: unit
 unit: setup ## pure logic, and 10,000 sequences of faults
-	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/parity tests/explore tests/mutation
+	@pytest -q $(call junit,unit) -n 2 --timeout 300 tests/unit tests/bed/tests tests/bench tests/bench_collection tests/parity tests/explore tests/mutation
 	@python -m tests.explore --seeds 0-549 --jobs 2 --least 10000
 
 CORE ?= 2.19
@@ -123,17 +139,21 @@ cores: setup binaries ## the collection with every supported ansible-core that a
 
 .PHONY: install-test
 install-test: setup binaries ## the tarball, installed beside nothing else, and what a user does with it
-	@PYTHONPATH=tests/bed pytest -q $(call junit,install-test) tests/packaging
+	@PYTHONPATH=tests/bed pytest -q $(call junit,install-test) -m 'not long' tests/packaging
 
 .PHONY: docs-site
-docs-site: setup ## build/site: docs/, and antsibull-docs' pages about the collection
-	@python tests/docs/site.py
+docs-site: setup ## build/site/devel, or VERSION=1.0.0: docs/, and antsibull-docs' pages about the collection
+	@python tests/docs/site.py --version "$(VERSION)"
 
 .PHONY: ee
 ee: setup ## build the execution environment of docs/how-to, use it, and remove it
 	@PYTHONPATH=tests/bed:. python -m tests.packaging.ee
 
-# How often `make chaos` kills the leader under load (`make integration`: 10 times), and how long `make soak` takes.
+.PHONY: newcomer
+newcomer: setup binaries ## README and the first pages, word by word, in a bare Debian 12 and a bare Ubuntu 24.04
+	@PYTHONPATH=tests/bed:. python -m tests.packaging.newcomer
+
+# How often `make chaos` kills the leader under load (`make integration`: 3 times), and how long `make soak` takes.
 CHAOS_KILLS ?= 100
 # Files of tests side by side, each with an API server of its own: they wait more than they work.
 SIDE_BY_SIDE ?= 4
@@ -142,11 +162,11 @@ INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reord
 
 .PHONY: integration
 integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
-	@CHAOS_KILLS=10 SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration tests/soak
+	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration
 
 .PHONY: integration-long
-integration-long: setup binaries ## the long stories among the integration tests, which make integration leaves out
-	@$(INTEGRATION) $(call junit,integration-long) -m long tests/integration
+integration-long: setup binaries ## the long stories among the tests, which make integration and make install-test leave out
+	@PYTHONPATH=tests/bed SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration-long) -m long tests/integration tests/soak tests/packaging
 
 .PHONY: chaos
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise
@@ -160,7 +180,7 @@ REPLAY ?=
 explore: setup ## faults at every read and write, in virtual time: SEEDS=0-9999, or REPLAY='...' for one sequence
 	@python -m tests.explore --seeds '$(SEEDS)' --replay '$(REPLAY)'
 
-# One file, or all; MOST=20 tries at most so many changes for each file.
+# MUTATE names files by parts of their paths; MOST=20 tries at most so many changes for each file.
 MUTATE ?=
 MOST ?= 0
 .PHONY: mutation
@@ -179,6 +199,8 @@ parity: setup ## docs/reference/parity.md from the tests; lists what nothing sho
 docs: setup ## pages of docs/reference from the code and its tables
 	@python tests/docs/reference.py
 	@python tests/docs/kubernetes_versions.py > docs/reference/kubernetes-versions.md
+	@python tests/docs/commands.py
+	@python -m tests.comparison
 
 # Two on each change; the others before a release. Each raises clusters of its own and removes them.
 OTHER_SCENARIOS := $(filter-out default ha,$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
@@ -208,19 +230,49 @@ openstack: setup ## keystone, neutron, octavia, nova... on loopback; says where 
 openstack-down: ## end the OpenStack services and remove their data (the cache stays)
 	@PYTHONPATH=tests/bed:tests/openstack python3 -m rig down
 
-# All of it, unless a part is named.
+# All of it, unless a part is named. CLOUD_TESTS is an expression of pytest's -m.
 OPENSTACK_TESTS ?= tests/openstack
+CLOUD_TESTS ?=
 .PHONY: test-openstack
-test-openstack: openstack binaries ## the provider openstack against the real services
-	@pytest -q $(call junit,openstack) $(OPENSTACK_TESTS)
+test-openstack: openstack binaries ## the provider openstack against the real services, and beside cloud-provider-openstack
+	@$(if $(CLOUD_TESTS),,$(BED) program openstack-cloud-controller-manager >/dev/null)
+	@pytest -q $(call junit,openstack) -m '$(CLOUD_TESTS)' $(OPENSTACK_TESTS)
 
 .PHONY: openstack-once
 openstack-once: test-openstack # as test-openstack, and the services end; after a failure they stay to be looked at
 	@$(MAKE) openstack-down
 
+.PHONY: test-clouds
+test-clouds: test-openstack test-vsphere test-hetzner test-aws test-libcloud ## every provider of a cloud against that cloud's services, or a stand-in for them
+
+.PHONY: record-comparison
+record-comparison: export RECORD_COMPARISON := 1
+record-comparison: test-clouds ## write what the tests see of providers beside their vendors' controllers: tests/comparison/results
+	@$(MAKE) docs
+
+.PHONY: test-hetzner
+test-hetzner: setup binaries ## the provider hetzner against our stand-in; make integration runs it, too
+	@$(INTEGRATION) $(call junit,hetzner) tests/integration/hetzner tests/unit/runtime/providers/hetzner
+
+.PHONY: test-libcloud
+test-libcloud: setup binaries ## the provider libcloud over recorded answers, and over HTTP; make integration runs it, too
+	@$(INTEGRATION) $(call junit,libcloud) tests/integration/libcloud tests/unit/runtime/providers/libcloud
+
+.PHONY: test-vsphere
+test-vsphere: setup binaries ## the provider vsphere on vcsim, beside cloud-provider-vsphere; Go builds both the first time: minutes
+	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,vsphere) -m '$(CLOUD_TESTS)' tests/vsphere
+
+.PHONY: test-aws
+test-aws: setup ## the provider aws on moto, installed from PyPI the first time
+	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,aws) tests/aws tests/unit/runtime/providers/aws
+
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"
 	@PYTHONPATH=tests/bed:. python -m tests.bench $(BENCH)
+
+.PHONY: bench-collection
+bench-collection: setup binaries ## measure the playbooks over 50, 200 and 1,000 hosts: an hour, or BENCH="--hosts 50"
+	@PYTHONPATH=tests/bed:. python -m tests.bench_collection --keep now $(BENCH)
 
 # The release that is prepared, and the base of its image: the bed's own, unless one is named.
 release-check release-prepare: VERSION ?= 1.0.0

@@ -68,6 +68,8 @@ class Part:
     patient: bool = False
     status: int | None = None
     seconds: float = 0.0
+    #: Of the processor, for the part and what it waited for; containers are not among that.
+    computed: float = 0.0
     tests: list[Test] = field(default_factory=list)
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
@@ -103,9 +105,11 @@ class Part:
         if self._process is None or self.status is not None:
             return False
         self.seconds = time.monotonic() - self._started
-        self.status = self._process.poll()
-        if self.status is None:
+        ended, status, used = os.wait4(self._process.pid, os.WNOHANG)
+        if not ended:
             return True
+        self.status = self._process.returncode = os.waitstatus_to_exitcode(status)
+        self.computed = used.ru_utime + used.ru_stime
         self._collect()
         return False
 
@@ -212,11 +216,12 @@ class Session:
 def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()) -> str:
     """For people; the last line is for programs, too."""
     width = max(len(part.name) for part in parts)
-    lines = ["", f"{'part':{width}}  seconds  passed  failed  skipped"]
+    lines = ["", f"{'part':{width}}  seconds    CPU  passed  failed  skipped"]
     for part in parts:
         if part.tests:
             counts = [part.count(outcome) for outcome in ("passed", "failed", "skipped")]
-            lines.append(f"{part.name:{width}}  {part.seconds:7.0f}  {counts[0]:6}  {counts[1]:6}  {counts[2]:7}")
+            times = f"{part.seconds:7.0f}  {part.computed:5.0f}"
+            lines.append(f"{part.name:{width}}  {times}  {counts[0]:6}  {counts[1]:6}  {counts[2]:7}")
         else:
             lines.append(f"{part.name:{width}}  {'not run' if part.status is None else 'interrupted'}")
     tests = [test for part in parts for test in part.tests]

@@ -44,3 +44,9 @@ def test_every_participant_is_a_file_or_outside(walk: str):
 
 def test_there_are_two_walks():
     assert len(WALKS) == 2 and len(calls()) >= 20
+
+
+@pytest.mark.parametrize("walk", WALKS, ids=["node", "service"])
+def test_mermaid_can_draw_it(walk: str):
+    """To mermaid a semicolon ends a statement, and `#` begins the code of a character."""
+    assert not [line for line in walk.splitlines() if re.search("[;#]", line)]

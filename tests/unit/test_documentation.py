@@ -116,7 +116,9 @@ def test_a_role_is_documented(role: Path):
     defaults = yaml.safe_load((role / "defaults" / "main.yml").read_text()) or {}
     documented = specs["main"]["options"]
     assert set(defaults) <= set(documented), "a default that argument_specs does not know"
-    other = {name for name, value in defaults.items() if documented[name].get("default", value) != value}
+    # tests/unit/test_vendors.py evaluates those that are templates.
+    fixed = {name: value for name, value in defaults.items() if not str(value).startswith("{{")}
+    other = {name for name, value in fixed.items() if documented[name].get("default", value) != value}
     assert not other, f"{other}: another default than argument_specs says"
 
 

@@ -31,6 +31,32 @@ def test_the_role_knows_the_providerids_of_every_provider() -> None:
     assert set(names()) <= set(variables["__ccm_install_prefixes"])
 
 
+def test_every_vendor_that_the_role_knows_by_name_is_on_the_page() -> None:
+    """And each cloud that was in-tree has a controller of ours or theirs."""
+    index = (FOLDER / "index.md").read_text()
+    known = {path.stem for path in (ROOT / "roles/ccm_runtime/files/vendors").glob("*.yml")}
+    section = index.partition("## Another vendor's controller")[2].partition("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`", section)) == known
+    table = index.partition("| In-tree name |")[2].splitlines()
+    rows = [line.split(" | ") for line in table if line.startswith("| `")]
+    assert len(rows) == 10
+    for row in rows:
+        ours, theirs = row[4], row[5]
+        assert set(re.findall(r"ccm_runtime_vendor: (\w+)", theirs)) <= known
+        assert "](" in ours or "ccm_runtime_vendor" in theirs, row
+
+
+def test_both_pages_name_the_vendors_whose_programs_ran_on_a_cluster() -> None:
+    """And each in its own scenario."""
+    page = (ROOT / "docs/how-to/another-controller.md").read_text().partition("**How each was shown.**")[2]
+    shown = dict(re.findall(r"^\| `(\w+)` \|.*\| `(\w+)`[^|]*\|$", page.partition("\n**")[0], re.M))
+    index = (FOLDER / "index.md").read_text()
+    assert set(shown) == set(re.findall(r"ccm_runtime_vendor: (\w+)` \|[^|]*theirs: [^|]*on a cluster \|", index))
+    for vendor, scenario in shown.items():
+        texts = "".join(path.read_text() for path in (ROOT / "molecule" / scenario).rglob("*.yml"))
+        assert re.search(rf"ccm_runtime_vendor: {vendor}(\n|\\n)", texts)  # its own, or a page's that it takes
+
+
 def test_links_between_files_lead_somewhere() -> None:
     for page in FOLDER.glob("*.md"):
         for link in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):

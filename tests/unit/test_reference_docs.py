@@ -23,10 +23,11 @@ ROOT = Path(__file__).parents[2]
 def pages() -> dict[str, Any]:
     """In a process of its own: tests register metrics, too."""
     code = """
-import json, controllers_table, reference, static_page
-text = static_page.PAGE.read_text()
+import json, controllers_table, reference, static_page, vendors_table
+text, vendors = static_page.PAGE.read_text(), vendors_table.PAGE.read_text()
 print(json.dumps(reference.pages() | {
     "static": [text, static_page.filled(text, reference._table)],
+    "vendors": [vendors, vendors_table.filled(vendors, reference._table)],
     "controllers": [controllers_table.FILE.read_text(), controllers_table.text()],
 }))
 """
@@ -37,8 +38,8 @@ print(json.dumps(reference.pages() | {
     return found
 
 
-NAMES = "flags configuration controllers metrics contract conformance openstack variables"
-PAGES = [f"{name}.md" for name in NAMES.split()]
+NAMES = "commands flags configuration controllers metrics contract conformance openstack variables"
+PAGES = [*(f"{name}.md" for name in NAMES.split()), "answers.schema.json"]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -49,6 +50,11 @@ def test_the_page_is_up_to_date(name: str, pages: dict[str, Any]):
 def test_the_tables_of_the_provider_static_are_up_to_date(pages: dict[str, Any]):
     there, made = pages["static"]
     assert there == made, "docs/providers/static.md is stale: run `make docs`"
+
+
+def test_the_tables_of_vendors_are_up_to_date(pages: dict[str, Any]):
+    there, made = pages["vendors"]
+    assert there == made, "docs/how-to/another-controller.md is stale: run `make docs`"
 
 
 def test_the_collections_table_of_controllers_is_up_to_date(pages: dict[str, Any]):

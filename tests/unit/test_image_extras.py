@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Containerfile of the runtime installs what its argument EXTRAS names, and the default image has no libcloud."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUNTIME = Path(__file__).parents[2] / "runtime"
+
+
+def requirements(extras: str) -> str:
+    """What the program in the Containerfile prints."""
+    text = (RUNTIME / "Containerfile").read_text().replace("\\\n", "\n")
+    (program,) = re.findall(r"python3 -c '(.*?)'", text, re.S)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=RUNTIME, env={"EXTRAS": extras}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def default() -> str:
+    return re.findall(r"^ARG EXTRAS=(\S+)$", (RUNTIME / "Containerfile").read_text(), re.M)[0]
+
+
+def test_the_default_image() -> None:
+    found = requirements(default())
+    assert "aiohttp" in found and "openstacksdk" in found and "pyvmomi" in found
+    assert "libcloud" not in found
+
+
+def test_the_image_that_the_page_builds() -> None:
+    page = (RUNTIME.parent / "docs/providers/libcloud.md").read_text()
+    (extras,) = re.findall(r"--build-arg EXTRAS=(\S+)", page)
+    found = requirements(extras)
+    assert "apache-libcloud" in found and "aiohttp" in found
+    assert "openstacksdk" not in found
+
+
+def test_an_unknown_extra_ends_the_build() -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        requirements("no-such-extra")
