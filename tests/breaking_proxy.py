@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands before a cloud: it counts calls, and breaks them on demand. Each cloud says how its calls are named and refused.
+"""Stands before a cloud: it counts calls, and breaks them on demand. Each cloud names and refuses calls its own way.
 
 It runs in a thread of its own, so that a test may block, or ask through it from the same event loop.
 """

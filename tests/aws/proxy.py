@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stands before the account, as AWS's own edge: calls are named by their operation, and refused in the form of their API."""
+"""Stands before the account, as AWS's own edge: names calls by their operation, and refuses in their API's form."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime
 import json
 import ssl
 from collections.abc import AsyncIterator
