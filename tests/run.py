@@ -7,8 +7,9 @@ A part is a target of the Makefile. Parts of --first run before all others. Part
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
 run one after the other beside them, at a low priority: they compute, and take the time that is left.
 
-Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) to that folder. All that a
-part prints is in build/results/PART.log; the end of it is shown when the part fails.
+Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) to that folder. A test that
+fails gets a second try, because real servers beside other work are late at times; the summary names it. All that a part
+prints is in build/results/PART.log; the end of it is shown when the part fails.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,23 +42,27 @@ _PERCENT = re.compile(rb"\[ *(\d+)%\]")
 
 @dataclass(frozen=True)
 class Test:
-    """One test as JUnit XML reports it. `outcome`: passed, failed, or skipped with its reason."""
+    """One test as JUnit XML reports it. `outcome`: of its last try, passed, failed, or skipped with its reason."""
 
     name: str
     seconds: float
     outcome: str
     reason: str = ""
+    tries: int = 1
 
 
-def read(path: Path) -> Iterator[Test]:
-    """The tests of a JUnit file of pytest."""
+def read(path: Path) -> list[Test]:
+    """The tests of a JUnit file of pytest, which has a case for each try; the last one counts."""
+    tests: dict[str, Test] = {}
     for case in ET.parse(path).iter("testcase"):
         name = f"{case.get('classname', '')}::{case.get('name', '')}".removeprefix("::")
         failed = case.find("failure") is not None or case.find("error") is not None
         skipped = case.find("skipped")
         outcome = "failed" if failed else "skipped" if skipped is not None else "passed"
         reason = "" if skipped is None else skipped.get("message") or skipped.text or "no reason given"
-        yield Test(name, float(case.get("time", 0)), outcome, reason.strip())
+        tries = 1 + (tests[name].tries if name in tests else 0)
+        tests[name] = Test(name, float(case.get("time", 0)), outcome, reason.strip(), tries)
+    return list(tests.values())
 
 
 @dataclass
@@ -231,6 +236,10 @@ def summary(parts: Sequence[Part], seconds: float, elsewhere: Iterable[str] = ()
     slowest = sorted((test for test in tests if "::" in test.name), key=lambda test: -test.seconds)[:10]
     if slowest:
         lines += ["", "The slowest tests:", *(f"  {test.seconds:6.1f} s  {test.name}" for test in slowest)]
+    late = [test for test in tests if test.outcome == "passed" and test.tries > 1]
+    if late:
+        lines += ["", "Failed at first, and passed on the second try. Each is a bug of the test or of the code:"]
+        lines += [f"  {test.name}" for test in late]
     failed = [test for test in tests if test.outcome == "failed"]
     if failed:
         lines += ["", "Failed:", *(f"  {test.name}" for test in failed)]
