@@ -7,7 +7,7 @@ A part is a target of the Makefile. Parts of --first run before all others. Part
 they wait more than they compute, and a test among them fails when it gets no processor for seconds. Parts of --patient
 run one after the other beside them, at a low priority: they compute, and take the time that is left.
 
-Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) to that folder. A test that
+Each part runs as `make PART RESULTS=FOLDER`; its pytest runs write their results (JUnit XML) there. A test that
 fails gets a second try, because real servers beside other work are late at times; the summary names it. All that a part
 prints is in build/results/PART.log; the end of it is shown when the part fails.
 """
