@@ -31,6 +31,8 @@ from tests.ports import free_port
 
 VERSION = "v1.36.3"
 ADMIN_TOKEN = "admin-token-of-the-tests"  # of a server on loopback that lives for minutes
+#: No command of the tests takes this long, and one that does is worth an error.
+KUBECTL_SECONDS = 90
 
 
 class MissingBinaries(Exception):
@@ -206,12 +208,16 @@ class ApiServer:
         return path
 
     def kubectl(self, *arguments: str, input: str = "") -> str:
-        """Run kubectl as admin; its output. Raises CalledProcessError, with what it said."""
+        """Run kubectl as admin; its output. Raises CalledProcessError, with what it said, and TimeoutExpired."""
         path = self.folder / "admin.kubeconfig"
         if not path.exists():
             self.kubeconfig()
         done = subprocess.run(
-            [self._bin / "kubectl", f"--kubeconfig={path}", *arguments], input=input, text=True, capture_output=True
+            [self._bin / "kubectl", f"--kubeconfig={path}", *arguments],
+            input=input,
+            text=True,
+            capture_output=True,
+            timeout=KUBECTL_SECONDS,
         )
         if done.returncode:
             raise subprocess.CalledProcessError(done.returncode, done.args, done.stdout, done.stderr)
