@@ -176,6 +176,34 @@ def test_files_that_the_configuration_names_are_beside_it(variables: dict[str, A
     assert "ca.crt" not in str(pod["containers"][0].get("env")), "it is a file and no environment variable"
 
 
+def test_the_kubelet_pulls_with_the_secrets_that_are_named():
+    (plain,) = rendered("daemonset.yaml.j2")
+    assert "imagePullSecrets" not in plain["spec"]["template"]["spec"]
+    (daemonset,) = rendered("daemonset.yaml.j2", ccm_runtime_image_pull_secrets=["ours", "theirs"])
+    assert daemonset["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "ours"}, {"name": "theirs"}]
+
+
+@pytest.mark.parametrize("vendor", [{}, {"ccm_runtime_vendor": "openstack"}], ids=["ours", "by-name"])
+def test_a_bundle_is_a_file_of_the_secret_and_where_libraries_look(vendor: dict[str, Any]):
+    bundle = "-----BEGIN CERTIFICATE-----\nMIIB...\n-----END CERTIFICATE-----\n"
+    given = {"ccm_runtime_ca_bundle": bundle, "ccm_runtime_cloud_config": "[Global]\n", **vendor}
+    (secret,) = rendered("secret.yaml.j2", **given)
+    assert base64.b64decode(secret["data"]["ca-bundle.crt"]).decode() == bundle
+    (daemonset,) = rendered("daemonset.yaml.j2", **given)
+    template = daemonset["spec"]["template"]
+    container = template["spec"]["containers"][0]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == "cloud-config"]
+    found = {each["name"]: each.get("value") for each in container["env"]}
+    for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "AWS_CA_BUNDLE"):
+        assert found[name] == f"{mount['mountPath']}/ca-bundle.crt"
+    key = "ccm.outoftree.dev/ca-bundle"
+    (other,) = rendered("daemonset.yaml.j2", **given | {"ccm_runtime_ca_bundle": bundle * 2})
+    assert template["metadata"]["annotations"][key] != other["spec"]["template"]["metadata"]["annotations"][key]
+    (plain,) = rendered("daemonset.yaml.j2", **vendor)
+    assert key not in plain["spec"]["template"]["metadata"]["annotations"]
+    assert "ca-bundle" not in str(plain)
+
+
 @pytest.mark.threat("peer-reads-no-metrics")
 def test_health_and_metrics_are_served_on_loopback_unless_asked_for():
     """The Pods are in their hosts' network, and the kubelet probes them on loopback."""
