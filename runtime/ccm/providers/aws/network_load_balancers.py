@@ -8,6 +8,7 @@ balancer is remembered: a change of Nodes then needs no look at anything but its
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,7 @@ class NetworkLoadBalancers:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
         else:
             fingerprint = known.fingerprint
+            self._known[spec.cluster, spec.uid] = dataclasses.replace(known, ready=_is_ready(row))
         if _state(row) == "failed":
             raise Conflict(f"load balancer {row['LoadBalancerName']} failed in the cloud: {_reason(row)}")
         return _answer(spec.uid, row, fingerprint)
@@ -114,9 +116,8 @@ class NetworkLoadBalancers:
             await self._elb("add_tags", ResourceArns=sorted(groups.values()), Tags=nlb_steps.pairs(marks))
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
         kept = {groups[each.group]: each.node_port for each in want.listeners}
-        ready = _state(row) != "provisioning"
         self._known[spec.cluster, spec.uid] = Known(
-            str(row["LoadBalancerArn"]), str(row["DNSName"]), ready, fingerprint, kept, opened
+            str(row["LoadBalancerArn"]), str(row["DNSName"]), _is_ready(row), fingerprint, kept, opened
         )
         return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want)))
 
@@ -156,7 +157,7 @@ class NetworkLoadBalancers:
         if row is None:
             raise _absent(spec)
         tags = await self._own_tags(row, spec)
-        if _state(row) == "provisioning":
+        if not _is_ready(row):
             return ()
         ids = rules.targets(want, backends)
         present = await self._reads.present(row, want, tags, spec.uid)
@@ -300,7 +301,7 @@ class NetworkLoadBalancers:
         return Known(
             str(row["LoadBalancerArn"]),
             str(row["DNSName"]),
-            _state(row) != "provisioning",
+            _is_ready(row),
             tags.get(owners.FINGERPRINT, ""),
             {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
         )
@@ -350,14 +351,17 @@ def _state(row: Row) -> str:
     return str((row.get("State") or {}).get("Code") or "")
 
 
+def _is_ready(row: Row) -> bool:
+    return _state(row) != "provisioning"
+
+
 def _reason(row: Row) -> str:
     return str((row.get("State") or {}).get("Reason") or "AWS says no reason")
 
 
 def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
-    ready = _state(row) != "provisioning"
     ingress = (Ingress(hostname=str(row["DNSName"])),)
-    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, ready, warnings)
+    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, _is_ready(row), warnings)
 
 
 def _unchangeable(row: Row, want: Wanted) -> list[str]:
