@@ -191,9 +191,7 @@ async def test_nodes_take_the_pages_of_a_listing_and_one_call(
     assert proxy.counted() == {"DescribeAvailabilityZones": 1, "DescribeInstances": pages}
 
 
-async def test_a_load_balancer_takes_few_calls(
-    start: Start, account: Account, proxy: Proxy, kube: KubeClient
-) -> None:
+async def test_a_load_balancer_takes_few_calls(start: Start, account: Account, proxy: Proxy, kube: KubeClient) -> None:
     machines = [account.run(zone=zone) for zone in "aba"]
     names = [await register(kube, machine, number) for number, machine in enumerate(machines, 1)]
     flags = {"controllers": "cloud-node,service"}
