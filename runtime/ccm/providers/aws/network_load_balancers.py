@@ -123,7 +123,10 @@ class NetworkLoadBalancers:
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = self._wanted(spec, nodes_only=True)
-        known = self._known.get((spec.cluster, spec.uid)) or await self._learn(spec)
+        known, row = self._known.get((spec.cluster, spec.uid)), None
+        if known is None:
+            row = await self._named(spec)
+            known = await self._learn(spec, row)
         ids = rules.targets(want, backends)
         try:
             for arn, port in known.groups.items():
@@ -133,10 +136,7 @@ class NetworkLoadBalancers:
             memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
             opened = known.opened
             if not memberships <= opened:
-                row = await self._reads.named(spec.default_name)
-                if row is None:
-                    raise _absent(spec)
-                opened = await self._open(spec, row, want, ids)
+                opened = await self._open(spec, row or await self._named(spec), want, ids)
             fingerprint = f"{owners.settings_of(known.fingerprint)}-{rules.targets_digest(want, backends)}"
             await self._elb(
                 "add_tags",
@@ -153,9 +153,7 @@ class NetworkLoadBalancers:
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want = self._wanted(spec)
-        row = await self._reads.named(spec.default_name)
-        if row is None:
-            raise _absent(spec)
+        row = await self._named(spec)
         tags = await self._own_tags(row, spec)
         if not _is_ready(row):
             return ()
@@ -292,10 +290,13 @@ class NetworkLoadBalancers:
             tags = nlb_steps.pairs(changed)
             await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
 
-    async def _learn(self, spec: LoadBalancerSpec) -> Known:
+    async def _named(self, spec: LoadBalancerSpec) -> Row:
         row = await self._reads.named(spec.default_name)
         if row is None:
             raise _absent(spec)
+        return row
+
+    async def _learn(self, spec: LoadBalancerSpec, row: Row) -> Known:
         tags = await self._own_tags(row, spec)
         groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
         return Known(
