@@ -42,6 +42,9 @@ HTTP = {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}
 ABOUT_NODES = {"DescribeInstances", "DescribeAvailabilityZones"}
 #: All that lists load balancers, at a start.
 LISTING = {"DescribeLoadBalancers": 1, "DescribeTags": 1}
+#: The first change of Nodes after a start: the process reads what it must know of the load balancer.
+READS = ("LoadBalancers", "Tags", "TargetGroups", "SecurityGroups")
+FIRST_CHANGE = Counter([*map("Describe{}".format, (*READS, "TargetHealth")), "RegisterTargets", "AddTags"])
 #: A new load balancer: its parts, and one look that finds it active.
 NEW_WITH_ONE_PORT, UNTIL_ACTIVE = 10, 1
 
@@ -223,8 +226,38 @@ async def test_a_load_balancer_takes_few_calls(start: Start, account: Account, p
 
     since = len(proxy.calls)
     async with start(**flags):
+        await eventually(lambda: _has_listed(proxy, since), PATIENCE)
         await follow(kube, "fourth")
         assert about_balancers(proxy, since) == LISTING
+
+        since = len(proxy.calls)
+        await register(kube, machines[0], 1)
+        await eventually(has_targets(account, balancer, machines), PATIENCE)
+        await follow(kube, "fifth")
+        assert about_balancers(proxy, since) == FIRST_CHANGE
+
+
+async def test_instances_of_nodes_are_tagged_for_few_calls(
+    start: Start, account: Account, proxy: Proxy, kube: KubeClient
+) -> None:
+    machines = [account.run(zone=zone) for zone in "abab"]
+    other = account.run()
+    names = [await register(kube, machine, number) for number, machine in enumerate(machines, 1)]
+
+    def tags(machine: Row) -> dict[str, str]:
+        shown = account.instance(machine["InstanceId"])["Tags"]
+        return {each["Key"]: each["Value"] for each in shown}
+
+    before = tags(other)
+
+    async def is_tagged() -> bool:
+        return all(tags(each) == {**before, "team": "a", "stage": ""} for each in machines)
+
+    async with start(controllers="cloud-node,instance-tags", instance_tags="team=a,stage="):
+        await eventually(lambda: initialised(kube, *names), PATIENCE)
+        await eventually(is_tagged, PATIENCE)
+    assert tags(other) == before
+    assert proxy.counted()["CreateTags"] == 1
 
 
 async def follow(kube: KubeClient, name: str) -> None:
@@ -238,6 +271,10 @@ async def follow(kube: KubeClient, name: str) -> None:
         return any("misspelled" in each for each in await event_messages(kube, "SyncLoadBalancerFailed", name))
 
     await eventually(is_refused, PATIENCE)
+
+
+async def _has_listed(proxy: Proxy, since: int) -> bool:
+    return about_balancers(proxy, since).total() >= sum(LISTING.values())
 
 
 async def _is_routed(account: Account, machines: dict[int, Row]) -> bool:
