@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from ccm.cloud import Conflict, Invalid, NotFound, RateLimited
+from ccm.cloud import Conflict, Invalid, NotFound, QuotaExceeded, RateLimited
 from ccm.providers.aws.ec2_tags import CHUNK
 
 from .account import REGION
@@ -80,6 +80,15 @@ async def test_one_that_goes_meanwhile_makes_no_other_fail(proxy, cloud):
     (missing,) = [id for id, each in zip(ids, outcomes, strict=True) if isinstance(each, NotFound)]
     assert [each for each in outcomes if each is not None] == [outcomes[ids.index(missing)]]
     assert await teams(cloud) == {id: None if id == missing else "a" for id in ids}
+
+
+async def test_one_that_has_all_the_tags_it_can_have_makes_no_other_fail(account, cloud):
+    ids = await provider_ids(cloud)
+    full = [{"Key": f"key-{number}", "Value": ""} for number in range(49)]
+    account.ec2.create_tags(Resources=[ids[2].rpartition("/")[2]], Tags=full)
+    outcomes = await add(cloud, ids)
+    assert isinstance(outcomes[2], QuotaExceeded)
+    assert await teams(cloud) == dict(zip(ids, ("a", "a", None, "a"), strict=True))
 
 
 async def test_a_failed_write_is_an_error_of_all(proxy, cloud):

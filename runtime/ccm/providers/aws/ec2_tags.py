@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ccm.cloud import CloudError, NotFound, Transient
+from ccm.cloud import CloudError, NotFound, QuotaExceeded, Transient
 from ccm.cloud.toolkit.shared_reads import GATHER, seen
 
 from . import ec2_tag_rules as rules
@@ -78,22 +78,22 @@ class Ec2Tags:
         missing = sorted((id, each) for each, id in verdicts.items() if isinstance(id, str) and id)
         for start in range(0, len(missing), CHUNK):
             chunk = missing[start : start + CHUNK]
-            gone = await self._write([id for id, _ in chunk], tags)
-            outcomes |= {each: gone[id] for id, each in chunk if id in gone}
+            failed = await self._write([id for id, _ in chunk], tags)
+            outcomes |= {each: failed[id] for id, each in chunk if id in failed}
         return outcomes
 
     async def _write(self, ids: Sequence[str], tags: Mapping[str, str]) -> dict[str, CloudError]:
-        """Write the tags. Returns the errors of those that are gone: one of them makes the whole call fail, so then
-        each instance gets a call of its own. Raises the error of all others."""
+        """Write the tags. Returns the errors of those that are gone or have 50 tags already: one of them makes the
+        whole call fail, so then each instance gets a call of its own. Raises any other error, which is that of all."""
         try:
             await self._api.ec2(
                 "create_tags", missing=MISSING, what=f"instance {', '.join(ids)}", Resources=list(ids), Tags=pairs(tags)
             )
-        except NotFound as error:
+        except (NotFound, QuotaExceeded) as error:
             if len(ids) == 1:
                 return {ids[0]: error}
-            gone: dict[str, CloudError] = {}
+            failed: dict[str, CloudError] = {}
             for each in ids:
-                gone |= await self._write([each], tags)
-            return gone
+                failed |= await self._write([each], tags)
+            return failed
         return {}
