@@ -50,6 +50,17 @@ async def test_tags_that_are_added_together_take_a_read_and_a_write(proxy, cloud
     assert proxy.counted(since) == {"DescribeInstances": 1}
 
 
+async def test_a_moment_later_is_together(proxy, cloud):
+    first, second, *_ = await provider_ids(cloud)
+    since = len(proxy.calls)
+    earlier = asyncio.create_task(cloud.instance_tags.add(first, TAGS))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    await cloud.instance_tags.add(second, TAGS)
+    await earlier
+    assert proxy.counted(since) == {"DescribeInstances": 1, "CreateTags": 1}
+
+
 async def test_other_tags_are_another_write(proxy, cloud):
     ids = await provider_ids(cloud)
     since = len(proxy.calls)
