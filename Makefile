@@ -264,7 +264,7 @@ test-vsphere: setup binaries ## the provider vsphere on vcsim, beside cloud-prov
 	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,vsphere) -m '$(CLOUD_TESTS)' tests/vsphere
 
 .PHONY: test-aws
-test-aws: setup ## the provider aws on moto, installed from PyPI the first time
+test-aws: setup binaries ## the provider aws on moto, installed from PyPI the first time
 	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,aws) tests/aws tests/unit/runtime/providers/aws
 
 .PHONY: bench

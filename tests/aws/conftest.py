@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures: an account of AWS in moto, a proxy before it, and clouds on it."""
+"""Fixtures: an account of AWS in moto, a proxy before it, clouds on it, and a real API server."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ import pytest
 from ccm.cloud import ProviderConfig
 from ccm.providers.aws import AwsCloud
 
+from ..integration.conftest import apiserver, kube
+from ..integration.runtime.conftest import clean
 from .account import Account, Moto
 from .proxy import Proxy
+
+__all__ = ["apiserver", "clean", "kube"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

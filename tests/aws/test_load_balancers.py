@@ -67,6 +67,17 @@ async def test_another_process_learns_what_it_needs_for_a_change_of_nodes(accoun
     assert [each.fingerprint for each in await cloud.load_balancers.list("kube")] == [found.fingerprint]
 
 
+async def test_a_change_of_nodes_needs_no_look_at_one_that_was_seen_active(account, proxy, cloud):
+    nodes = await backends(cloud)
+    account.moto.control(do="slow", seconds=60)
+    assert not (await cloud.load_balancers.ensure(spec(), nodes[:1])).ready
+    assert not (await cloud.load_balancers.get(spec())).ready
+    assert not (await cloud.load_balancers.update_backends(spec(), nodes[:2])).ready
+    account.moto.control(do="slow", seconds=0)
+    assert (await cloud.load_balancers.get(spec())).ready
+    assert (await cloud.load_balancers.update_backends(spec(), nodes)).ready
+
+
 async def test_rules_follow_the_targets_to_their_groups(account, proxy, cloud):
     nodes = await backends(cloud)
     await cloud.load_balancers.ensure(spec(), nodes)

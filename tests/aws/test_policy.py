@@ -59,6 +59,11 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     routes = proxy.actions - base
 
     since = set(proxy.actions)
+    await cloud.instance_tags.add(nodes[0].provider_id, {"team": "a"})
+    await cloud.instance_tags.list()
+    tags = proxy.actions - since
+
+    since = set(proxy.actions)
     plain = spec(PORT, annotations={"target-group-attributes": "proxy_protocol_v2.enabled=true"})
     full = spec(
         PORT,
@@ -79,7 +84,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     await cloud.load_balancers.delete(spec())
     balancers = (proxy.actions - since) | {"ec2:DescribeRouteTables"}
 
-    text = policy(Nodes=base, Routes=routes, LoadBalancers=balancers)
+    text = policy(Nodes=base, Routes=routes, LoadBalancers=balancers, InstanceTags=tags)
     if os.environ.get("RECORD_COMPARISON") == "1":
         POLICY.write_text(text)
     assert POLICY.read_text() == text

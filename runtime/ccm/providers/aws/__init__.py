@@ -18,6 +18,7 @@ from .aws_api import Api
 from .aws_session import sdk_problem
 from .cloud_conf import Settings
 from .ec2_instances import Ec2Instances
+from .ec2_tags import Ec2Tags
 from .network_load_balancers import NetworkLoadBalancers
 from .vpc_routes import VpcRoutes
 
@@ -48,6 +49,7 @@ class AwsCloud(cloud.Cloud):
         self.instances = Ec2Instances(api)
         self.load_balancers = NetworkLoadBalancers(api, self.instances)
         self.routes = VpcRoutes(api, self.instances)
+        self.instance_tags = Ec2Tags(api, self.instances)
 
     async def start(self) -> None:
         for sentence in self._settings.ignored:

@@ -8,6 +8,7 @@ balancer is remembered: a change of Nodes then needs no look at anything but its
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,7 @@ class NetworkLoadBalancers:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
         else:
             fingerprint = known.fingerprint
+            self._known[spec.cluster, spec.uid] = dataclasses.replace(known, ready=_is_ready(row))
         if _state(row) == "failed":
             raise Conflict(f"load balancer {row['LoadBalancerName']} failed in the cloud: {_reason(row)}")
         return _answer(spec.uid, row, fingerprint)
@@ -114,15 +116,17 @@ class NetworkLoadBalancers:
             await self._elb("add_tags", ResourceArns=sorted(groups.values()), Tags=nlb_steps.pairs(marks))
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
         kept = {groups[each.group]: each.node_port for each in want.listeners}
-        ready = _state(row) != "provisioning"
         self._known[spec.cluster, spec.uid] = Known(
-            str(row["LoadBalancerArn"]), str(row["DNSName"]), ready, fingerprint, kept, opened
+            str(row["LoadBalancerArn"]), str(row["DNSName"]), _is_ready(row), fingerprint, kept, opened
         )
         return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want)))
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         want = self._wanted(spec, nodes_only=True)
-        known = self._known.get((spec.cluster, spec.uid)) or await self._learn(spec)
+        known, row = self._known.get((spec.cluster, spec.uid)), None
+        if known is None:
+            row = await self._named(spec)
+            known = await self._learn(spec, row)
         ids = rules.targets(want, backends)
         try:
             for arn, port in known.groups.items():
@@ -132,10 +136,7 @@ class NetworkLoadBalancers:
             memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
             opened = known.opened
             if not memberships <= opened:
-                row = await self._reads.named(spec.default_name)
-                if row is None:
-                    raise _absent(spec)
-                opened = await self._open(spec, row, want, ids)
+                opened = await self._open(spec, row or await self._named(spec), want, ids)
             fingerprint = f"{owners.settings_of(known.fingerprint)}-{rules.targets_digest(want, backends)}"
             await self._elb(
                 "add_tags",
@@ -152,11 +153,9 @@ class NetworkLoadBalancers:
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         want = self._wanted(spec)
-        row = await self._reads.named(spec.default_name)
-        if row is None:
-            raise _absent(spec)
+        row = await self._named(spec)
         tags = await self._own_tags(row, spec)
-        if _state(row) == "provisioning":
+        if not _is_ready(row):
             return ()
         ids = rules.targets(want, backends)
         present = await self._reads.present(row, want, tags, spec.uid)
@@ -291,16 +290,19 @@ class NetworkLoadBalancers:
             tags = nlb_steps.pairs(changed)
             await self._elb("add_tags", ResourceArns=[row["LoadBalancerArn"]], Tags=tags)
 
-    async def _learn(self, spec: LoadBalancerSpec) -> Known:
+    async def _named(self, spec: LoadBalancerSpec) -> Row:
         row = await self._reads.named(spec.default_name)
         if row is None:
             raise _absent(spec)
+        return row
+
+    async def _learn(self, spec: LoadBalancerSpec, row: Row) -> Known:
         tags = await self._own_tags(row, spec)
         groups = await self._reads.groups_of(str(row["LoadBalancerArn"]))
         return Known(
             str(row["LoadBalancerArn"]),
             str(row["DNSName"]),
-            _state(row) != "provisioning",
+            _is_ready(row),
             tags.get(owners.FINGERPRINT, ""),
             {str(each["TargetGroupArn"]): int(each["Port"]) for each in groups},
         )
@@ -350,14 +352,17 @@ def _state(row: Row) -> str:
     return str((row.get("State") or {}).get("Code") or "")
 
 
+def _is_ready(row: Row) -> bool:
+    return _state(row) != "provisioning"
+
+
 def _reason(row: Row) -> str:
     return str((row.get("State") or {}).get("Reason") or "AWS says no reason")
 
 
 def _answer(uid: str, row: Row, fingerprint: str, warnings: tuple[str, ...] = ()) -> cloud.LoadBalancer:
-    ready = _state(row) != "provisioning"
     ingress = (Ingress(hostname=str(row["DNSName"])),)
-    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, ready, warnings)
+    return cloud.LoadBalancer(uid, str(row["LoadBalancerName"]), ingress, fingerprint, _is_ready(row), warnings)
 
 
 def _unchangeable(row: Row, want: Wanted) -> list[str]:
