@@ -66,7 +66,8 @@ def test_a_shell_that_is_given_a_text(argv: list[str], expected: str) -> None:
 
 @pytest.mark.parametrize("text", [
     "--cloud-config=/etc/c.conf", 'X="--cloud-config=/etc/c.conf --v=2"', "--cloud_config /etc/c.conf", "    - --cloud-config=/etc/c.conf\n    - --v=2",
-    "- --cloud-config\n- /etc/c.conf", '["--cloud-config", "/etc/c.conf"]', "- 'cloud-config=/etc/c.conf'", "cloud-config: /etc/c.conf", "# x\n  --cloud-config=/etc/c.conf",
+    "- --cloud-config\n- /etc/c.conf", '["--cloud-config", "/etc/c.conf"]', "- 'cloud-config=/etc/c.conf'", "cloud-config: /etc/c.conf",
+    "# x\n  --cloud-config=/etc/c.conf",
 ])
 def test_the_path_of_a_cloud_configuration_is_found_in_any_layout(text: str) -> None:
     assert flags.cloud_configs(text) == {"/etc/c.conf"}

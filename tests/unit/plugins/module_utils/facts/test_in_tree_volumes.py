@@ -92,7 +92,8 @@ def test_a_workload_has_the_volumes_of_its_template(kind: str) -> None:
 
 def test_a_workload_whose_owner_is_no_controller_counts() -> None:
     workload = {"metadata": {**NAMED, "ownerReferences": [{"kind": "App", "name": "x"}]}, "spec": {"template": {"spec": {"volumes": [EBS]}}}}
-    assert len(in_tree_volumes.templates("Job", [workload])) == 1
+    owned = {**workload, "metadata": {**NAMED, "ownerReferences": CONTROLLED}}
+    assert len(in_tree_volumes.templates("Job", [owned, workload, owned])) == 1
 
 
 def test_a_pod_uses_what_it_names_and_what_its_claims_are_bound_to() -> None:
@@ -109,7 +110,8 @@ def test_a_pod_uses_what_it_names_and_what_its_claims_are_bound_to() -> None:
 
 @pytest.mark.parametrize(("phase", "counts"), [("Running", True), ("Pending", True), ("Unknown", True), ("Succeeded", False), ("Failed", False)])
 def test_a_pod_that_ended_uses_nothing(phase: str, counts: bool) -> None:
-    assert bool(in_tree_volumes.pods([pod(EBS, phase=phase)], {})) is counts
+    found = in_tree_volumes.pods([pod(EBS, phase=phase), pod(EBS, name="last")], {})
+    assert [each["name"] for each in found] == ["db-0", "last"][0 if counts else 1:]
 
 
 def test_a_pod_without_a_node_is_known() -> None:
