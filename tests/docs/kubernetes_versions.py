@@ -89,6 +89,7 @@ def page(versions: Any) -> str:
         )
         for v in versions.IN_TREE_VOLUMES
     ]
+    plug_in = ("Cloud", "Field, provisioner", "CSI driver", "Default", "Stable", "Gate gone", "Plug-in gone")
     first, last = map(show, versions.SUPPORTED)
     return (
         HEAD.format(first=first, last=last)
@@ -96,7 +97,7 @@ def page(versions: Any) -> str:
         + PROVIDERS
         + table(("Provider", "Gone in", "Successor", "providerID of the successor"), providers)
         + VOLUMES
-        + table(("Cloud", "Field, provisioner", "CSI driver", "Default", "Stable", "Gate gone", "Plug-in gone"), volumes)
+        + table(plug_in, volumes)
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes of in-tree plug-ins on a real API server: what is found of them, who may not look, and what preflight says."""
+"""Volumes of in-tree plug-ins on a real API server: what is found, who may not look, and what preflight says."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.docs import kubernetes_versions
+from tests.docs.commands import ROOT, commands
+
 from ..cluster import ApiServer
+from ..shell import shell
 from .ansible import call, task
 from .test_layouts import HOSTS, Cluster, cluster
 
 __all__ = ["cluster"]
 
 NODE = "kubeadm-cp"
+PAGE = "docs/how-to/volumes.md"
 EBS, DRIVER = "awsElasticBlockStore", "ebs.csi.aws.com"
 DEFAULT = {"storageclass.kubernetes.io/is-default-class": "true"}
 #: What a user reads for a plan, apart from volumes and what uses them.
-OTHERS = (
-    ["nodes", "services", "configmaps", "secrets", "serviceaccounts", "deployments", "daemonsets", "leases"]
-    + ["roles", "rolebindings", "clusterroles", "clusterrolebindings", "certificatesigningrequests"]
-    + ["storageclasses", "statefulsets", "jobs"]
-)
+OTHERS = [
+    *("nodes", "services", "configmaps", "secrets", "serviceaccounts", "deployments", "daemonsets", "leases"),
+    *("roles", "rolebindings", "clusterroles", "clusterrolebindings", "certificatesigningrequests"),
+    *("storageclasses", "statefulsets", "jobs"),
+]
 
 
 def named(kind: str, name: str, version: str = "v1", *, meta: dict[str, Any] | None = None, **fields: Any) -> Any:
@@ -57,7 +63,13 @@ JOB_SPEC = {"template": {"spec": pod_spec(CINDER, restartPolicy="Never")}}
 OBJECTS = [
     persistent_volume("vol-bound", {EBS: {"volumeID": "vol-1"}}, "vol-data"),
     persistent_volume("vol-csi", CSI, "vol-other"),
-    named("StorageClass", "vol-gp2", "storage.k8s.io/v1", meta={"annotations": DEFAULT}, provisioner="kubernetes.io/aws-ebs"),
+    named(
+        "StorageClass",
+        "vol-gp2",
+        "storage.k8s.io/v1",
+        meta={"annotations": DEFAULT},
+        provisioner="kubernetes.io/aws-ebs",
+    ),
     named("StorageClass", "vol-unused", "storage.k8s.io/v1", provisioner="kubernetes.io/gce-pd"),
     named(
         "PersistentVolumeClaim",
@@ -78,6 +90,15 @@ SERVED = [
     named("CSIDriver", DRIVER, "storage.k8s.io/v1", spec={}),
     named("CSINode", NODE, "storage.k8s.io/v1", spec={"drivers": [{"name": DRIVER, "nodeID": "i-1"}]}),
 ]
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "gcePersistentDisk": {"gcePersistentDisk": {"pdName": "disk"}},
+    "azureDisk": {"azureDisk": {"diskName": "disk", "diskURI": "/subscriptions/1/disks/disk", "kind": "Managed"}},
+    "azureFile": {"azureFile": {"secretName": "s", "shareName": "x", "secretNamespace": "default"}},
+    "cinder": CINDER,
+    "vsphereVolume": {"vsphereVolume": {"volumePath": "[store] disk.vmdk"}},
+}
 
 
 @contextlib.contextmanager
@@ -151,8 +172,8 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
     problem = (
         f"the run restarts the kubelet on Node {NODE}, where Pods use volumes of {EBS}, but the CSI driver {DRIVER} is "
         "not installed, and not registered there (CSINode). The kubelet could then neither unmount these volumes nor "
-        f"mount them again: default/vol-db. Install the driver on Node {NODE}, then run again. If it need not be there, "
-        f"add {DRIVER} to ccm_install_volumes_ignore"
+        f"mount them again: default/vol-db. Install the driver on Node {NODE}, then run again. If it need not be "
+        f"there, add {DRIVER} to ccm_install_volumes_ignore"
     )
     assert run.status != 0 and run.failures[-1] == f"Nothing was changed. {problem}", run.output[-3000:]
     assert cluster.report["problems"] == [problem]
@@ -165,4 +186,39 @@ async def test_preflight_is_a_no_go_until_the_operator_accepts_it(cluster: Clust
     assert again.status == 0, again.failures
     text = page.read_text()
     assert "The run can start (GO)." in text and "ccm_install_volumes_ignore accepts this" in text
-    assert "PersistentVolume vol-bound; StorageClass vol-gp2 (default, 1 claim(s)); used by 1 Pod(s) on 1 Node(s)" in text
+    assert (
+        "PersistentVolume vol-bound; StorageClass vol-gp2 (default, 1 claim(s)); used by 1 Pod(s) on 1 Node(s)" in text
+    )
+
+
+async def test_the_commands_of_the_page_show_drivers_and_volumes(
+    apiserver: ApiServer, volumes: None, tmp_path: Path
+) -> None:
+    """One volume of each plug-in, and each driver."""
+    versions = kubernetes_versions.load()
+    shown = [each for each in commands(PAGE) if each.startswith("kubectl get")]
+    plug_ins = [volume for volume in versions.IN_TREE_VOLUMES if volume.driver and volume.source != EBS]
+    disks = [
+        persistent_volume(f"vol-{volume.cloud.lower()}-{volume.source.lower()}", BODIES[volume.source])
+        for volume in plug_ins
+    ]
+    drivers = [named("CSIDriver", volume.driver, "storage.k8s.io/v1", spec={}) for volume in plug_ins]
+    with there(apiserver, SERVED + drivers + disks):
+        answers = {each: await shell(each, tmp_path, apiserver) for each in shown}
+    nodes, classes = (answers[each] for each in shown[:2])
+    assert nodes.split()[-2:] == [NODE, DRIVER] and "kubernetes.io/aws-ebs" in classes
+    assert [answer for command, answer in answers.items() if "jsonpath" in command] == ["vol-bound\n"] + [
+        f"vol-{name}\n"
+        for name in (
+            "gce-gcepersistentdisk",
+            "azure-azuredisk",
+            "azure-azurefile",
+            "openstack-cinder",
+            "vsphere-vspherevolume",
+        )
+    ]
+    for volume in versions.IN_TREE_VOLUMES:
+        if volume.driver:
+            (answer,) = (text for command, text in answers.items() if f" {volume.driver}" in command)
+            assert volume.driver in answer.split()
+            assert f"| `{volume.source}`, `{volume.provisioner}` | `{volume.driver}` |" in (ROOT / PAGE).read_text()
