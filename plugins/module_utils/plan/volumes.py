@@ -48,16 +48,17 @@ def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
     C(found) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
     C(inline) and C(pods) as names, and C(installed): whether there is a CSIDriver, None if that is unknown. C(nodes) are the Nodes with Pods
     that use such volumes, C(restarted_without) and C(others_without) those of them without the driver: restarted by the run, or not.
-    C(restarted_pods) and C(others_pods) are the Pods on them.
+    C(restarted_pods) and C(others_pods) are the Pods on them. C(idle_without) are restarted Nodes without the driver and without such Pods.
     """
     result = []
     unread = found.get("unread", [])
     for volume in versions.IN_TREE_VOLUMES if found else ():
         pods = [pod for pod in found.get("pods", []) if volume.source in pod["sources"]]
         nodes = sorted({pod["node"] for pod in pods if pod["node"]}, key=grouping.in_order)
-        without = [node for node in nodes if volume.driver not in found["nodes"].get(node, [])]
-        if "csinodes.storage.k8s.io" in unread:
-            without = []
+        known = "csinodes.storage.k8s.io" not in unread
+        bare = [node for node in sorted(restarted.union(nodes), key=grouping.in_order)
+                if known and volume.driver not in found["nodes"].get(node, [])]
+        without = [node for node in bare if node in nodes]
         row: Dict[str, Any] = {
             "source": volume.source,
             "driver": volume.driver,
@@ -67,6 +68,7 @@ def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
             "pods": ["{namespace}/{name}".format(**pod) for pod in pods],
             "installed": _installed(found, volume.driver),
             "nodes": nodes,
+            "idle_without": [node for node in bare if node not in nodes],
         }
         for key, names in (("restarted", [node for node in without if node in restarted]),
                            ("others", [node for node in without if node not in restarted])):
@@ -114,7 +116,8 @@ def _served(row: Dict[str, Any]) -> str:
     """Return what is known of the driver, unless a warning or problem says it."""
     if not row["installed"] or row["restarted_without"] or row["others_without"]:
         return ""
-    return ". The driver is installed{0}".format(", and registered on all of these Nodes" if row["nodes"] else "")
+    idle = ". It is not registered on {0}, where no Pod uses them".format(_nodes(row["idle_without"])) if row["idle_without"] else ""
+    return ". The driver is installed{0}{1}".format(", and registered on all of these Nodes" if row["nodes"] else "", idle)
 
 
 def _nodes(names: List[str]) -> str:

@@ -66,10 +66,18 @@ def test_another_driver_or_one_on_another_node_does_not_help() -> None:
 
 
 def test_with_the_driver_the_note_alone_remains() -> None:
-    plan = judged(found(pods=[pod(), pod(name="db-1")], nodes={"w-1": ["disk.csi.azure.com", DRIVER]}))
+    plan = judged(found(pods=[pod(), pod(name="db-1")], nodes={"w-1": ["disk.csi.azure.com", DRIVER], "w-2": [DRIVER]}))
     assert plan["problems"] == plan["warnings"] == []
     assert plan["notes"] == ["volumes of awsElasticBlockStore, which need the CSI driver ebs.csi.aws.com: used by 2 Pod(s) on 1 Node(s). "
                              "The driver is installed, and registered on all of these Nodes"]
+
+
+def test_a_restarted_node_without_such_pods_and_without_the_driver_is_only_named() -> None:
+    plan = judged(found(pods=[pod("w-2")], nodes={"w-2": [DRIVER]}))
+    assert plan["problems"] == plan["warnings"] == [] and plan["volumes"][0]["idle_without"] == ["w-1"]
+    assert plan["notes"][0].endswith("on 1 Node(s). The driver is installed, and registered on all of these Nodes. It is not registered on Node w-1, "
+                                     "where no Pod uses them")
+    assert judged(found(pods=[pod("w-2")], unread=["csinodes.storage.k8s.io"]))["volumes"][0]["idle_without"] == []
 
 
 def test_an_operator_accepts_the_driver_by_its_name() -> None:
@@ -111,7 +119,7 @@ def test_both_kinds_of_nodes_are_named_each_with_its_pods() -> None:
 ])
 def test_what_no_running_pod_uses_is_a_warning_without_the_driver_and_a_note_with_it(what: dict[str, Any], said: str) -> None:
     head = "volumes of awsElasticBlockStore, which need the CSI driver ebs.csi.aws.com: "
-    plan = judged(found(**what))
+    plan = judged(found(**what, nodes={"w-1": [DRIVER], "w-2": [DRIVER]}))
     assert plan["problems"] == plan["warnings"] == [] and plan["notes"] == [head + said + ". The driver is installed"]
     plan = judged(found(**what, drivers=["disk.csi.azure.com"]))
     assert plan["problems"] == [] and plan["notes"] == [head + said]
