@@ -35,6 +35,7 @@ MARKED_LONG = (
     "collection/test_pages",
     "collection/test_render",
     "collection/test_lint",
+    "collection/test_old_config",
     "collection/test_large",
     "conformance/test_mutants",
     "test_every_layout_is_detected_planned_and_foretold_file_by_file",

@@ -31,12 +31,14 @@ def notes(detected: Dict[str, HostFacts]) -> List[str]:
 
 def unread(facts: HostFacts) -> List[str]:
     """Return the cloud configurations that exist on a host, that a file named before a run changed it, and that nothing names now."""
+    if not facts.get("cloud_configs"):
+        return []
     before = {path for entry in facts["journal"].values() for baseline in entry.get("baselines", [])
               for path in cloud_configs(_text(baseline["original"]))}
     texts = [_text(entry["content"]) for entry in facts["files"].values() if entry["exists"]]
     texts += [" ".join(running["flags"]) for running in facts["components"].values()] + [" ".join(facts["kubelet"].get("flags", []))]
     now = {path for text in texts for path in cloud_configs(text)}
-    return sorted((before - now) & {*facts.get("cloud_configs", [])})
+    return sorted((before - now) & {*facts["cloud_configs"]})
 
 
 def _text(content: str) -> str:
