@@ -201,7 +201,7 @@ def _of_volumes(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Dict[str
     for row in volumes.rows(found, set()):
         classes = ["StorageClass/" + item["name"] for item in row["storage_classes"]]
         objects = ["Pod/" + name for name in row["others_pods"]] + ["PersistentVolume/" + name for name in row["persistent_volumes"]] + classes
-        objects += ["/".join(name.split(" ", 1)) for name in row["inline"]] + ["Pod/" + name for name in row["pods"]]
+        objects += [name.replace(" ", "/") for name in row["inline"]] + ["Pod/" + name for name in row["pods"]]
         where = grouping.compact(row["others_without"])
         if row["others_without"]:
             reason = "Pods use them on {0}, where {1} is not registered".format(where, row["driver"] or "no driver")

@@ -250,3 +250,12 @@ def test_a_volume_that_no_driver_serves_is_to_be_deleted(host_facts: Any, cluste
 def test_volumes_that_may_not_be_listed_are_unread(host_facts: Any, cluster_facts: Any) -> None:
     result = with_volumes(host_facts, cluster_facts, unread=["pods"])
     assert not result["ok"] and result["unread"] == ["pods: the kubeconfig's user may not list them"]
+
+
+def test_a_plug_in_with_its_driver_does_not_hide_the_next_one(host_facts: Any, cluster_facts: Any) -> None:
+    known = [{"name": "pv-1", "source": "awsElasticBlockStore", "claim": ""}, {"name": "pv-2", "source": "cinder", "claim": ""}]
+    found = {"persistent": known, "classes": [], "inline": [], "pods": [], "drivers": ["ebs.csi.aws.com"], "nodes": {}, "unread": []}
+    cluster = {**cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=KUBEADM), "volumes": found}
+    result = lint.lint({"cp-1": host_facts("cp-1", {})}, cluster)
+    assert [finding["file"] for finding in result["findings"] if finding["component"] == "volumes"] == ["PersistentVolume/pv-2"]
+    assert len(result["findings"]) > 2 and result["lines"][-1].endswith(", 1 kind(s) of volumes have no driver")
