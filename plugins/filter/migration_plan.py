@@ -48,6 +48,13 @@ options:
       - For a host that is missing here, only its name in the inventory counts.
     type: dict
     default: {}
+  volumes_ignore:
+    description:
+      - CSI drivers that need not be registered on the Nodes whose kubelet the run restarts. It is a problem if Pods there use volumes of the
+        in-tree plug-in that another driver replaced, and that driver is missing.
+    type: list
+    elements: str
+    default: []
   port:
     description: Port of the new controller on its nodes. Another controller with the same port cannot run at the same time.
     type: int
@@ -70,6 +77,7 @@ _value:
       options of M(outoftree.ccm.ccm_kubeadm_config), or nothing.
     - RV(_value.adopt) has the Nodes to initialise, and RV(_value.new_nodes) what Nodes that join later need, as lines of text.
     - RV(_value.node_only) says whether the runtime must start with only its node controller.
+    - RV(_value.volumes) has the in-tree cloud plug-ins of volumes that the cluster uses, with their objects and their CSI drivers.
     - RV(_value.takeover) has the other cloud-controller-managers to pause (C(kind), C(namespace), C(name)), and whether each hands over
       by the Lease (C(handover)).
   type: dict
@@ -80,12 +88,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import mak
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
-                   port=10258, reregister=False, names=None):
+                   port=10258, reregister=False, names=None, volumes_ignore=()):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
     return make_plan(detected, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
-                     reregister=bool(reregister), names=names)
+                     reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore))
 
 
 class FilterModule:

@@ -42,7 +42,8 @@ RETURN = r"""
 _value:
   description:
     - RV(_value.ok) says whether all checks passed. RV(_value.checks) has C(name), C(ok) and C(detail) of each check, RV(_value.failures) has
-      those that failed, and RV(_value.lines) has all of them as text. RV(_value.nodes) has the Nodes as lines of text.
+      those that failed. RV(_value.notes) names old cloud configurations. RV(_value.lines) has all of it as text.
+      RV(_value.nodes) has the Nodes as lines of text.
   type: dict
 """
 

@@ -59,6 +59,12 @@ options:
         controllers. The module does not fail if some have none by then.
     type: int
     default: 0
+  volumes:
+    description:
+      - Whether to find volumes of in-tree cloud plug-ins. This lists Pods, workloads, PersistentVolumes and StorageClasses, and, if there
+        are such volumes, CSIDrivers and CSINodes.
+    type: bool
+    default: false
   all_controllers:
     description: Value of the annotation C(ccm.outoftree.dev/stage) on a DaemonSet that runs all selected controllers.
     type: str
@@ -142,6 +148,23 @@ services:
   type: list
   elements: dict
   sample: [{namespace: default, name: web, ingress: [10.89.77.200], finalizer: true}]
+volumes:
+  description:
+    - Volumes of in-tree cloud plug-ins, empty without O(volumes). C(source) is the plug-in's field in a volume.
+    - C(persistent) are PersistentVolumes with their claims. C(classes) are StorageClasses that claims use or that are the default.
+      C(inline) are workloads, and Pods without one, that name a volume themselves. C(pods) are the Pods that use such volumes, with their
+      Nodes. C(drivers) are the CSIDrivers that serve such volumes, and C(nodes) those that the CSINodes list.
+    - C(unread) names the kinds that the kubeconfig's user may not list.
+  returned: always
+  type: dict
+  sample:
+    persistent: [{name: data-0, source: awsElasticBlockStore, claim: default/data-0}]
+    classes: [{name: gp2, source: awsElasticBlockStore, default: true, claims: 1}]
+    inline: [{kind: Deployment, namespace: default, name: cache, source: awsElasticBlockStore}]
+    pods: [{namespace: default, name: db-0, node: worker-1, sources: [awsElasticBlockStore]}]
+    drivers: [ebs.csi.aws.com]
+    nodes: {worker-1: [ebs.csi.aws.com]}
+    unread: []
 """
 
 import hashlib
@@ -150,7 +173,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.cluster import api as _api
-from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, nodes, others as _others
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health, in_tree_volumes as _volumes, nodes, others as _others
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import serving
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
@@ -298,6 +321,41 @@ def read_taken(api, params):
     return taken
 
 
+def read_volumes(api):
+    """Return the in-tree volumes and the CSI drivers that serve them; see RETURN. Only their fields are kept of each page."""
+    unread = []
+
+    def listed(path, kind, keep, query=None):
+        found = []
+        try:
+            for page in api.pages(path, query):
+                found += keep(page)
+        except _api.ApiError as exc:
+            if exc.status != 403:
+                raise
+            unread.append(kind)
+        return found
+
+    storage = "/apis/storage.k8s.io/v1/"
+    persistent = listed("/api/v1/persistentvolumes", "persistentvolumes", _volumes.persistent)
+    classes = listed(storage + "storageclasses", "storageclasses.storage.k8s.io", _volumes.classes)
+    if classes:
+        classes = _volumes.counted(classes, listed("/api/v1/persistentvolumeclaims", "persistentvolumeclaims", _volumes.class_names))
+    claims = {item["claim"]: item["source"] for item in persistent if item["claim"]}
+    pods = listed("/api/v1/pods", "pods", lambda items: _volumes.pods(items, claims),
+                  {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"})
+    inline = [item for pod in pods for item in pod.pop("inline")]
+    for kind, path in sorted(_volumes.WORKLOADS.items()):
+        group, plural = path.split("/")[2], path.split("/")[-1]
+        inline += listed(path, "{0}.{1}".format(plural, group), lambda items, kind=kind: _volumes.templates(kind, items))
+    found = {"persistent": persistent, "classes": classes, "inline": inline, "pods": pods, "drivers": [], "nodes": {}}
+    if persistent or classes or inline or pods:
+        found["drivers"] = listed(storage + "csidrivers", "csidrivers.storage.k8s.io", _volumes.drivers)
+        registered = listed(storage + "csinodes", "csinodes.storage.k8s.io", _volumes.registered)
+        found["nodes"] = {item["name"]: item["drivers"] for item in registered}
+    return dict(found, unread=unread)
+
+
 def _is_not_ours(found, params):
     return found is not None and (found["metadata"].get("labels") or {}).get(_others.MANAGED) != params["managed_by"]
 
@@ -312,6 +370,7 @@ def main():
             managed_by=dict(type="str", default="outoftree.ccm"),
             ignored=dict(type="list", elements="str", default=[]),
             services_timeout=dict(type="int", default=0),
+            volumes=dict(type="bool", default=False),
             all_controllers=dict(type="str", default="all"),
             **_api.API_OPTIONS
         ),
@@ -331,6 +390,7 @@ def main():
             services=services,
         )
         result["serving"] = read_serving(api)
+        result["volumes"] = read_volumes(api) if params["volumes"] else {}
         matches, unasked = ask_runtime(api, params, result["runtime"])
         result["nodes"] = nodes.judged(result["nodes"], matches)
         result["compared"] = {"done": not unasked, "reason": unasked}

@@ -212,6 +212,12 @@ notices:
   type: list
   elements: str
   sample: ["process 4242 calls itself kubelet but belongs to Pod team-a/web-0. It is ignored"]
+cloud_configs:
+  description: Existing files that C(--cloud-config) names, or that it named before M(outoftree.ccm.ccm_component_config) removed it.
+  returned: always
+  type: list
+  elements: str
+  sample: [/etc/kubernetes/cloud.conf]
 problems:
   description: Reasons why this host cannot be changed safely.
   returned: always
@@ -224,7 +230,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, journal, journal_copy
-from ansible_collections.outoftree.ccm.plugins.module_utils.host.detect import check_writable, detect, detect_journal
+from ansible_collections.outoftree.ccm.plugins.module_utils.host.detect import check_writable, detect, detect_journal, find_cloud_configs
 
 
 def main():
@@ -240,7 +246,7 @@ def main():
     )
     result = dict(node_name=module.params["node_name"] or "", layout="unknown", kubelet={}, service={}, units={},
                   components={}, unrecognised=[], manifests=[], patches=[], files={}, journal={}, admin_conf="", api_server="", notices=[],
-                  problems=[], journal_problem="", journal_found={})
+                  cloud_configs=[], problems=[], journal_problem="", journal_found={})
     if os.geteuid() != 0:
         result["problems"].append("only root can read the files and processes of the components: run with --become, or set ansible_become "
                                   "for the hosts in the inventory")
@@ -251,6 +257,7 @@ def main():
             detect(result, module.params["patches_directory"])
             copy = module.params["journal_copy"]
             detect_journal(result, directory, journal_copy.decode(copy) if copy else None)
+        find_cloud_configs(result)
         check_writable(result, directory)
     except journal.JournalRefused as exc:
         result["journal_problem"] = str(exc)

@@ -34,6 +34,14 @@ The collection recognises these values of `--cloud-provider`, and the plan names
 remaining ones are off unless the gate `DisableCloudProviders` is false. From 1.31 on there are none.
 
 """
+VOLUMES = """
+## In-tree volume plug-ins
+
+Kubernetes translates volumes of these plug-ins into volumes of their CSI drivers (KEP-625). *Default*: the gate is on.
+*Stable*: its feature is. *Gate gone*: nothing turns the translation off. *Plug-in gone*: its own code is removed. From
+1.29 on, no release mounts such a volume without the driver ([Volumes before a migration](../how-to/volumes.md)).
+
+"""
 
 
 def load() -> ModuleType:
@@ -72,12 +80,24 @@ def page(versions: Any) -> str:
         (f"`{p.name}`", show(p.gone_in), p.successor or "none", f"`{p.provider_id}`")
         for p in versions.IN_TREE_PROVIDERS
     ]
+    volumes = [
+        (
+            v.cloud,
+            f"`{v.source}`, `{v.provisioner}`",
+            f"`{v.driver}`" if v.driver else "none",
+            *map(since, (v.on_in, v.stable_in, v.gate_gone_in, v.plugin_gone_in)),
+        )
+        for v in versions.IN_TREE_VOLUMES
+    ]
+    plug_in = ("Cloud", "Field, provisioner", "CSI driver", "Default", "Stable", "Gate gone", "Plug-in gone")
     first, last = map(show, versions.SUPPORTED)
     return (
         HEAD.format(first=first, last=last)
         + table(head, facts)
         + PROVIDERS
         + table(("Provider", "Gone in", "Successor", "providerID of the successor"), providers)
+        + VOLUMES
+        + table(plug_in, volumes)
     )
 
 

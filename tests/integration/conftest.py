@@ -35,6 +35,7 @@ MARKED_LONG = (
     "collection/test_pages",
     "collection/test_render",
     "collection/test_lint",
+    "collection/test_old_config",
     "collection/test_large",
     "conformance/test_mutants",
     "secrecy/test_trust",

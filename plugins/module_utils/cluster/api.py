@@ -18,7 +18,7 @@ import os
 import sys
 import traceback
 from datetime import datetime, timezone
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import urlencode
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
@@ -111,14 +111,17 @@ class Api:
 
     def items(self, path: str, query: Optional[Dict[str, str]] = None) -> List[Dict[str, Any]]:
         """List page by page. The list of an unknown kind is empty."""
-        items: List[Dict[str, Any]] = []
+        return [item for page in self.pages(path, query) for item in page]
+
+    def pages(self, path: str, query: Optional[Dict[str, str]] = None) -> Iterator[List[Dict[str, Any]]]:
+        """Yield the items of each page of a list, so that a caller who needs a few fields never holds all objects."""
         wanted = dict(query or {}, limit="500")
         while True:
             page = self.get(path, wanted) or {}
-            items += page.get("items") or []
+            yield page.get("items") or []
             following = (page.get("metadata") or {}).get("continue")
             if not following:
-                return items
+                return
             wanted["continue"] = following
 
     def patch(self, path: str, body: Dict[str, Any]) -> Dict[str, Any]:

@@ -10,7 +10,8 @@ Kubernetes versions.
 
 from __future__ import annotations
 
-from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
+import re
+from typing import Dict, Iterable, List, NamedTuple, Optional, Set, Tuple
 
 #: Flags that this collection reads and edits. The value of a string flag may be a separate argument.
 MANAGED_FLAGS = (
@@ -29,6 +30,10 @@ BOOLEAN_FLAGS = ("enable-leader-migration",)
 
 #: Programs that take a command as text. Flags in that text cannot be found or changed.
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
+
+
+#: A cloud configuration's absolute path behind the name of its flag: C(--flag=PATH), two words, a list, a key of YAML or JSON.
+_CLOUD_CONFIG = re.compile(r"\bcloud[-_]config[=:,\s\"'-]+(/[^\s\"',\]}\\]+)")
 
 
 class Flag(NamedTuple):
@@ -92,6 +97,12 @@ def find_flags(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Lis
 def effective(argv: Iterable[str], names: Iterable[str] = MANAGED_FLAGS) -> Dict[str, str]:
     """Map each named flag to its effective value, which is the last one."""
     return {flag.name: flag.value for flag in find_flags(argv, names)}
+
+
+def cloud_configs(text: str) -> Set[str]:
+    """Return the paths that a text of any layout gives to --cloud-config, without those in lines that are comments."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    return set(_CLOUD_CONFIG.findall("\n".join(lines)))
 
 
 def render(name: str, value: str) -> str:

@@ -149,8 +149,12 @@ class _HostFacts(TypedDict):
 
 
 class HostFacts(_HostFacts, total=False):
-    """Everything that decides how the components of a host start. C(files) has every path that another part contains."""
+    """Everything that decides how the components of a host start. C(files) has every path that another part contains.
 
+    C(cloud_configs) are the existing files that C(--cloud-config) names, or named before a run changed it.
+    """
+
+    cloud_configs: List[str]
     notices: List[str]
     journal_problem: str
     journal_found: Dict[str, Any]

@@ -125,6 +125,35 @@ IN_TREE_PROVIDERS: Tuple[InTreeProvider, ...] = (
 )
 
 
+class InTreeVolume(NamedTuple):
+    """A volume plug-in of a cloud that Kubernetes once contained: C(source) is its field in a volume, C(driver) the CSI driver that serves it.
+
+    The gate C(CSIMigration...) was on by default from C(on_in), stable from C(stable_in), and unknown from C(gate_gone_in). The plug-in's own
+    code went with C(plugin_gone_in). C(driver) and the releases of the gate are empty if no CSI driver ever served such volumes.
+    """
+
+    source: str
+    provisioner: str
+    cloud: str
+    driver: str
+    on_in: Optional[Version]
+    stable_in: Optional[Version]
+    gate_gone_in: Optional[Version]
+    plugin_gone_in: Version
+
+
+#: KEP-625 and its KEP for each cloud. Every supported release translates all of them, and no gate turns that off.
+IN_TREE_VOLUMES: Tuple[InTreeVolume, ...] = (
+    InTreeVolume("awsElasticBlockStore", "kubernetes.io/aws-ebs", "AWS", "ebs.csi.aws.com", (1, 23), (1, 25), (1, 27), (1, 27)),
+    InTreeVolume("azureDisk", "kubernetes.io/azure-disk", "Azure", "disk.csi.azure.com", (1, 23), (1, 24), (1, 27), (1, 27)),
+    InTreeVolume("azureFile", "kubernetes.io/azure-file", "Azure", "file.csi.azure.com", (1, 24), (1, 26), (1, 30), (1, 30)),
+    InTreeVolume("cinder", "kubernetes.io/cinder", "OpenStack", "cinder.csi.openstack.org", (1, 18), (1, 24), (1, 26), (1, 26)),
+    InTreeVolume("gcePersistentDisk", "kubernetes.io/gce-pd", "GCE", "pd.csi.storage.gke.io", (1, 23), (1, 25), (1, 28), (1, 28)),
+    InTreeVolume("photonPersistentDisk", "kubernetes.io/photon-pd", "Photon", "", None, None, None, (1, 16)),
+    InTreeVolume("vsphereVolume", "kubernetes.io/vsphere-volume", "vSphere", "csi.vsphere.vmware.com", (1, 25), (1, 26), (1, 29), (1, 30)),
+)
+
+
 def parse(text: str) -> Optional[Version]:
     """Return (major, minor) of 'v1.36.3', '1.36' or an image tag; None if it has no version."""
     match = re.search(r"(?:^|[^0-9.])v?(\d+)\.(\d+)(?:\.|[^0-9.]|$)", text or "")

@@ -312,6 +312,14 @@ def read_journal(result, journal):
             item["state"] = "altered" if records is None else "written" if records else "original"
 
 
+def find_cloud_configs(result):
+    """Add the cloud configurations that exist: those that flags name, and those that flags named before this collection removed them."""
+    contents = [entry["content"] for entry in result["files"].values()]
+    contents += [baseline["original"] for entry in result["journal"].values() for baseline in entry["baselines"]]
+    paths = {path for content in contents for path in _flags.cloud_configs(base64.b64decode(content).decode("utf-8", "replace"))}
+    result["cloud_configs"] = sorted(path for path in paths if os.path.isfile(path))
+
+
 def reported(baseline, secret):
     """Return a baseline of the journal as data, with contents in base64. Those of a I(secret) file have placeholders."""
     def text(content):

@@ -17,12 +17,16 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.edit.yamltext import
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import host_facts, versions
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.flags import find_flags
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, volumes
 
 CONFIG_MAP = "configmap:kube-system/kubeadm-config"
+#: What a finding about volumes has in place of a component.
+VOLUMES = "volumes"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 #: Keys of k3s and RKE2 with arguments of a component.
 RANCHER_KEYS = {"{0}-arg".format(name): name for name in COMPONENTS + ("kubelet",)}
-#: Now: the component of this or the next minor does not start. Later: a later one. Unused: nothing reads it.
+#: Now: the component of this or the next minor does not start, or a volume in use has no driver. Later: a later one does not start.
+#: Unused: nothing reads it, or no running Pod uses it.
 NOW, LATER, UNUSED = "now", "later", "unused"
 #: What SARIF calls them.
 SARIF_LEVELS = {NOW: "error", LATER: "warning", UNUSED: "note"}
@@ -43,7 +47,8 @@ def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
     """Return C(findings), C(unread) (what could not be read, with the reason), C(ok) and C(lines) for people.
 
     A finding has C(host), C(component), C(file), C(line), C(flag), C(item), C(level), C(stops_in), C(reason) and C(fix). C(stops_in)
-    is the minor from which on the component does not start, None if it always starts. C(ok) is false if a finding has the level now,
+    is the minor from which on the component does not start, None if it always starts. One about volumes has the component C(volumes), an
+    object as C(file), the in-tree plug-in as C(flag) and its CSI driver as C(item). C(ok) is false if a finding has the level now,
     or if something could not be read.
     """
     found = host_facts.sorted_out(detected)
@@ -55,6 +60,7 @@ def lint(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any]) -> Dict[s
         given += _of_host(host, facts, unread)
     given += _of_kubeadm(cluster, unread)
     findings = [finding for item in given for finding in _judged(item, version)]
+    findings += _of_volumes(cluster, unread)
     findings.sort(key=lambda item: ((NOW, LATER, UNUSED).index(item["level"]), item["stops_in"] or "", item["host"], item["file"]))
     ok = not unread and not any(finding["level"] == NOW for finding in findings)
     return {"version": versions.show(version), "newest": versions.show(versions.SUPPORTED[1]), "findings": findings, "unread": unread,
@@ -188,6 +194,26 @@ def _of_kubeadm(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Given]:
     yield Given("", "kubeadm", CONFIG_MAP, _place({CONFIG_MAP: text}, "apiVersion", api)[1], "apiVersion", api)
 
 
+def _of_volumes(cluster: Dict[str, Any], unread: List[str]) -> Iterator[Dict[str, Any]]:
+    """Yield a finding for each in-tree plug-in of volumes whose CSI driver is missing."""
+    found = cluster.get("volumes") or {}
+    unread += ["{0}: the kubeconfig's user may not list them".format(kind) for kind in found.get("unread", [])]
+    for row in volumes.rows(found, set()):
+        classes = ["StorageClass/" + item["name"] for item in row["storage_classes"]]
+        objects = ["Pod/" + name for name in row["others_pods"]] + ["PersistentVolume/" + name for name in row["persistent_volumes"]] + classes
+        objects += [name.replace(" ", "/") for name in row["inline"]] + ["Pod/" + name for name in row["pods"]]
+        where = grouping.compact(row["others_without"])
+        if row["others_without"]:
+            reason = "Pods use them on {0}, where {1} is not registered".format(where, row["driver"] or "no driver")
+        elif row["installed"] is False:
+            reason = "no running Pod uses them" if not row["nodes"] else "their driver is registered, but has no CSIDriver"
+        else:
+            continue
+        yield {"host": "", "component": VOLUMES, "file": objects[0], "line": 0, "flag": row["source"], "item": row["driver"],
+               "level": NOW if row["others_without"] and row["driver"] else UNUSED, "stops_in": None, "reason": reason,
+               "fix": ("install {0}{1}".format(row["driver"], " on " + where if where else "") if row["driver"] else "delete them")}
+
+
 # -- what is wrong with it --------------------------------------------------------------------------------------------
 
 
@@ -221,6 +247,9 @@ def _fix(finding: Dict[str, Any]) -> str:
 
 
 def _sentence(finding: Dict[str, Any]) -> str:
+    if finding["component"] == VOLUMES:
+        driver = "the CSI driver {0}".format(finding["item"]) if finding["item"] else "a CSI driver, which does not exist"
+        return "volumes of {0} need {1}: {2}. To fix it, {3}".format(finding["flag"], driver, finding["reason"], finding["fix"])
     what = "{0} {1}".format(finding["flag"], finding["item"]) if finding["item"] else finding["flag"]
     effect = "{0} of {1} does not start with {2}".format(finding["component"], finding["stops_in"], what) if finding["stops_in"] else \
         "{0} ignores {1}".format(finding["component"], what)
@@ -234,7 +263,10 @@ def _lines(findings: List[Dict[str, Any]], unread: List[str], version: versions.
         lines.append("{0:6} {1}".format(finding["level"], place))
         lines.append("       " + _sentence(finding))
     lines += ["unread {0}".format(text) for text in unread]
-    count = {level: sum(finding["level"] == level for finding in findings) for level in (NOW, LATER, UNUSED)}
+    flags = [finding for finding in findings if finding["component"] != VOLUMES]
+    count = {level: sum(finding["level"] == level for finding in flags) for level in (NOW, LATER, UNUSED)}
     summary = "Kubernetes {0}, checked up to {1}: {2} stop a component of this minor or the next, {3} of a later one, {4} have no effect" \
         .format(versions.show(version), versions.show(versions.SUPPORTED[1]), count[NOW], count[LATER], count[UNUSED])
+    if len(flags) < len(findings):
+        summary += ", {0} kind(s) of volumes have no driver".format(len(findings) - len(flags))
     return lines + [summary + (", {0} could not be read".format(len(unread)) if unread else "")]

@@ -25,7 +25,8 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.facts.target import 
     Target, control_plane_changes, flags_after, hands_over, in_tree_provider,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan import (
-    baseline, drift, gates, inventory, new_nodes, reregister as _reregister, serving, takeover as _takeover,
+    baseline, drift, gates, inventory, new_nodes, old_config, reregister as _reregister, serving, takeover as _takeover,
+    volumes,
 )
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.report import report, table
 
@@ -53,7 +54,7 @@ _SHELL = ("{0} starts it with a shell ({1}), and this collection does not edit f
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
-              names: Optional[Dict[str, List[str]]] = None) -> Dict[str, Any]:
+              names: Optional[Dict[str, List[str]]] = None, volumes_ignore: Iterable[str] = ()) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty."""
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
@@ -97,6 +98,8 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
     _plan_serving(plan, known, cluster)
+    volumes.check(plan, cluster, list(volumes_ignore))
+    old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)
     return finish(plan)
 
@@ -104,7 +107,7 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
 def empty() -> Dict[str, Any]:
     """Return a plan with nothing in it yet."""
     return {"go": False, "problems": [], "warnings": [], "notes": [], "edits": [], "hosts": {}, "nodes": {},
-            "kubeadm_config": None, "adopt": [], "reregister": [], "node_only": False, "new_nodes": [], "takeover": []}
+            "volumes": [], "kubeadm_config": None, "adopt": [], "reregister": [], "node_only": False, "new_nodes": [], "takeover": []}
 
 
 def finish(plan: Dict[str, Any]) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
 COLUMNS = ("host", "component", "file", "flag", "now", "then")
 
 #: The parts of the plan that the report contains. The roles carry out the rest, which has the contents of files.
-REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "takeover", "new_nodes")
+REPORTED = ("go", "problems", "warnings", "notes", "edits", "adopt", "reregister", "takeover", "volumes", "new_nodes")
 
 
 def report(plan: Dict[str, Any]) -> Dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts import health as health_facts, host_facts
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
-from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, serving
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping, old_config, serving
 from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import make_plan
 
 #: With more Nodes than this, those that are initialised share one line.
@@ -22,7 +22,7 @@ MANY = 12
 
 def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health: Dict[str, Any],
            control_plane: List[str], names: Optional[Dict[str, List[str]]] = None, controller: str = "") -> Dict[str, Any]:
-    """Return {ok, checks: [{name, ok, detail}], failures, lines}. Every check runs, even if others fail.
+    """Return {ok, checks: [{name, ok, detail}], failures, notes, lines}. Every check runs, even if others fail.
 
     C(controller) is the name of a vendor's controller, for the message about what it does not report.
     """
@@ -65,8 +65,10 @@ def verify(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], health:
     width = max(len(item["name"]) for item in checks)
     lines = ["{0}  {1}  {2}".format("ok  " if item["ok"] else "FAIL", item["name"].ljust(width), item["detail"])
              for item in checks]
+    notes = grouping.equal_messages(old_config.notes(known))
+    lines += ["note  " + text for text in notes]
     failures = ["{name}: {detail}".format(**item) for item in checks if not item["ok"]]
-    return {"ok": not failures, "checks": checks, "failures": failures, "lines": lines}
+    return {"ok": not failures, "checks": checks, "failures": failures, "notes": notes, "lines": lines}
 
 
 def _cloud_flags(facts: HostFacts) -> List[str]:

@@ -67,3 +67,26 @@ def test_a_key_that_is_not_base64_is_a_value_error() -> None:
     conf["users"][0]["user"]["client-key-data"] = "abc"
     with pytest.raises(ValueError, match="padding|base64"):
         api.in_memory(conf)
+
+
+class Paged(api.Api):
+    """An API whose lists have two pages; an unknown kind has none."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+
+    def get(self, path: str, query: dict[str, str] | None = None) -> dict[str, Any] | None:
+        self.asked.append((path, dict(query or {})))
+        if path != "/pods":
+            return None
+        return {"items": [3]} if "continue" in (query or {}) else {"items": [1, 2], "metadata": {"continue": "next"}}
+
+
+def test_a_list_is_read_page_by_page() -> None:
+    paged = Paged()
+    pages = paged.pages("/pods", {"fieldSelector": "x"})
+    assert next(pages) == [1, 2] and len(paged.asked) == 1, "the second page is read when it is wanted"
+    assert list(pages) == [[3]]
+    first = {"fieldSelector": "x", "limit": "500"}
+    assert paged.asked == [("/pods", first), ("/pods", {**first, "continue": "next"})]
+    assert Paged().items("/pods") == [1, 2, 3] and Paged().items("/unknown") == []

@@ -62,3 +62,24 @@ def test_parts_of_an_argument(argument: str, expected: tuple[str, bool, str]) ->
 ])
 def test_a_shell_that_is_given_a_text(argv: list[str], expected: str) -> None:
     assert flags.shell(argv) == expected
+
+
+@pytest.mark.parametrize("text", [
+    "--cloud-config=/etc/c.conf", 'X="--cloud-config=/etc/c.conf --v=2"', "--cloud_config /etc/c.conf", "    - --cloud-config=/etc/c.conf\n    - --v=2",
+    "- --cloud-config\n- /etc/c.conf", '["--cloud-config", "/etc/c.conf"]', "- 'cloud-config=/etc/c.conf'", "cloud-config: /etc/c.conf",
+    "# x\n  --cloud-config=/etc/c.conf",
+])
+def test_the_path_of_a_cloud_configuration_is_found_in_any_layout(text: str) -> None:
+    assert flags.cloud_configs(text) == {"/etc/c.conf"}
+
+
+@pytest.mark.parametrize("text", [
+    "", "  # --cloud-config=/etc/c.conf", "--cloud-config=${CONFIG}", "--my-cloud-configs=/etc/c.conf", "name: cloud-config\nmountPath: /etc/c.conf",
+    "path: /etc/cloud-config/azure.json",
+])
+def test_other_texts_name_no_cloud_configuration(text: str) -> None:
+    assert flags.cloud_configs(text) == set()
+
+
+def test_several_cloud_configurations_are_found() -> None:
+    assert flags.cloud_configs("--cloud-config=/a\n--cloud-config=/b\n") == {"/a", "/b"}

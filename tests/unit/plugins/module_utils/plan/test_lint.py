@@ -197,3 +197,65 @@ def test_people_and_code_scanners_read_the_same(host_facts: Any, cluster_facts: 
     ignored = of(host_facts, cluster_facts, pod("kube-controller-manager", "--cloud-config=/x"), "v1.36.0")
     assert ignored["ok"] and ignored["lines"][1].startswith("       kube-controller-manager ignores --cloud-config: nothing reads it")
     assert lint.sarif(ignored)["runs"][0]["results"][0]["level"] == "note"
+
+
+def with_volumes(host_facts: Any, cluster_facts: Any, **found: Any) -> dict[str, Any]:
+    whole = {"persistent": [], "classes": [], "inline": [], "pods": [], "drivers": [], "nodes": {}, "unread": [], **found}
+    return lint.lint({"cp-1": host_facts("cp-1", {})}, {**cluster_facts(("cp-1", "initialized"), kubeadm=""), "volumes": whole})
+
+
+POD_WITH_A_DISK = {"namespace": "shop", "name": "db-0", "node": "w-1", "sources": ["azureDisk"]}
+
+
+def test_a_volume_in_use_on_a_node_without_its_driver_fails(host_facts: Any, cluster_facts: Any) -> None:
+    result = with_volumes(host_facts, cluster_facts, pods=[POD_WITH_A_DISK, {**POD_WITH_A_DISK, "node": "w-2"}], drivers=["disk.csi.azure.com"],
+                          nodes={"w-2": ["disk.csi.azure.com"]}, persistent=[{"name": "pv-1", "source": "azureDisk", "claim": ""}])
+    assert not result["ok"] and result["findings"] == [{
+        "host": "", "component": "volumes", "file": "Pod/shop/db-0", "line": 0, "flag": "azureDisk", "item": "disk.csi.azure.com", "level": "now",
+        "stops_in": None, "reason": "Pods use them on w-1, where disk.csi.azure.com is not registered", "fix": "install disk.csi.azure.com on w-1"}]
+    assert result["lines"] == [
+        "now    Pod/shop/db-0",
+        "       volumes of azureDisk need the CSI driver disk.csi.azure.com: Pods use them on w-1, where disk.csi.azure.com is not registered. To fix "
+        "it, install disk.csi.azure.com on w-1",
+        "Kubernetes 1.36, checked up to 1.36: 0 stop a component of this minor or the next, 0 of a later one, 0 have no effect, 1 kind(s) of "
+        "volumes have no driver"]
+    (scanned,) = lint.sarif(result)["runs"][0]["results"]
+    assert (scanned["ruleId"], scanned["level"]) == ("volumes/azureDisk/disk.csi.azure.com", "error")
+    assert scanned["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "cluster/Pod/shop/db-0"
+
+
+@pytest.mark.parametrize(("found", "file", "reason"), [
+    ({"persistent": [{"name": "pv-1", "source": "azureDisk", "claim": ""}]}, "PersistentVolume/pv-1", "no running Pod uses them"),
+    ({"classes": [{"name": "old", "source": "azureDisk", "default": True, "claims": 0}]}, "StorageClass/old", "no running Pod uses them"),
+    ({"inline": [{"kind": "Job", "namespace": "shop", "name": "x", "source": "azureDisk"}]}, "Job/shop/x", "no running Pod uses them"),
+    ({"pods": [{**POD_WITH_A_DISK, "node": ""}]}, "Pod/shop/db-0", "no running Pod uses them"),
+    ({"pods": [POD_WITH_A_DISK], "nodes": {"w-1": ["disk.csi.azure.com"]}}, "Pod/shop/db-0", "their driver is registered, but has no CSIDriver"),
+])
+def test_a_volume_that_no_running_pod_uses_does_not_fail(
+    host_facts: Any, cluster_facts: Any, found: dict[str, Any], file: str, reason: str,
+) -> None:
+    result = with_volumes(host_facts, cluster_facts, **found)
+    (finding,) = result["findings"]
+    assert result["ok"] and (finding["level"], finding["file"], finding["reason"], finding["fix"]) == (
+        "unused", file, reason, "install disk.csi.azure.com")
+    assert with_volumes(host_facts, cluster_facts, **found, drivers=["disk.csi.azure.com"])["findings"] == []
+
+
+def test_a_volume_that_no_driver_serves_is_to_be_deleted(host_facts: Any, cluster_facts: Any) -> None:
+    result = with_volumes(host_facts, cluster_facts, pods=[{**POD_WITH_A_DISK, "sources": ["photonPersistentDisk"]}])
+    assert result["ok"] and [(item["level"], item["item"], item["fix"]) for item in result["findings"]] == [("unused", "", "delete them")]
+    assert "volumes of photonPersistentDisk need a CSI driver, which does not exist: Pods use them on w-1, where no driver" in result["lines"][1]
+
+
+def test_volumes_that_may_not_be_listed_are_unread(host_facts: Any, cluster_facts: Any) -> None:
+    result = with_volumes(host_facts, cluster_facts, unread=["pods"])
+    assert not result["ok"] and result["unread"] == ["pods: the kubeconfig's user may not list them"]
+
+
+def test_a_plug_in_with_its_driver_does_not_hide_the_next_one(host_facts: Any, cluster_facts: Any) -> None:
+    known = [{"name": "pv-1", "source": "awsElasticBlockStore", "claim": ""}, {"name": "pv-2", "source": "cinder", "claim": ""}]
+    found = {"persistent": known, "classes": [], "inline": [], "pods": [], "drivers": ["ebs.csi.aws.com"], "nodes": {}, "unread": []}
+    cluster = {**cluster_facts(("cp-1", "initialized"), version="v1.30.4", kubeadm=KUBEADM), "volumes": found}
+    result = lint.lint({"cp-1": host_facts("cp-1", {})}, cluster)
+    assert [finding["file"] for finding in result["findings"] if finding["component"] == "volumes"] == ["PersistentVolume/pv-2"]
+    assert len(result["findings"]) > 2 and result["lines"][-1].endswith(", 1 kind(s) of volumes have no driver")

@@ -1,0 +1,151 @@
+# -*- coding: utf-8 -*-
+# Copyright: The outoftree.ccm authors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Volumes of in-tree cloud plug-ins: is their CSI driver on each Node that the run restarts? Pure, controller side.
+
+Every supported release mounts and unmounts such volumes through their CSI driver (KEP-625). A Pod may still run with a volume that an older
+kubelet mounted. A kubelet that starts without the driver can neither unmount that volume nor mount it again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Set
+
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts import versions
+from ansible_collections.outoftree.ccm.plugins.module_utils.plan import grouping
+
+
+def check(plan: Dict[str, Any], cluster: Dict[str, Any], ignored: Sequence[str] = ()) -> None:
+    """Add C(volumes) to the plan, a note about each kind of volume, and what is wrong with its driver.
+
+    C(ignored) are CSI drivers that need not be registered: what would be a problem is a warning.
+    """
+    found = cluster.get("volumes") or {}
+    plan["volumes"] = rows(found, _restarted(plan))
+    for row in plan["volumes"]:
+        plan["notes"].append("{0}: {1}{2}".format(_heading(row), _what(row), _served(row)))
+        problem = _restarts(row)
+        if problem and row["driver"] not in ignored:
+            plan["problems"].append("{0}. Install the driver on {1}, then run again. If it need not be there, add {2} to "
+                                    "ccm_install_volumes_ignore".format(problem, _nodes(row["restarted_without"]), row["driver"]))
+        elif problem:
+            plan["warnings"].append(problem + ". ccm_install_volumes_ignore accepts this")
+        plan["warnings"] += shortcomings(row)
+    if found.get("unread"):
+        plan["notes"].append("volumes of in-tree plug-ins were not checked completely, because the kubeconfig's user may not list {0}. Grant "
+                             "the right to list them in the whole cluster, then run again".format(", ".join(found["unread"])))
+
+
+def _restarted(plan: Dict[str, Any]) -> Set[str]:
+    """Return the Nodes whose kubelet the run restarts."""
+    return {plan["nodes"][host] for host, steps in plan["hosts"].items() if steps["kubelet"] or host in plan["reregister"]}
+
+
+def rows(found: Dict[str, Any], restarted: Set[str]) -> List[Dict[str, Any]]:
+    """Return one row for each in-tree plug-in that the cluster uses.
+
+    C(found) is C(volumes) of M(outoftree.ccm.ccm_cluster_info). A row has C(source), C(driver), C(persistent_volumes), C(storage_classes),
+    C(inline) and C(pods) as names, and C(installed): whether there is a CSIDriver, None if that is unknown. C(nodes) are the Nodes with Pods
+    that use such volumes, C(restarted_without) and C(others_without) those of them without the driver: restarted by the run, or not.
+    C(restarted_pods) and C(others_pods) are the Pods on them. C(idle_without) are restarted Nodes without the driver and without such Pods.
+    """
+    result = []
+    unread = found.get("unread", [])
+    for volume in versions.IN_TREE_VOLUMES if found else ():
+        pods = [pod for pod in found.get("pods", []) if volume.source in pod["sources"]]
+        nodes = sorted({pod["node"] for pod in pods if pod["node"]}, key=grouping.in_order)
+        known = "csinodes.storage.k8s.io" not in unread
+        bare = [node for node in sorted(restarted.union(nodes), key=grouping.in_order)
+                if known and volume.driver not in found["nodes"].get(node, [])]
+        without = [node for node in bare if node in nodes]
+        row: Dict[str, Any] = {
+            "source": volume.source,
+            "driver": volume.driver,
+            "persistent_volumes": _names(found, "persistent", volume.source, "{name}"),
+            "storage_classes": [item for item in found.get("classes", []) if item["source"] == volume.source],
+            "inline": _names(found, "inline", volume.source, "{kind} {namespace}/{name}"),
+            "pods": ["{namespace}/{name}".format(**pod) for pod in pods],
+            "installed": _installed(found, volume.driver),
+            "nodes": nodes,
+            "idle_without": [node for node in bare if node not in nodes],
+        }
+        for key, names in (("restarted", [node for node in without if node in restarted]),
+                           ("others", [node for node in without if node not in restarted])):
+            row[key + "_without"] = names
+            row[key + "_pods"] = ["{namespace}/{name}".format(**pod) for pod in pods if pod["node"] in names]
+        if row["persistent_volumes"] or row["storage_classes"] or row["inline"] or row["pods"]:
+            result.append(row)
+    return result
+
+
+def _names(found: Dict[str, Any], kind: str, source: str, form: str) -> List[str]:
+    return sorted((form.format(**item) for item in found.get(kind, []) if item["source"] == source), key=grouping.in_order)
+
+
+def _installed(found: Dict[str, Any], driver: str) -> Optional[bool]:
+    return None if "csidrivers.storage.k8s.io" in found.get("unread", []) else driver in found["drivers"]
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+def _heading(row: Dict[str, Any]) -> str:
+    return "volumes of {0}{1}".format(row["source"], ", which need the CSI driver " + row["driver"] if row["driver"] else "")
+
+
+def _what(row: Dict[str, Any]) -> str:
+    """Return which objects have such volumes."""
+    parts = []
+    for kind, names in (("PersistentVolume", row["persistent_volumes"]), ("StorageClass", list(map(_class, row["storage_classes"])))):
+        if names:
+            plural = kind if len(names) == 1 else "{0} {1}{2}".format(len(names), kind, "es" if kind.endswith("s") else "s")
+            parts.append("{0} {1}".format(plural, grouping.compact(names)))
+    if row["inline"]:
+        parts.append("inline in " + grouping.compact(row["inline"]))
+    if row["pods"]:
+        parts.append("used by {0} Pod(s) on {1} Node(s)".format(len(row["pods"]), len(row["nodes"])))
+    return "; ".join(parts)
+
+
+def _class(item: Dict[str, Any]) -> str:
+    return "{0} ({1}{2} claim(s))".format(item["name"], "default, " if item["default"] else "", item["claims"])
+
+
+def _served(row: Dict[str, Any]) -> str:
+    """Return what is known of the driver, unless a warning or problem says it."""
+    if not row["installed"] or row["restarted_without"] or row["others_without"]:
+        return ""
+    idle = ". It is not registered on {0}, where no Pod uses them".format(_nodes(row["idle_without"])) if row["idle_without"] else ""
+    return ". The driver is installed{0}{1}".format(", and registered on all of these Nodes" if row["nodes"] else "", idle)
+
+
+def _nodes(names: List[str]) -> str:
+    return ("Node " if len(names) == 1 else "the Nodes ") + grouping.compact(names)
+
+
+def _restarts(row: Dict[str, Any]) -> str:
+    """Return what the restart of Nodes without the driver would do; '' if there are none."""
+    names = row["restarted_without"]
+    if not names or not row["driver"]:
+        return ""
+    return ("the run restarts the kubelet on {0}, where Pods use volumes of {1}, but the CSI driver {2} is {3} there (CSINode). The kubelet "
+            "could then neither unmount these volumes nor mount them again: {4}".format(
+                _nodes(names), row["source"], row["driver"],
+                "not registered" if row["installed"] is not False else "not installed, and not registered", grouping.compact(row["restarted_pods"])))
+
+
+def shortcomings(row: Dict[str, Any]) -> List[str]:
+    """Return what is wrong apart from the restart."""
+    if not row["driver"]:
+        return ["{0}: no release that this collection supports serves them, and no CSI driver does. Delete what you no longer need: {1}".format(
+            _heading(row), _what(row))]
+    if row["others_without"]:
+        return ["{0}: the driver is not registered on {1} (CSINode), where Pods use them. The run does not restart the kubelet there, but it "
+                "can neither unmount these volumes nor mount them again. Install the driver there: {2}".format(
+                    _heading(row), _nodes(row["others_without"]), grouping.compact(row["others_pods"]))]
+    if row["installed"] is False and not row["restarted_without"]:
+        return ["{0}: there is no such CSIDriver. {1}".format(
+            _heading(row), "The driver is registered where Pods use them, so apply its manifests again" if row["nodes"] else
+            "No running Pod uses them, but no new Pod can, and no volume can be created. Install the driver, or delete what you no longer need")]
+    return []

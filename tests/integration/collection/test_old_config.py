@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cloud configuration of a migrated host, on which nothing reads it any more: named until it is deleted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .test_layouts import HOSTS, Cluster, cluster, play
+
+pytestmark = pytest.mark.timeout(600)  # several plays, of seconds where nothing else runs
+
+__all__ = ["cluster"]
+
+CONF = "/etc/kubernetes/cloud.conf"
+
+
+async def test_the_file_of_a_removed_flag_is_named_until_it_is_deleted(cluster: Cluster) -> None:
+    cluster.add("kubeadm-cp", HOSTS["kubeadm-cp"])
+    worker = cluster.add("systemd-worker", HOSTS["systemd-worker"] | {CONF: "[Global]\npassword = x\n"})
+    books = [*play("all", "detect"), *play("kubeadm-cp", "plan"), *play("kube_node", "kubelet")]
+    done = await cluster.play("/dev/stdin", given=json.dumps(books))
+    assert done.status == 0, done.output[-4000:]
+    assert not [text for text in cluster.report["notes"] if CONF in text], "not before the flag is removed"
+
+    await cluster.play("playbooks/preflight.yml")
+    (note,) = [text for text in cluster.report["notes"] if CONF in text]
+    assert note.startswith(f"systemd-worker: the migration removed --cloud-config={CONF}"), note
+    assert worker.text(CONF) == "[Global]\npassword = x\n"
+
+    (worker.folder / CONF.lstrip("/")).unlink()
+    await cluster.play("playbooks/preflight.yml")
+    assert not [text for text in cluster.report["notes"] if CONF in text]
