@@ -38,7 +38,7 @@ async def test_secrets_for_a_registry_must_exist_and_are_not_shown(apiserver: Ap
     assert good.status == 0, good.output[-3000:]
     assert bad.status != 0
     (message,) = bad.failures
-    assert "names of-another-type, nowhere, but kube-system has no such Secret" in message
+    assert "names nowhere, of-another-type, but kube-system has no such Secret" in message
     assert "n0b0dy-may-see-this" not in good.output + bad.output
 
 
