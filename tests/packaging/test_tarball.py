@@ -23,7 +23,7 @@ SUFFIXES = {"", ".j2", ".json", ".md", ".py", ".txt", ".yaml", ".yml"}
 @pytest.fixture(scope="module")
 def files(user: User) -> set[str]:
     (made,) = user.home.glob("outoftree-ccm-*.tar.gz")
-    assert made.stat().st_size < 250_000
+    assert made.stat().st_size < 300_000  # its sources are 256 kB; a stray file would be more than the rest
     with tarfile.open(made) as tar:
         return {member.name for member in tar if member.isfile()}
 
