@@ -66,7 +66,7 @@ output may have findings as well. |
 ## Completion
 
 `ccm completion bash`, `zsh` or `tcsh` prints a script for the shell: `source <(ccm completion bash)`. It needs the
-package [shtab](https://pypi.org/project/shtab/), which the extra `completion` of this package installs.
+package [shtab](https://github.com/iterative/shtab), which the extra `completion` of this package installs.
 """
 
 JSON = """## JSON

@@ -69,7 +69,7 @@ class System:
 
 
 SYSTEMS = {
-    "debian-12": System("bookworm", os.environ.get(images.DEBIAN_MIRROR) or "http://deb.debian.org/debian"),
+    "debian-12": System("bookworm", images.debian_mirror()),
     # Debian has no key of Ubuntu's: TLS says whose packages these are. Its scripts are all the same one.
     "ubuntu-24.04": System(
         "noble",

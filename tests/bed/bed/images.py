@@ -75,15 +75,19 @@ def folder() -> Path:
     return paths.cache() / "images"
 
 
+def debian_mirror() -> str:
+    """Where debootstrap gets Debian's packages."""
+    return os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
+
+
 def ensure_python(progress: Progress) -> None:
     """A small Debian with Python: the base of the node's, the runtime's and the simulated cloud's image."""
-    mirror = os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
     key = keys.of_sources([], "bookworm", _PYTHON_PACKAGES, *_UNUSED)
     if _is_current(PYTHON_IMAGE, key):
         return
     with progress.step(f"Image {PYTHON_IMAGE} by debootstrap"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
         root = Path(scratch) / "root"
-        run("debootstrap", "--variant=minbase", f"--include={_PYTHON_PACKAGES}", "bookworm", str(root), mirror)
+        run("debootstrap", "--variant=minbase", f"--include={_PYTHON_PACKAGES}", "bookworm", str(root), debian_mirror())
         for unused in _UNUSED:
             shutil.rmtree(root / unused)
             (root / unused).mkdir()
