@@ -47,18 +47,20 @@ junit = $(if $(RESULTS),--junitxml=$(RESULTS)/$(1).xml --reruns=1 --reruns-delay
 
 .PHONY: test
 test: prerequisites setup ## what a contributor runs before a change lands: about 20 minutes on two cores
-	@$(PARTS) --first images --timed integration --patient lint,unit,install-test,docs-site \
+	@$(PARTS) --first images --timed integration --patient lint,install-test,docs-site,unit \
 		--elsewhere "make test-ci: real clusters, 100 kills of the leader, long stories, vSphere, OpenStack" \
 		--elsewhere "make test-all: every ansible-core, the other scenarios, half an hour of churn, mutation"
 
 # Of the clouds' tests, CI leaves out those beside vendors' controllers: these compile first, and count calls, which takes time.
 .PHONY: test-ci
 test-ci: export CLOUD_TESTS := not long
+# CI has a limit of time, so it leaves the mutants of the kit to make test-all.
+test-ci: export LONG_TESTS := $(addprefix tests/integration/,collection faults runtime secrecy) tests/soak tests/packaging
 test-ci: prerequisites setup ## what CI runs after make test: real clusters, 100 kills, long stories, vSphere, OpenStack: 50 minutes
 	@$(PARTS) --first images --timed molecule,chaos,integration-long,test-vsphere,molecule-ha,openstack-once
 
 .PHONY: test-all
-test-all: test test-ci test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci mutants test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -165,9 +167,14 @@ INTEGRATION := pytest -q -n $(SIDE_BY_SIDE) --dist loadfile --no-loadscope-reord
 integration: setup images ## the runtime against a real etcd and kube-apiserver and the simulated cloud
 	@CHAOS_KILLS=3 $(INTEGRATION) $(call junit,integration) -m 'not long' tests/integration
 
+.PHONY: mutants
+mutants: setup binaries ## providers with one mistake each: does the kit for providers notice?
+	@$(INTEGRATION) $(call junit,mutants) tests/integration/conformance/test_mutants.py
+
+LONG_TESTS ?= tests/integration tests/soak tests/packaging
 .PHONY: integration-long
 integration-long: setup binaries ## the long stories among the tests, which make integration and make install-test leave out
-	@PYTHONPATH=tests/bed SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration-long) -m long tests/integration tests/soak tests/packaging
+	@PYTHONPATH=tests/bed SOAK_SECONDS=120 $(INTEGRATION) $(call junit,integration-long) -m long $(LONG_TESTS)
 
 .PHONY: chaos
 chaos: setup binaries ## the leader is killed CHAOS_KILLS times at random moments: 100 times, unless you say otherwise
