@@ -6,6 +6,7 @@ It runs in a thread of its own, so that a test may block, or ask through it from
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 import fnmatch
@@ -54,7 +55,7 @@ class Fault:
         return True
 
 
-class BreakingProxy:
+class BreakingProxy(abc.ABC):
     """`behind`: the cloud's URL. `tls`: what the proxy itself serves with, None for plain HTTP."""
 
     def __init__(self, behind: str, tls: ssl.SSLContext | None = None) -> None:
@@ -92,9 +93,9 @@ class BreakingProxy:
 
     # For clouds.
 
+    @abc.abstractmethod
     def name_of(self, request: web.Request, body: bytes) -> str:
         """The name under which a call is counted and broken."""
-        raise NotImplementedError
 
     def fault_of(self, name: str, body: bytes) -> Any:
         """The first fault that takes this call, if any."""
