@@ -56,7 +56,7 @@ test: prerequisites setup ## what a contributor runs before a change lands: abou
 test-ci: export CLOUD_TESTS := not long
 # CI has a limit of time, so it leaves the mutants of the kit to make test-all.
 test-ci: export LONG_TESTS := $(addprefix tests/integration/,collection faults runtime secrecy) tests/soak tests/packaging
-test-ci: prerequisites setup ## what CI runs after make test: real clusters, 100 kills, long stories, vSphere, OpenStack: 50 minutes
+test-ci: prerequisites setup ## what CI runs after make test: real clusters, 100 kills, long stories, vSphere, OpenStack: an hour
 	@$(PARTS) --first images --timed molecule,chaos,integration-long,test-vsphere,molecule-ha,openstack-once
 
 .PHONY: test-all

@@ -27,7 +27,8 @@ LONGEST = (
     "test_wrong_api_server",
 )
 
-#: Stories of many plays: each takes a minute of a processor, or more. `make test` leaves them to CI (`make test-ci`).
+#: Stories of many plays: each takes a minute of a processor, or more. `make test` leaves them to CI
+#: (`make test-ci`), and CI leaves the mutants of the kit to `make mutants`.
 MARKED_LONG = (
     "test_bad_files",
     "test_journal_copies",
