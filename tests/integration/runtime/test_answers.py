@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten faults: what `ccm explain`, `ccm doctor` and `ccm plan` say of each, that the fix fixes it, and that none writes.
+"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say of each, that the fix fixes it, and that none writes.
 
 docs/how-to/answers.md has the table of the faults. What it quotes must be in the commands' output. The commands run as
 a user with the rights of that page alone; the API server's audit log and the cloud's journal have all that they sent.
@@ -8,6 +8,7 @@ a user with the rights of that page alone; the API server's audit log and the cl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
@@ -93,6 +94,25 @@ class Scene:
         await ccm.until_logged("leading; controllers", 90)
         await eventually(until or self.nothing_is_left, 60)
         await ccm.stop()
+
+    async def page(self, quotes: list[str]) -> str:
+        """The status page of a controller that runs beside the fault, as soon as it has these words.
+
+        A controller that ends by itself has no page, but a log.
+        """
+        ccm = self.start_ccm(conf=self.conf.read_text(), **self.flags)
+        await ccm.until_logged("outoftree-ccm", 90)
+        shown = ""
+        for _ in range(40):
+            with contextlib.suppress(OSError):  # it does not serve yet
+                _, shown = await ccm.get("/statusz?format=text", self.apiserver.token)
+            if ccm.process.poll() is not None:
+                shown = ccm.text
+            if all(text in shown for text in quotes):
+                break
+            await asyncio.sleep(0.5)
+        await ccm.stop()
+        return shown
 
     async def nothing_is_left(self) -> bool:
         return (await self.run("plan"))[0] == 0
@@ -293,8 +313,8 @@ def rows() -> dict[str, dict[str, list[str]]]:
     for line in PAGE.read_text().splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         fault = cells[0][:1].lower() + cells[0][1:]
-        if len(cells) == 5 and fault in FAULTS:
-            columns = zip(("explain", "doctor", "plan"), cells[1:4], strict=True)
+        if len(cells) == 6 and fault in FAULTS:
+            columns = zip(("explain", "doctor", "plan", "page"), cells[1:5], strict=True)
             found[fault] = {name: re.findall(r"`([^`]+)`", cell) for name, cell in columns}
     return found
 
@@ -308,6 +328,7 @@ def test_the_page_has_every_fault():
 async def test_what_the_commands_say_of_a_fault(fault: str, scene: Scene):
     fix = await FAULTS[fault](scene)
     said = await scene.answers()
+    said["page"] = await scene.page(rows()[fault]["page"])
     for name, output in said.items():
         print(f"--- {name}\n{output}\n")
     missing = {(name, text) for name, quotes in rows()[fault].items() for text in quotes if text not in said[name]}
