@@ -55,6 +55,14 @@ options:
     type: list
     elements: str
     default: []
+  runtime_name:
+    description: Name of the runtime's DaemonSet and ServiceAccount.
+    type: str
+    default: cloud-controller-manager
+  serving_csr:
+    description: Whether the runtime approves kubelets' requests for serving certificates after this run.
+    type: bool
+    default: false
   port:
     description: Port of the new controller on its nodes. Another controller with the same port cannot run at the same time.
     type: int
@@ -88,12 +96,14 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.plan.plan import mak
 
 
 def migration_plan(detected, cluster, control_plane, adopt=True, excluded_hosts=(), takeover=False, cluster_name="",
-                   port=10258, reregister=False, names=None, volumes_ignore=()):
+                   port=10258, reregister=False, names=None, volumes_ignore=(), runtime_name="cloud-controller-manager",
+                   serving_csr=False):
     if not isinstance(detected, dict) or not isinstance(cluster, dict):
         raise AnsibleFilterError("migration_plan needs the results of ccm_component_flags_info by host, and the result of "
                                  "ccm_cluster_info")
     return make_plan(detected, cluster, list(control_plane), adopt, list(excluded_hosts), takeover, cluster_name, port,
-                     reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore))
+                     reregister=bool(reregister), names=names, volumes_ignore=list(volumes_ignore), runtime_name=runtime_name,
+                     serving_csr=bool(serving_csr))
 
 
 class FilterModule:

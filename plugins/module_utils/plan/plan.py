@@ -54,7 +54,8 @@ _SHELL = ("{0} starts it with a shell ({1}), and this collection does not edit f
 def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], control_plane: List[str],
               adopt: bool = True, excluded_hosts: Iterable[str] = (), takeover: bool = False,
               cluster_name: str = "", port: int = 10258, reregister: bool = False,
-              names: Optional[Dict[str, List[str]]] = None, volumes_ignore: Iterable[str] = ()) -> Dict[str, Any]:
+              names: Optional[Dict[str, List[str]]] = None, volumes_ignore: Iterable[str] = (),
+              runtime_name: Optional[str] = None, serving_csr: bool = False) -> Dict[str, Any]:
     """Return the plan; see the filter's documentation for its shape. The migration must not start if C(problems) is not empty."""
     found = host_facts.sorted_out(detected)
     known = host_facts.usable(found)
@@ -97,7 +98,9 @@ def make_plan(detected: Dict[str, Dict[str, Any]], cluster: Dict[str, Any], cont
         baseline.check(plan, host, facts, nodes)
     inventory.check_claims(plan, cluster, control_plane, names or {})
     _takeover.check(plan, cluster, takeover, cluster_name, port)
-    _plan_serving(plan, known, cluster)
+    notes, warnings = serving.predict(known, cluster["serving"], runtime_name, serving_csr)
+    plan["notes"] += notes
+    plan["warnings"] += warnings
     volumes.check(plan, cluster, list(volumes_ignore))
     old_config.check(plan, known)
     plan["new_nodes"] = new_nodes.instructions({facts["layout"] for facts in known.values()}, cluster)
@@ -426,9 +429,3 @@ def _plan_nodes(plan: Dict[str, Any], cluster: Dict[str, Any], adopt: bool, agai
             plan["adopt"].append(node["name"])
     # As long as Nodes are left to adopt, the runtime runs only its node controller, unless it already runs everything.
     plan["node_only"] = bool(plan["adopt"] or plan["reregister"]) and not cluster["runtime"]["wide"]
-
-
-def _plan_serving(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any]) -> None:
-    notes, warnings = serving.predict(detected, cluster["serving"])
-    plan["notes"] += notes
-    plan["warnings"] += warnings

@@ -10,11 +10,13 @@ change, and an external cloud-controller-manager may change them.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 SIGNER = "kubernetes.io/kubelet-serving"
+#: Where the role ccm_runtime puts the runtime's ServiceAccount.
+NAMESPACE = "kube-system"
 
 
 def may_approve(role: Dict[str, Any]) -> bool:
@@ -49,29 +51,41 @@ def who(approver: Dict[str, Any]) -> str:
     return ("{kind} " + name + " (ClusterRole {role})").format(**approver)
 
 
-def predict(detected: Dict[str, HostFacts], serving: Dict[str, Any]) -> Tuple[List[str], List[str]]:
-    """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes."""
+def predict(detected: Dict[str, HostFacts], serving: Dict[str, Any], own: Optional[str] = None, approves: bool = False) -> Tuple[List[str], List[str]]:
+    """Return (notes, warnings) for preflight: who approves the requests that the migration, or a change of addresses, causes.
+
+    ``own`` is the name of the runtime's ServiceAccount, and ``approves`` whether the runtime approves requests after this run. What the
+    ServiceAccount may do now does not count.
+    """
     hosts = sorted(host for host, facts in detected.items() if bootstraps(facts))
     if not hosts:
         return [], []
     notes, warnings = [], []
     about = "{0} kubelet(s) request their serving certificates from the cluster (serverTLSBootstrap)".format(len(hosts))
-    running = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and item["running"]]
-    idle = [item for item in serving["approvers"] if item["kind"] == "ServiceAccount" and not item["running"]]
-    people = [item for item in serving["approvers"] if item["kind"] != "ServiceAccount"]
-    if running:
+    others = [item for item in serving["approvers"] if (item["kind"], item["namespace"], item["name"]) != ("ServiceAccount", NAMESPACE, own)]
+    running = [item for item in others if item["kind"] == "ServiceAccount" and item["running"]]
+    idle = [item for item in others if item["kind"] == "ServiceAccount" and not item["running"]]
+    people = [item for item in others if item["kind"] != "ServiceAccount"]
+    if approves:
+        notes.append("{0}; the runtime will approve those whose names and addresses the cloud confirms".format(about))
+        if running:
+            warnings.append("{0} approves requests for serving certificates, too. So requests that the cloud does not confirm may be approved. "
+                            "Remove it after this run".format(" and ".join(map(who, running))))
+    elif running:
         notes.append("{0}; {1} approves them".format(about, " and ".join(map(who, running))))
     elif people and not idle:
         notes.append("{0}; {1} may approve them, but preflight cannot check whether that happens automatically".format(
             about, " and ".join(map(who, people))))
     else:
         missing = "{0} has the permission, but none of its Pods runs. Start it".format(" and ".join(map(who, idle))) if idle else \
-            "only cluster admins have the permission 'approve' for {0}. Install an approver, such as kubelet-csr-approver".format(SIGNER)
+            "only cluster admins have the permission 'approve' for {0}. Set ccm_runtime_kubelet_serving_csr, or install an approver".format(SIGNER)
         warnings.append(
             "{0}, but nothing approves them automatically: {1}. Or approve each request by hand ('kubectl get csr', 'kubectl certificate "
             "approve NAME'), now, for every new Node, and whenever a Node's addresses change. Otherwise 'kubectl logs' and 'exec' fail on "
             "that Node".format(about, missing))
-    if serving["pending"]:
+    if serving["pending"] and approves:
+        notes.append("{0} request(s) for serving certificates wait: the runtime will check them when it starts".format(len(serving["pending"])))
+    elif serving["pending"]:
         warnings.append("{0} request(s) for serving certificates wait for approval: {1}".format(
             len(serving["pending"]), approve(serving["pending"])))
     return notes, warnings

@@ -99,6 +99,30 @@ def test_preflight_says_who_approves(facts: Any, cluster_facts: Any, found: Any,
     assert "serving" not in "\n".join(silent["table"])
 
 
+OURS = {"kind": "ServiceAccount", "namespace": "kube-system", "name": "cloud-controller-manager"}
+NOBODY = "nothing approves them automatically"
+
+
+@pytest.mark.parametrize(
+    ("found", "approves", "notes", "warnings"),
+    [
+        (serving(), True, ["the runtime will approve those whose names"], []),
+        (serving(dict(OURS, running=1)), True, ["the runtime will approve those whose names"], []),
+        (serving(dict(APPROVER, running=1)), True, ["the runtime will approve"], ["kubelet-csr-approver (ClusterRole r) approves requests", "Remove it"]),
+        (serving(dict(APPROVER, running=0)), True, ["the runtime will approve"], []),
+        (serving(pending=("csr-1",)), True, ["the runtime will approve", "1 request(s)", "the runtime will check them"], []),
+        # This run takes the right from the runtime that has it now.
+        (serving(dict(OURS, running=1)), False, [], [NOBODY, "Set ccm_runtime_kubelet_serving_csr"]),
+        (serving(dict(OURS, name="other", running=1)), False, ["ServiceAccount kube-system/other (ClusterRole r) approves them"], []),
+        (serving(dict(OURS, namespace="default", running=1)), False, ["ServiceAccount default/cloud-controller-manager"], []),
+    ],
+)
+def test_preflight_knows_what_the_runtime_will_approve(facts: Any, found: Any, approves: bool, notes: list[str], warnings: list[str]) -> None:
+    said = _serving.predict(facts, found, "cloud-controller-manager", approves)
+    for wanted, lines in zip((notes, warnings), said, strict=True):
+        assert all(part in "\n".join(lines) for part in wanted) and bool(wanted) == bool(lines)
+
+
 @pytest.mark.parametrize(("count", "named", "more"), [(1, 1, 0), (5, 5, 0), (6, 5, 1), (300, 5, 295)])
 def test_of_many_requests_the_newest_are_named(count: int, named: int, more: int) -> None:
     names = [f"csr-{number:03}" for number in range(count)]
