@@ -98,7 +98,8 @@ def _unknown(service: Service, error: CloudError) -> Outlook:
 def _failed(service: Service, error: Conflict) -> Outlook:
     rule = "a load balancer that failed in the cloud is replaced"
     change = "the load balancer is deleted, and created again"
-    return _outlook(service, Action.UPDATE, changes=[change], because=str(error), rule=rule, when="at once")
+    when = "at the next audit (--orphan-audit-period), or when the Service or a Node changes"
+    return _outlook(service, Action.UPDATE, changes=[change], because=str(error), rule=rule, when=when)
 
 
 def _written(service: Service, seen: Seen) -> Outlook:

@@ -2,7 +2,7 @@
 """Audit for load balancers whose Service is gone, e.g. because its finalizer was removed while no process watched.
 
 Orphans are reported in a log line and a metric. Deletion must be turned on, because a second cluster with the same
-`--cluster-name` in the same project would look the same.
+`--cluster-name` in the same project would look the same. The listing also shows load balancers that failed later.
 """
 
 from __future__ import annotations
@@ -39,11 +39,21 @@ DELETED = Counter("ccm_orphaned_load_balancers_deleted", "Orphaned load balancer
 class OrphanAudit:
     """Checks every `period` seconds. `delete`: whether to delete orphans or only report them.
 
-    `in_hand` returns UIDs of Services that a controller is handling, whether they exist or not.
+    `in_hand` returns UIDs of Services that a controller is handling, whether they exist or not. `recheck` gets the
+    UIDs of Services whose load balancer the listing shows as not ready.
     """
 
-    def __init__(self, context: Context, *, delete: bool, period: float, in_hand: Callable[[], set[str]] = set) -> None:
-        self._context, self._delete, self._period, self._in_hand = context, delete, period, in_hand
+    def __init__(
+        self,
+        context: Context,
+        in_hand: Callable[[], set[str]],
+        recheck: Callable[[set[str]], None],
+        *,
+        delete: bool,
+        period: float,
+    ) -> None:
+        self._context, self._delete, self._period = context, delete, period
+        self._in_hand, self._recheck = in_hand, recheck
         self._sightings: dict[str, float] = {}
         self._reported: frozenset[str] = frozenset()
 
@@ -78,6 +88,7 @@ class OrphanAudit:
         context = self._context
         balancers = await context.gateway.call("load_balancers.list", lambda: self._cloud.list(context.cluster_name))
         listed = {balancer.service_uid: balancer for balancer in balancers if balancer.service_uid}
+        self._recheck({uid for uid, balancer in listed.items() if not balancer.ready})
         services = {service.metadata.uid for service in context.services.items()} | self._in_hand()
         if not listed.keys() <= services:
             # The cache may lag or be wrong: list the missing Services now, after the cloud's listing.

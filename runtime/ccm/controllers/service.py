@@ -106,7 +106,9 @@ class ServiceController:
         context.services.add_handler(self._allocations.on_service)  # must know all Services before the first is served
         await self._vouching.ready()
         await self._balancers.begin()
-        audit = OrphanAudit(context, delete=options.delete_orphans, period=options.audit_period, in_hand=self._in_hand)
+        audit = OrphanAudit(
+            context, self._in_hand, self._recheck, delete=options.delete_orphans, period=options.audit_period
+        )
         audit.saw(self._balancers.at_start.values())
         self._backends = self._backends_now()
         context.services.add_handler(self._on_service)
@@ -118,7 +120,7 @@ class ServiceController:
             tasks.create_task(self._follow_nodes())
             tasks.create_task(self._follow_cloud())
             if isinstance(self._balancers.cloud, ComparesLoadBalancers):
-                tasks.create_task(self._comparison.run(self._settled, self._compare))
+                tasks.create_task(self._comparison.run(lambda: rules.comparable(self._known), self._compare))
             if options.audit_period and context.gateway.cloud.has_cluster_id:  # else those of others look like orphans
                 tasks.create_task(audit.run())
 
@@ -126,6 +128,13 @@ class ServiceController:
         """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
         states = (*self._known.values(), *self._vanished.states.values())
         return {state.service.metadata.uid for state in states}
+
+    def _recheck(self, uids: set[str]) -> None:
+        """Look at load balancers that were ready and are not any more: they may have failed in the cloud."""
+        for key, known in self._known.items():
+            if known.settled and known.service.metadata.uid in uids:
+                known.look_again()
+                self._queue.add(key, Priority.LOW)
 
     def _backends_now(self) -> Backends:
         return rules.backends(self._vouching.nodes.items(), self._vouching.judge, ready_only=self._options.ready_only)
@@ -191,14 +200,6 @@ class ServiceController:
             await self._balancers.begin()
             for key in self._known:
                 self._queue.add(key)
-
-    def _settled(self) -> list[comparison_rules.Compared]:
-        """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
-        return [
-            comparison_rules.Compared(key, known.written_at, known.compared_at)
-            for key, known in self._known.items()
-            if known.settled and known.mark is not None and rules.wants_load_balancer(known.service)
-        ]
 
     def _compare(self, key: str) -> None:
         self._known[key].compare = True
@@ -284,7 +285,7 @@ class ServiceController:
             known.mark, known.cloud = None, self._balancers.cloud
         known.deleting = False
         if known.provisional and not late_answer_rules.is_late(known.late_until, self._context.monotonic()):
-            known.settled, known.provisional, known.polls = False, False, 1  # take the step LOOK
+            known.look_again()
             self._wait_for(key, True)
         try:
             balancer = await self._take_step(service, spec, known)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import enum
 import ipaddress
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.base.text import quoted
 from ccm.cloud import Backend, Backends, Ingress, IngressPort, LoadBalancerSpec, Port
 from ccm.engine.objects import IngressEntry, IngressPortStatus, Node, Service
 
+from .comparison_rules import Compared
 from .limits import PORTS, SOURCE_RANGES
 from .node_rules import is_ready
 from .rule_error import RuleError
@@ -181,6 +182,15 @@ def next_step(state: ServiceState, mark: Hashable, mark_of: Callable[[Backends],
     if not state.settled:
         return Step.LOOK
     return Step.COMPARE if state.compare else Step.NOTHING
+
+
+def comparable(states: Mapping[str, ServiceState]) -> list[Compared]:
+    """Return the Services whose load balancer is ready and as this process last wrote or recognised it."""
+    return [
+        Compared(key, state.written_at, state.compared_at)
+        for key, state in states.items()
+        if state.settled and state.mark is not None and wants_load_balancer(state.service)
+    ]
 
 
 def source_ranges(service: Service) -> tuple[str, ...]:

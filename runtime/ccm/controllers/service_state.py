@@ -54,6 +54,10 @@ class ServiceState:
     asked: bool = False
     compared_at: float = -math.inf
 
+    def look_again(self) -> None:
+        """Make reading the load balancer the next step, whatever was known of it."""
+        self.settled, self.provisional, self.polls = False, False, 1
+
     def wrote(self, mark: Hashable, spec: LoadBalancerSpec, backends: Backends, now: float, lag: float = 0.0) -> None:
         """`lag`: for how many seconds the cloud may show what was before this write."""
         self.mark, self.spec, self.backends, self.written_at = mark, spec, backends, now

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say of each, that the fix fixes it, and that none writes.
+"""Ten faults: what `ccm explain`, `doctor`, `plan` and the page say of each, and that the fix fixes it. None writes.
 
 docs/how-to/answers.md has the table of the faults. What it quotes must be in the commands' output. The commands run as
 a user with the rights of that page alone; the API server's audit log and the cloud's journal have all that they sent.

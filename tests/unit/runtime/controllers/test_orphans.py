@@ -5,18 +5,19 @@ Upstream does not look for them: W30 of docs/reference/parity.md.
 """
 
 import asyncio
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from ccm.cloud import Invalid, NotImplementedByCloud, Transient
+from ccm.cloud import Conflict, Invalid, NotImplementedByCloud, Transient
 from ccm.controllers import orphan_rules as rules
 from ccm.engine.api_errors import UnavailableError
 
 from ..gateway.virtual import in_virtual_time
-from .services_harness import Cluster, FakeCloud, until
+from .services_harness import Cluster, FakeCloud, now, until
 
 
 def orphaned():
@@ -46,6 +47,35 @@ async def test_an_orphan_is_reported_and_kept(caplog):
         assert "load balancer left belongs to the Service with UID uid-of-left" in line
         assert "--delete-orphaned-load-balancers" in line
         assert c.cloud.count("list") == 1 + 7  # at start, and every ten minutes
+
+
+@in_virtual_time
+async def test_a_load_balancer_that_fails_in_the_cloud_later_is_replaced():
+    async with Cluster() as c:
+        c.add_service("web")
+        c.add_service("other", port=2)
+        c.serve()
+        await c.served("web", "other")
+        broken = c.cloud.made["uid-of-web"]
+        broken["ready_at"] = math.inf
+        c.cloud.fault = lambda verb, spec: (
+            Conflict("it failed") if verb == "get" and broken["ready_at"] == math.inf else None
+        )
+        await until(lambda: c.cloud.count("ensure", name="web") == 2, 700)
+        await asyncio.sleep(1300)
+        assert c.cloud.count("ensure", name="web") == 2 and c.cloud.count("get", name="web") == 1
+        assert c.cloud.count("ensure", name="other") == 1 and c.cloud.count("get", name="other") == 0
+
+
+@in_virtual_time
+async def test_a_load_balancer_on_which_the_cloud_works_is_only_read():
+    async with Cluster() as c:
+        c.add_service()
+        c.serve()
+        await c.served()
+        c.cloud.made["uid-of-web"]["ready_at"] = now() + 630  # the audit is after 600
+        await asyncio.sleep(3000)
+        assert c.cloud.count("ensure") == 1 and 1 < c.cloud.count("get") < 20
 
 
 @in_virtual_time
