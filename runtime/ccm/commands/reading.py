@@ -2,7 +2,8 @@
 """Reads from the API server and the cloud, for commands that may not write.
 
 Both clients refuse to send anything else, whatever the code above them does: the API server gets GETs and access
-reviews, which it does not store, and the cloud gets the calls of the contract that read.
+reviews, which it does not store, and the cloud gets the calls of the contract that read. A port that the API server
+forwards is such a GET, and `pod_page` sends a GET through it.
 """
 
 from __future__ import annotations

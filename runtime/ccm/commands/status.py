@@ -14,16 +14,17 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from ccm.engine import kubeconfig
+from ccm.engine import kubeconfig, nesting
 from ccm.engine.api_credentials import Access, Pem
 from ccm.engine.client import ApiError
-from ccm.engine.objects import Lease
+from ccm.engine.objects import UNREADABLE, Lease, decoder
 from ccm.options.command_line import Parser
 from ccm.options.declaration import option
 from ccm.options.values import TEXT
 from ccm.serving import status_text
 from ccm.serving.status_report import Status, advice
 
+from . import pod_page
 from .answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Unasked, one_line, section, table
 from .asking import answer
 from .cluster_objects import Pod
@@ -31,15 +32,15 @@ from .gathering import LEASES
 from .leading import is_led, leader_lines
 from .question_flags import GROUP, Questions, parser
 from .reading import ReadingClient, open_cluster, reason_of
-from .status_page_rules import PAGE, host_of, in_order, is_loopback, is_on, page_url, proxy_path, way
+from .status_page_rules import PAGE, host_of, in_order, is_loopback, is_on, page_url, port_of, why_not_asked
 
 DESCRIPTION = """Show what the controller is doing now: who leads, Nodes and Services by state, the slowest and the
 stuck with their reasons, queues, calls to the cloud, and held deletions. It is the text of the page /statusz.
 
-Without --url, it reads the Lease and the controller's Pods, and asks each Pod through the API server's proxy. That
-proxy removes credentials, so it works only if --authorization-always-allow-paths of the controller names /statusz.
-With --url, it sends the credentials of the kubeconfig to that server: use it with kubectl port-forward. The
-certificate of another host than this one must be signed by --url-ca-file or the system's CAs."""
+Without --url, it reads the Lease and the controller's Pods, and asks each Pod through a port that the API server
+forwards, with the credentials of the kubeconfig. This needs the rights get and create for pods/portforward. With
+--url, it sends the credentials to that server. The certificate of another host than this one must be signed by
+--url-ca-file or the system's CAs. What the API server forwards is not verified without --url-ca-file."""
 #: Seconds to wait for a page.
 PATIENCE = 10.0
 
@@ -57,7 +58,9 @@ def _file(text: str) -> None:
 @dataclass(frozen=True)
 class StatusFlags(Questions):
     url: str = option(GROUP, TEXT, "", "read the page of this server, such as https://127.0.0.1:10258", check=_url)
-    url_ca_file: str = option(GROUP, TEXT, "", "verify the certificate of --url with the CAs in this file", check=_file)
+    url_ca_file: str = option(
+        GROUP, TEXT, "", "verify the process's certificate with the CAs in this file", check=_file
+    )
     selector: str = option(
         GROUP,
         TEXT,
@@ -122,8 +125,8 @@ async def _ask_one(options: StatusFlags) -> StatusAnswer:
 def access_to(server: str, options: StatusFlags) -> Access:
     """The credentials of the kubeconfig, for the server of a page.
 
-    The certificate of this machine is not verified: it is self-signed by default, and kubectl port-forward leads
-    there. Any other must be signed, because it receives the credentials. Raises KubeConfigError.
+    The certificate of this machine is not verified: it is self-signed by default, and a forwarded port leads there.
+    Any other must be signed, because it receives the credentials. Raises KubeConfigError.
     """
     access = kubeconfig.load(options.kubeconfig, options.master)
     ca = Pem(file=Path(options.url_ca_file)) if options.url_ca_file else None
@@ -147,7 +150,8 @@ async def _ask_all(options: StatusFlags) -> StatusAnswer:
         )
         host, now = host_of(lease), datetime.datetime.now(datetime.UTC)
         pods = in_order(pods, host)
-        answers = await asyncio.gather(*(_page_of(cluster.client, pod) for pod in pods))
+        process = access_to(f"https://{pod_page.HOST}", options)
+        answers = await asyncio.gather(*(_page_of(cluster.client, process, pod) for pod in pods))
         unasked = [*cluster.unasked, *(each for each in answers if isinstance(each, Unasked))]
         if not pods and not cluster.unasked:
             why = f"no Pod in {namespace} has the labels {options.selector}: see --selector and --url"
@@ -166,11 +170,19 @@ async def _ask_all(options: StatusFlags) -> StatusAnswer:
         )
 
 
-async def _page_of(client: ReadingClient, pod: Pod) -> Status | Unasked:
+async def _page_of(client: ReadingClient, process: Access, pod: Pod) -> Status | Unasked:
+    """`process`: the credentials for the process in the Pod."""
+    meta, question = pod.metadata, f"read {PAGE} of the Pod {pod.metadata.name}"
+    if why := why_not_asked(pod):
+        return Unasked(question, why)
+    path = f"{PAGE}?format=json"
     try:
-        return await _page(client, proxy_path(pod))
+        body = await pod_page.read(client, process, meta.namespace, meta.name, port_of(pod), path, PATIENCE)
+        return await nesting.decode(decoder(Status), body)
     except ApiError as error:
-        return Unasked(f"read {PAGE} of the Pod {pod.metadata.name}", f"{reason_of(error)}. Instead, {way(pod)}")
+        return Unasked(question, reason_of(error))
+    except UNREADABLE as error:
+        return Unasked(question, f"the answer is not a page of this controller: {error}")
 
 
 async def _page(client: ReadingClient, path: str) -> Status:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from ccm.engine.objects import Lease
 
@@ -37,17 +37,23 @@ def is_loopback(server: str) -> bool:
 def port_of(pod: Pod) -> int:
     """`--secure-port` of the controller in a Pod."""
     for container in pod.spec.containers:
-        for argument in container.arguments:
-            name, _, value = argument.partition("=")
-            if name == "--secure-port" and value.isdecimal():
-                return int(value)
+        value = container.flag("secure-port") or ""
+        if value.isdecimal():
+            return int(value)
     return PORT
 
 
-def proxy_path(pod: Pod) -> str:
-    """The page through the API server's proxy of Pods."""
-    namespace, name = quote(pod.metadata.namespace, safe=""), quote(pod.metadata.name, safe="")
-    return f"/api/v1/namespaces/{namespace}/pods/https:{name}:{port_of(pod)}/proxy{PAGE}"
+def why_not_asked(pod: Pod) -> str:
+    """Why the process in a Pod gets no request; "" if it gets one.
+
+    The request has the caller's credentials. A kubelet may create an object for a static Pod in any namespace and with
+    any labels (NodeRestriction), so it could collect the tokens of administrators.
+    """
+    if pod.is_static:
+        return "it is a static Pod, whose object any kubelet can create: use --url, on its machine"
+    if pod.status.phase != "Running":
+        return f"it is {pod.status.phase or 'not running'}, so no process answers: see kubectl describe pod"
+    return ""
 
 
 def host_of(lease: Lease | None) -> str:
@@ -66,12 +72,3 @@ def is_on(pod: Pod, host: str) -> bool:
 def in_order(pods: Iterable[Pod], host: str) -> list[Pod]:
     """The leader's Pod first."""
     return sorted(pods, key=lambda pod: (not is_on(pod, host), pod.metadata.name))
-
-
-def way(pod: Pod) -> str:
-    """How a person reads the page of a Pod that cannot be asked from here."""
-    port = port_of(pod)
-    return (
-        f"run kubectl -n {pod.metadata.namespace} port-forward {pod.metadata.name} {port}, then "
-        f"ccm status --url=https://127.0.0.1:{port}"
-    )

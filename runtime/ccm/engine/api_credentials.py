@@ -15,7 +15,7 @@ import logging
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,6 +193,25 @@ class Access:
         elif self.exec is not None:
             token = str((await self.exec.credentials()).get("token") or "")
         return ([("Authorization", f"Bearer {token}")] if token else []) + self.impersonate
+
+    async def request_arguments(self, headers: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """The arguments of aiohttp for one request: these headers and the credentials, TLS, and the proxy.
+
+        Raises UnavailableError if a credential cannot be obtained.
+        """
+        every, proxy, proxy_headers = [*headers, *await self.headers()], self.proxy, None
+        if proxy and proxy.authorization:
+            if self.server.startswith("https:"):  # for CONNECT; without TLS the proxy reads the request's own headers
+                proxy_headers = {"Proxy-Authorization": proxy.authorization}
+            else:
+                every.append(("Proxy-Authorization", proxy.authorization))
+        return {
+            "headers": every,
+            "ssl": await self.tls(),
+            "server_hostname": self.server_name,
+            "proxy": proxy.url if proxy else None,
+            "proxy_headers": proxy_headers,
+        }
 
     def invalidate(self) -> None:
         """The server answered 401: discard cached credentials."""

@@ -327,28 +327,20 @@ class KubeClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=256 * 1024,
             )
-        headers = [("Accept", accept), *await self.access.headers()]
+        headers = [("Accept", accept)]
         if data is not None:
             headers.append(("Content-Type", content_type))
-        url, proxy, proxy_headers = URL(self.server + path), self.access.proxy, None
-        if proxy and proxy.authorization:
-            if url.scheme == "https":  # for CONNECT; without TLS the proxy reads the headers of the request itself
-                proxy_headers = {"Proxy-Authorization": proxy.authorization}
-            else:
-                headers.append(("Proxy-Authorization", proxy.authorization))
+        url = URL(self.server + path)
+        how = await self.access.request_arguments(headers)
         started, code = self._clock.monotonic(), "<error>"
         try:
             response = await self._session.request(
                 method,
                 url.with_query(params) if params else url,
                 data=data,
-                headers=headers,
                 timeout=limits,
-                ssl=await self.access.tls(),
-                server_hostname=self.access.server_name,
-                proxy=proxy.url if proxy else None,
-                proxy_headers=proxy_headers,
                 allow_redirects=False,
+                **how,
             )
             code = str(response.status)
             return response

@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 import json
-import socket
 from typing import Any
-
-import pytest
 
 from ccm.engine.client import KubeClient
 from ccm_simcloud.testing import Simulator
 from tests.docs.commands import commands
-from tests.ports import free_port
 
 from ..cluster import ApiServer
 from .conftest import StartCcm
@@ -133,7 +129,7 @@ async def test_a_held_deletion_names_its_rule(
 async def test_the_command_prints_the_page_of_a_url(
     start_ccm: StartCcm, kube: KubeClient, cloud: Simulator, apiserver: ApiServer, admin_token: str
 ):
-    """It sends the credentials of the kubeconfig, to this machine without verification, as after a port-forward."""
+    """It sends the credentials of the kubeconfig, to this machine without verification."""
     cloud.add_instance("worker")
     await kube.create(NODES, node_body("worker"))
     ccm = start_ccm()
@@ -145,7 +141,7 @@ async def test_the_command_prints_the_page_of_a_url(
 
     await eventually(quiet)
     url, mine = f"--url=https://127.0.0.1:{ccm.port}", f"--kubeconfig={apiserver.kubeconfig()}"
-    # The page's own command, after a port-forward.
+    # The page's own command.
     _, shown, *_ = commands("docs/how-to/status.md")
     assert shown == "ccm status --url=https://127.0.0.1:10258"
     program, *arguments = shown.replace("10258", str(ccm.port)).split()
@@ -161,63 +157,3 @@ async def test_the_command_prints_the_page_of_a_url(
     await ccm.stop()
     answered, out, err = await ask("status", url, mine)
     assert (answered, out) == (2, "") and f"127.0.0.1:{ccm.port}" in err and "Traceback" not in err
-
-
-def pod_body(name: str, node: str, *arguments: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "kube-system",
-            "labels": {"app.kubernetes.io/name": "cloud-controller-manager"},
-        },
-        "spec": {
-            "nodeName": node,
-            "containers": [{"name": "ccm", "image": "ccm", "args": list(arguments)}],
-            "automountServiceAccountToken": False,
-            "terminationGracePeriodSeconds": 0,
-        },
-    }
-
-
-async def test_the_command_asks_the_pods_of_the_controller(
-    start_ccm: StartCcm, kube: KubeClient, apiserver: ApiServer, own_address: str
-):
-    """Through the API server's proxy, which removes credentials: it needs a path that is always allowed."""
-    ccm = start_ccm(bind_address="0.0.0.0", authorization_always_allow_paths="/healthz,/statusz")
-    await ccm.leading()
-    mine, pods = f"--kubeconfig={apiserver.kubeconfig()}", "/api/v1/namespaces/kube-system/pods"
-    answered, out, _ = await ask("status", mine)
-    assert answered == 2 and "no Pod in kube-system has the labels" in out
-    port = free_port()
-    for name, node, number in (("ccm-b", "elsewhere", port), ("ccm-a", socket.gethostname(), ccm.port)):
-        await kube.create(pods, pod_body(name, node, "--cloud-provider=sim", f"--secure-port={number}"))
-        await kube.patch(
-            f"{pods}/{name}/status", {"status": {"phase": "Running", "podIP": own_address}}, strategic=True
-        )
-    try:
-        answered, out, _ = await ask("status", mine, "--output=json")
-    finally:
-        for name in ("ccm-a", "ccm-b"):
-            await kube.delete(f"{pods}/{name}")
-    found = json.loads(out)
-    assert [(each["pod"], each["leads"]) for each in found["replicas"]] == [("ccm-a", True), ("ccm-b", False)]
-    (leader,) = found["processes"]
-    assert leader["process"]["role"] == "leader" and found["led"] is True
-    assert any(leader["process"]["identity"] in line for line in found["leader"])
-    (unasked,) = found["unasked"]
-    assert answered == 2 and unasked["question"] == "read /statusz of the Pod ccm-b"
-    assert f"kubectl -n kube-system port-forward ccm-b {port}" in unasked["why"]
-
-
-@pytest.fixture
-def own_address() -> str:
-    """An address of this machine that is not loopback: the API server's proxy refuses loopback. Nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.fail("this machine has only loopback addresses, which the API server's proxy refuses: add one")
-        address: str = probe.getsockname()[0]
-    return address

@@ -71,13 +71,30 @@ def test_only_this_machine_is_not_verified(server, expected):
 
 @pytest.mark.parametrize(
     ("arguments", "port"),
-    [((), 10258), (("--cloud-provider=sim", "--secure-port=10999"), 10999), (("--secure-port=abc",), 10258)],
+    [
+        ((), 10258),
+        (("--cloud-provider=sim", "--secure-port=10999"), 10999),
+        (("--secure-port", "10999"), 10999),
+        (("--secure-port=abc",), 10258),
+    ],
 )
 def test_the_port_of_a_pod(arguments, port):
-    found = pod("ccm-x", "cp1", *arguments)
-    assert rules.port_of(found) == port
-    assert rules.proxy_path(found) == f"/api/v1/namespaces/kube-system/pods/https:ccm-x:{port}/proxy/statusz"
-    assert f"port-forward ccm-x {port}, then ccm status --url=https://127.0.0.1:{port}" in rules.way(found)
+    assert rules.port_of(pod("ccm-x", "cp1", *arguments)) == port
+
+
+@pytest.mark.parametrize(
+    ("phase", "annotations", "why"),
+    [
+        ("Running", {}, ""),
+        ("Pending", {}, "it is Pending, so no process answers"),
+        ("", {}, "it is not running, so no process answers"),
+        ("Running", {"kubernetes.io/config.mirror": "5ca1ab1e"}, "it is a static Pod"),
+    ],
+)
+def test_only_the_process_of_a_pod_that_no_kubelet_created_gets_credentials(phase, annotations, why):
+    body = {"metadata": {"name": "ccm-x", "annotations": annotations}, "status": {"phase": phase}}
+    said = rules.why_not_asked(msgspec.convert(body, Pod))
+    assert said.startswith(why) and bool(said) == bool(why)
 
 
 @pytest.mark.parametrize(
