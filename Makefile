@@ -23,6 +23,12 @@ help: ## list the commands
 demo: prerequisites setup images ## a live cluster goes external: raise it, migrate it, show it
 	@$(BIN)/python tests/bed/demo.py
 
+# One of them: FAULT="Quota".
+FAULT ?=
+.PHONY: demo-faults
+demo-faults: setup ## break the cluster of make demo in ten ways, and see what ccm explain, doctor, plan and status say
+	@$(BIN)/python tests/bed/demo_faults.py $(if $(FAULT),"$(FAULT)")
+
 .PHONY: demo-down
 demo-down: ## remove everything that make demo made (the cache stays)
 	@$(BED) down --name demo
