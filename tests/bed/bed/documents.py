@@ -73,7 +73,8 @@ def _skipped(version: Version, *phases: str) -> dict[str, list[str]]:
 def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
     """The flags of kube-apiserver and kube-controller-manager, with what in-tree clouds left there, if wanted."""
     version = find(plan.kubernetes)
-    apiserver: dict[str, str] = {}
+    # kubeadm lets the API server trust any certificate of a kubelet; a cluster that signs them can verify them.
+    apiserver = {"kubelet-certificate-authority": "/etc/kubernetes/pki/ca.crt"} if plan.serving_certs else {}
     # It gives each node its podCIDR; who makes the routes is the matter of these clusters.
     manager = {"allocate-node-cidrs": "true"}
     if plan.leftovers:
