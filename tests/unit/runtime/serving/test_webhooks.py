@@ -44,7 +44,7 @@ def test_choice(names, chosen):
 
 
 def test_unknown_webhooks():
-    with pytest.raises(ValueError, match="--webhooks: unknown 'three', '-four': with this provider, there are one, two"):
+    with pytest.raises(ValueError, match="unknown 'three', '-four': with this provider, there are one, two"):
         choose(("three", "-four"), OFFERED)
     with pytest.raises(ValueError, match="there are none"):
         choose(("x",), {})
