@@ -74,7 +74,7 @@ def webhook_certificate(given):
 
 
 def _usable(given, now):
-    """Return the certificate, if the Secret has one that is valid, with its key, and the API servers are told to trust it."""
+    """Return the certificate, if the Secret has one that is valid, with its key, and among those that the API servers trust."""
     try:
         text = {name: base64.b64decode(given[name], validate=True) for name in ("tls.crt", "tls.key", "ca.crt")}
         certificate = x509.load_pem_x509_certificate(text["tls.crt"])

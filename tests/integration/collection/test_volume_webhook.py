@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -118,8 +119,9 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
         assert bundle(apiserver) == made["ca.crt"]
         spec = BODY["spec"] | {"csi": {"driver": CSI_DRIVER, "volumeHandle": disk.id}}
         text = json.dumps(BODY | {"spec": spec})
-        shown = json.loads(apiserver.kubectl("create", "-f", "-", "-o", "json", input=text))
-        assert shown["metadata"]["labels"]["topology.kubernetes.io/zone"] == "north-b"
+        # In a thread: the cloud answers in this event loop.
+        shown = await asyncio.to_thread(apiserver.kubectl, "create", "-f", "-", "-o", "json", input=text)
+        assert json.loads(shown)["metadata"]["labels"]["topology.kubernetes.io/zone"] == "north-b"
         again = await tasks(apiserver, port, "webhook_certificate.yml", "volume_webhook.yml", **FAIL)
         assert again.status == 0 and changes(again) == [] and data(apiserver) == made
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import ssl
 import subprocess
 from collections.abc import AsyncIterator, Callable
@@ -14,21 +15,33 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from ccm.controllers.volume_webhook import DEADLINE
 from ccm.engine.client import ApiError, KubeClient
 from ccm.providers.sim import CSI_DRIVER
 from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator
+from tests.docs.commands import ROOT, command
 from tests.ports import free_port
 
 from ..cluster import ApiServer
+from ..shell import shell
 from .conftest import StartCcm
 from .support import VOLUMES, Ccm, eventually
 from .test_volumes import REGION, ZONE, labels, volume_body
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 PATH = "/persistentvolume-label"
+PAGE = "docs/how-to/webhooks.md"
+
+
+def on_the_page(kind: str) -> dict[str, Any]:
+    """The object of that kind, as the page has it."""
+    text = (ROOT / PAGE).read_text()
+    blocks = re.findall(r"^ *```yaml\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    (found,) = [each for each in map(yaml.safe_load, blocks) if each["kind"] == kind]
+    return dict(found)
 
 
 @pytest.fixture
@@ -60,25 +73,25 @@ def certificate(apiserver: ApiServer, folder: Path) -> bytes:
 @pytest.fixture
 async def configure(kube: KubeClient, apiserver: ApiServer, port: int) -> AsyncIterator[Callable[..., Any]]:
     """Let the API server ask the webhook."""
-    head = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["persistentvolumes"], "operations": ["CREATE"]}
-    client = {"caBundle": base64.b64encode(apiserver.ca_file.read_bytes()).decode()}
-    client["url"] = f"https://127.0.0.1:{port}{PATH}"
 
     async def apply(policy: str) -> None:
-        hook = {"name": "volumes.ccm.outoftree.dev", "clientConfig": client, "rules": [rule], "failurePolicy": policy}
-        hook |= {"admissionReviewVersions": ["v1"], "sideEffects": "None", "timeoutSeconds": 10}
-        await kube.create(HOOKS, {**head, "metadata": {"name": "ccm-volumes"}, "webhooks": [hook]})
+        configuration = on_the_page("MutatingWebhookConfiguration")
+        (hook,) = configuration["webhooks"]
+        hook["clientConfig"] = {
+            "caBundle": base64.b64encode(apiserver.ca_file.read_bytes()).decode(),
+            "url": hook["clientConfig"]["url"].replace("10260", str(port)),
+        }
+        hook["failurePolicy"] = policy
+        await kube.create(HOOKS, configuration)
 
     yield apply
-    await kube.delete(f"{HOOKS}/ccm-volumes")
+    await kube.delete(f"{HOOKS}/{on_the_page('MutatingWebhookConfiguration')['metadata']['name']}")
 
 
 async def answers(kube: KubeClient) -> bool:
     """Whether the API server reaches the webhook. It takes a moment to know its webhooks."""
-    asked = volume_body("check", "v-x", annotations={"ccm.outoftree.dev/volume-webhook": "check"})
     try:
-        shown = await kube.ask(f"{VOLUMES}?dryRun=All", asked, dict)
+        shown = await kube.ask(f"{VOLUMES}?dryRun=All", on_the_page("PersistentVolume"), dict)
     except ApiError:
         return False
     return bool(shown["metadata"]["annotations"]["ccm.outoftree.dev/volume-webhook"] == "answered")
@@ -98,6 +111,8 @@ async def test_a_volume_is_right_when_it_is_created_by_a_leader_and_by_a_standby
     await first.leading()
     await configure("Fail")
     await eventually(lambda: answers(kube))
+    (tmp_path / "check.yaml").write_text(yaml.safe_dump(on_the_page("PersistentVolume")))
+    assert "volume-webhook: answered" in await shell(command(PAGE, "kubectl create"), tmp_path, apiserver)
     volume = await created(kube, "hooked", disk.id, labels={"team": "a"})
     assert volume["metadata"]["labels"] == {"team": "a", ZONE: "north-b", REGION: "north"}
     (term,) = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
@@ -184,7 +199,7 @@ async def test_with_ignore_a_volume_is_created_while_the_webhook_is_down_and_wit
     with pytest.raises(ApiError, match=r"failed calling webhook .volumes\.ccm\.outoftree\.dev"):
         await created(kube, "refused", disk.id)
     patch = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]
-    configuration = "mutatingwebhookconfiguration/ccm-volumes"
+    configuration = "mutatingwebhookconfiguration/cloud-controller-manager-volumes"
     await asyncio.to_thread(apiserver.kubectl, "patch", configuration, "--type=json", "-p", json.dumps(patch))
 
     async def ignored() -> bool:
