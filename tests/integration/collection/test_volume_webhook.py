@@ -134,8 +134,11 @@ async def test_the_webhook_comes_and_goes_with_its_variable(
     finally:
         await process.stop()
 
-    off = await tasks(apiserver, port, "webhook_removal.yml", ccm_runtime_volume_webhook=False)
-    assert off.status == 0 and there(apiserver) == []
+    last = data(apiserver)["tls.key"]
+    for mode in ("--check", "--diff"):
+        off = await tasks(apiserver, port, "webhook_removal.yml", arguments=(mode, "--diff", "-vvv"))
+        assert off.status == 0 and changes(off) and last not in off.output, off.output
+    assert there(apiserver) == []
 
 
 async def test_a_webhook_that_does_not_answer_is_removed_and_that_is_said(apiserver: ApiServer, left: None):
