@@ -65,6 +65,8 @@ def files(version: str, objects: Iterable[Dict[str, Any]], secret: Dict[str, Any
     made["controller/secret.example.yaml"] = _documents([_example(secret)])
     made["kubelet/20-outoftree-ccm.conf"] = DROP_IN
     rows = ["| `kubelet/20-outoftree-ccm.conf` | kubelets that kubeadm set up without the flag |"]
+    if "webhook.yaml" in by_kind:
+        rows.append("| `controller/webhook.yaml` | asks the controller about new PersistentVolumes. The Pods wait for the Secret with its certificate |")
     for path, text, about in _kubeadm(parsed) + _cluster_api(parsed):
         made[path] = text
         rows.append("| `{0}` | {1} |".format(path, about))
@@ -75,6 +77,8 @@ def files(version: str, objects: Iterable[Dict[str, Any]], secret: Dict[str, Any
 def _file(item: Dict[str, Any]) -> str:
     if item.get("metadata", {}).get("labels", {}).get("app.kubernetes.io/component") == "metrics":
         return "monitoring.yaml"
+    if item["kind"] == "MutatingWebhookConfiguration":
+        return "webhook.yaml"
     return "daemonset.yaml" if item["kind"] == "DaemonSet" else "rbac.yaml"
 
 

@@ -9,6 +9,7 @@ is kept, because the API server does not allow changes to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ccm.cloud import VolumeRef
@@ -49,8 +50,16 @@ def needs_labels(volume: PersistentVolume) -> bool:
     return not all(_is_labelled(volume, key) for key in (ZONE, REGION))
 
 
-def patch(volume: PersistentVolume, found: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return a merge patch that adds missing labels to exactly the volume that was read; None if none are missing.
+@dataclass(frozen=True)
+class Additions:
+    """What a volume is missing. `node_affinity`: None if the volume keeps its own."""
+
+    labels: dict[str, str]
+    node_affinity: dict[str, Any] | None
+
+
+def additions(volume: PersistentVolume, found: Mapping[str, str]) -> Additions | None:
+    """Return the missing labels and node affinity; None if no label is missing.
 
     The scheduler follows the labels. The node affinity expresses the same in the form used today. Raises RuleError if
     the cloud returns several zones of which one is empty.
@@ -61,16 +70,28 @@ def patch(volume: PersistentVolume, found: Mapping[str, str]) -> dict[str, Any] 
             raise RuleError(f"the cloud returned {key}={value!r}, in which a zone is empty")
     if not labels:
         return None
-    meta = {"uid": volume.metadata.uid, "resourceVersion": volume.metadata.resource_version, "labels": labels}
     if volume.spec.node_affinity is not None:
-        return {"metadata": meta}
+        return Additions(labels, None)
     expressions = [
         {"key": key, "operator": "In", "values": sorted(value.split(ZONES)) if key == ZONE else [value]}
         for key, value in sorted(found.items())
         if value
     ]
-    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}
-    return {"metadata": meta, "spec": {"nodeAffinity": affinity}}
+    return Additions(labels, {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}})
+
+
+def patch(volume: PersistentVolume, found: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return `additions` as a merge patch of exactly the volume that was read; None if there are none.
+
+    Raises RuleError.
+    """
+    added = additions(volume, found)
+    if added is None:
+        return None
+    meta = {"uid": volume.metadata.uid, "resourceVersion": volume.metadata.resource_version, "labels": added.labels}
+    if added.node_affinity is None:
+        return {"metadata": meta}
+    return {"metadata": meta, "spec": {"nodeAffinity": added.node_affinity}}
 
 
 def _is_labelled(volume: PersistentVolume, key: str) -> bool:

@@ -23,6 +23,7 @@ from prometheus_client import Gauge
 
 from ccm import __version__
 from ccm.base.start_error import StartError
+from ccm.controllers.built_in_webhooks import Webhooks
 from ccm.controllers.controller_context import ControllerContext
 from ccm.controllers.holds import Holds
 from ccm.controllers.vouching import Vouching
@@ -126,7 +127,7 @@ async def _live(options: Options) -> None:
         servers = ports.Serving(
             options,
             lambda kubeconfig: create_client(options, kubeconfig=kubeconfig),
-            lambda: keeper.gateway.cloud.webhooks,
+            Webhooks(gateway).offered,
             cleanup,
             show_status,
         )

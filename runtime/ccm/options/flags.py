@@ -290,7 +290,8 @@ class Flags:
         _HOOK,
         NAMES,
         (),
-        "serve these webhooks of the provider, as in --controllers; requires the gate CloudControllerManagerWebhook",
+        "serve these webhooks, as in --controllers: persistentvolume-label, if the provider has volumes, and those of "
+        "the provider; requires the gate CloudControllerManagerWebhook",
         "Webhook.Webhooks",
     )
     webhook_bind_address: str = option(

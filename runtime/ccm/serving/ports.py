@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The servers of a process: health, metrics and options on the secure port, the provider's webhooks on another port."""
+"""The servers of a process: health, metrics and options on the secure port, webhooks on another port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Serving:
     """The servers of one process; call `start`, then run `follow`.
 
     `client` creates a client of the API server from a kubeconfig file, "" for our own identity. `offered`: the webhooks
-    of the current cloud. `status` answers `/statusz`.
+    by name, as they are now. `status` answers `/statusz`.
     """
 
     def __init__(

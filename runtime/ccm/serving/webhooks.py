@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Admission webhooks of a provider, on a separate port.
+"""Admission webhooks of the framework and the provider, on a separate port.
 
 A request that is not a POST of an AdmissionReview in JSON gets 400, a handler that fails or returns nothing 500, one
 that takes too long 504. All requests are counted; upstream counts only failures.
@@ -67,12 +67,12 @@ def choose(names: tuple[str, ...], offered: Mapping[str, Webhook]) -> list[str]:
     chosen, unknown = select(names, {name: name for name in offered})
     if unknown:
         known = ", ".join(offered) or "none"
-        raise ValueError(f"--webhooks: unknown {', '.join(unknown)}: the provider offers {known}")
+        raise ValueError(f"--webhooks: unknown {', '.join(unknown)}: with this provider, there are {known}")
     return [name for name in offered if name in chosen]
 
 
 def application(names: list[str], current: Callable[[], Mapping[str, Webhook]]) -> web.Application:
-    """Serve these webhooks at their paths. `current`: the webhooks of the provider now; it may have been reloaded."""
+    """Serve these webhooks at their paths. `current`: the webhooks by name now; the provider may have been reloaded."""
     app, room = web.Application(client_max_size=MAX_SIZE), _Room(MAX_TOGETHER)
     for name, webhook in current().items():
         if name in names:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
@@ -83,7 +84,8 @@ async def test_a_rollout_after_the_files_were_applied_finds_nothing_to_change(
         "/dev/stdin", "--check", "--diff", "-e", json.dumps(variables), given=json.dumps([play]), seconds=120
     )
     assert again.status == 0, again.output[-3000:]
-    assert len(differences(again)) == 7 and not any(differences(again))
+    # RBAC, DaemonSet, and the webhook and its certificate, which are not there to be removed.
+    assert len(differences(again)) == 9 and not any(differences(again))
     assert again.named["outoftree.ccm.ccm_runtime : Apply the controller's credentials"]["changed"] is False
     other = variables | {"ccm_runtime_verbosity": 4}
     differs = await playbook(
@@ -157,6 +159,21 @@ async def test_what_is_wrong_is_said_before_anything_is_written(
 ) -> None:
     run = await render(tmp_path / "ccm", **changed)
     assert run.status != 0 and said in run.failures[0] and not (tmp_path / "ccm").exists()
+
+
+async def test_the_webhook_is_rendered_with_a_certificate_of_ones_own(tmp_path: Path) -> None:
+    folder = tmp_path / "ccm"
+    refused = await render(folder, ccm_runtime_volume_webhook=True)
+    assert refused.status != 0 and "Rendered files have no keys" in refused.failures[0] and not folder.exists()
+    bundle = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    own = {"ccm_runtime_volume_webhook_ca_bundle": bundle, "ccm_runtime_volume_webhook_failure_policy": "Fail"}
+    assert (await render(folder, ccm_runtime_volume_webhook=True, **own)).status == 0
+    configuration = yaml.safe_load((folder / "controller" / "webhook.yaml").read_text())
+    (hook,) = configuration["webhooks"]
+    assert base64.b64decode(hook["clientConfig"]["caBundle"]).decode() == bundle
+    assert (configuration["kind"], hook["failurePolicy"]) == ("MutatingWebhookConfiguration", "Fail")
+    assert "webhook.yaml" in (folder / "controller" / "kustomization.yaml").read_text()
+    assert "controller/webhook.yaml" in (folder / "README.md").read_text()
 
 
 async def test_kubeadm_reads_what_is_for_it(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ async def test_no_webhook_no_port(flags):
 
 
 async def test_webhooks_that_the_provider_does_not_offer():
-    with pytest.raises(StartError, match="--webhooks: unknown 'two': the provider offers one"):
+    with pytest.raises(StartError, match="--webhooks: unknown 'two': with this provider, there are one"):
         async with webhooks(GATE, "--webhooks=two"):
             pass
     with pytest.raises(StartError, match=r"cannot serve --webhook-secure-port .*: .*Free the port"):
