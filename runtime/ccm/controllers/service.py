@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -330,14 +331,17 @@ class ServiceController:
         mark = self._balancers.mark(spec, self._backends)
         listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
         fingerprint = listed.fingerprint if listed is not None else ""
-        step = rules.next_step(known, mark, lambda backends: self._balancers.mark(spec, backends), fingerprint)
+        unchanged = known.mark if known.spec == spec else None  # then the mark with the old backends is known
+        step = rules.next_step(
+            known, mark, lambda backends: unchanged or self._balancers.mark(spec, backends), fingerprint
+        )
         if step is rules.Step.ADOPT:
             known.wrote(mark, spec, self._backends, self._context.monotonic())
             await self._writes.add_finalizer(service)
             return listed
         if step is rules.Step.UPDATE:
             try:
-                return await self._update(service, spec, known)
+                return await self._update(service, spec, known, mark)
             except NotFound:
                 known.mark = None  # someone deleted it in the meantime
                 return await self._make(service, spec, known)
@@ -379,8 +383,10 @@ class ServiceController:
         known.asked = False
         return found
 
-    async def _update(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer:
-        """Write only the backends. A failed update is retried as an update, after its back-off (W16)."""
+    async def _update(
+        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, mark: Hashable
+    ) -> LoadBalancer:
+        """Write only the backends, which `mark` covers. A failed update is retried as one, after its back-off (W16)."""
         wanted, started = self._backends, self._context.monotonic()
         known.updating = known.unsure = True
         try:
@@ -394,7 +400,7 @@ class ServiceController:
                 known.mark = None  # if it cannot be updated, write all of it
             metrics.NODE_SYNC_ERRORS.inc()
             raise
-        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag)
+        known.wrote(mark, spec, wanted, self._context.monotonic(), self._balancers.lag)
         metrics.SYNCS.inc()
         metrics.UPDATE_LATENCY.observe(self._context.monotonic() - started)
         if wanted:
