@@ -109,7 +109,7 @@ async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> N
         _said(fingerprint, trial.spec(port=port), backends)
     if _Counted.reads > SERVICES / 2:
         raise Failed(
-            f"{SERVICES} Services with the same backends went through all of them {_Counted.reads} times: with thousands"
+            f"{SERVICES} Services with the same backends went through them {_Counted.reads} times: with thousands"
             " of nodes, each node that joins or leaves would take minutes of CPU. Use Backends.of(backends).digest"
         )
 
