@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ccm.cloud import (
     Backends,
@@ -331,9 +330,9 @@ class ServiceController:
         mark = self._balancers.mark(spec, self._backends)
         listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
         fingerprint = listed.fingerprint if listed is not None else ""
-        unchanged = known.mark if known.spec == spec else None  # then the mark with the old backends is known
+        # With an unchanged spec, the mark with the old backends is what was written.
         step = rules.next_step(
-            known, mark, lambda backends: unchanged or self._balancers.mark(spec, backends), fingerprint
+            known, mark, lambda old: known.mark if known.spec == spec else self._balancers.mark(spec, old), fingerprint
         )
         if step is rules.Step.ADOPT:
             known.wrote(mark, spec, self._backends, self._context.monotonic())
@@ -383,9 +382,7 @@ class ServiceController:
         known.asked = False
         return found
 
-    async def _update(
-        self, service: Service, spec: LoadBalancerSpec, known: ServiceState, mark: Hashable
-    ) -> LoadBalancer:
+    async def _update(self, service: Service, spec: LoadBalancerSpec, known: ServiceState, mark: Any) -> LoadBalancer:
         """Write only the backends, which `mark` covers. A failed update is retried as one, after its back-off (W16)."""
         wanted, started = self._backends, self._context.monotonic()
         known.updating = known.unsure = True
