@@ -152,8 +152,8 @@ addresses. The last column is kube-apiserver and etcd together.
 growth, restart, services, join, shared, routes and handover. Each bench gives both sides the same API server
 (kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4 KB, as a
 kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its own.
-The sides run one after the other, never together. Done is seen by a watch in the side's own encoding, so that looking costs the
-API server almost nothing. Cloud calls are counted by the simulator's journal.
+The sides run one after the other, never together. Done is seen by a watch in the side's own encoding, so that looking
+costs the API server almost nothing. Cloud calls are counted by the simulator's journal.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.
