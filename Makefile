@@ -87,6 +87,13 @@ binaries: ## etcd and the Kubernetes binaries: found, cached, downloaded, or bui
 images: binaries ## the container images of the test bed, and the runtime's
 	@$(BED) images --version $(KUBERNETES_VERSION)
 
+# Without it, packages stay at the versions that the lock has, as far as pyproject.toml allows.
+UPGRADE ?= --upgrade
+.PHONY: lock
+lock: setup ## runtime/requirements.lock: the packages of the image and their hashes, the newest ones, or UPGRADE= for no newer ones
+	@cd runtime && $(BIN)/uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes --no-header \
+		--extra aws --extra openstack --extra uvloop --extra vsphere --output-file requirements.lock pyproject.toml
+
 .PHONY: image
 image: ## the runtime's image and its archive for nodes without a registry
 	@$(BED) images --only runtime

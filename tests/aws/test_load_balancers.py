@@ -155,6 +155,20 @@ async def test_a_create_that_is_given_up_leaves_nothing_after_its_delete(account
         assert account.parts() == frozenset(), call
 
 
+async def test_a_change_of_nodes_reads_no_targets_unless_a_write_failed(account, proxy, cloud):
+    nodes = await backends(cloud)
+    await cloud.load_balancers.ensure(spec(), nodes)
+    since = len(proxy.calls)
+    await cloud.load_balancers.update_backends(spec(), nodes[:1])
+    assert "DescribeTargetHealth" not in proxy.calls[since:]
+    with proxy.broken(Fault("lost", call="RegisterTargets")), pytest.raises(Exception, match="AWS"):
+        await cloud.load_balancers.update_backends(spec(), nodes)
+    await cloud.load_balancers.update_backends(spec(), nodes[:1])
+    (listener,) = account.balancer(NAME)["listeners"]
+    assert [id for id, _ in listener["targets"]] == ids(nodes[:1]), "also what the lost write left"
+    await delete(cloud, spec())
+
+
 @pytest.mark.parametrize("port", [Port("", "SCTP", 80, 30080)])
 async def test_what_is_refused_makes_no_call(proxy, cloud, port):
     since = len(proxy.calls)

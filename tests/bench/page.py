@@ -149,11 +149,11 @@ addresses. The last column is kube-apiserver and etcd together.
 ## How it is measured
 
 `make bench` runs it all and writes this page; `make bench BENCH="nodes handover"` runs a choice of nodes, limited,
-growth, restart, services, join, routes and handover. Each bench gives both sides the same API server (kube-apiserver
-with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4 KB, as a kubelet
-registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its own. The sides
-run one after the other, never together. Done is seen by a watch in the side's own encoding, so that looking costs the
-API server almost nothing. Cloud calls are counted by the simulator's journal.
+growth, restart, services, join, shared, routes and handover. Each bench gives both sides the same API server
+(kube-apiserver with its default limits, etcd without fsync, nothing else in the cluster), the same Nodes (4 KB, as a
+kubelet registers them), Events on, and a fresh simulated cloud whose every call takes 50 ms, as a process of its own.
+The sides run one after the other, never together. Done is seen by a watch in the side's own encoding, so that looking
+costs the API server almost nothing. Cloud calls are counted by the simulator's journal.
 
 - *Defaults*: no flag that changes speed. *Tuned*: the flags above for both, or, where Services are prepared for a
   bench, `--concurrent-service-syncs=50`.
@@ -166,6 +166,8 @@ API server almost nothing. Cloud calls are counted by the simulator's journal.
 - *New Services*: the peer works on one at a time (its default), so its time for 200 is that of fewer, scaled. All else
   in the table was run whole.
 - *A Node joins*: it registers, is initialised, and becomes Ready 2 s later.
+- *A Node joins 2,000*: the CPU of the service controller and of the provider, from the Node's arrival until every load
+  balancer has it. The clouds answer from memory: their CPU, HTTP, and the decoding of their answers do not count.
 - *Routes*: 101 calls, of which 40 at once.
 
 API server, sides and cloud share the cores of one machine, so seconds here are an upper bound and ratios are what
@@ -177,5 +179,6 @@ counts. Taken {taken}; the machine's load average before the benches was {load}:
 
 Raw figures: [nodes](performance/nodes.json), [limited](performance/limited.json), [growth](performance/growth.json),
 [restart](performance/restart.json), [services](performance/services.json), [join](performance/join.json),
+[shared](performance/shared.json),
 [routes](performance/routes.json), [handover](performance/handover.json).
 """

@@ -22,7 +22,7 @@ from ccm.controllers import node_rules
 from ccm.engine.objects import Node, decoder
 from tests.ports import free_port
 
-from . import measure, objects
+from . import measure, objects, shared_nodes
 from .cloud import Cloud, internal_ip, summary
 from .cluster import LEASE, LEASES, NODES, SERVICES, Cluster
 from .sides import BenchError, Process, Side, flags
@@ -378,6 +378,19 @@ async def join(bench: Bench) -> AsyncIterator[Run]:
         yield run
 
 
+async def shared(bench: Bench) -> AsyncIterator[Run]:
+    """A Node joins 2,000 beside 1,000 Services: CPU seconds of the service controller with each provider."""
+    for name in shared_nodes.CASES:
+        command = [sys.executable, "-m", "tests.bench.shared_nodes", name]
+        child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        output, _ = await child.communicate()
+        if child.returncode:
+            raise BenchError(f"the measurement of {name} ended with {child.returncode}")
+        run = {"side": "ours", "tuning": name, **json.loads(output)}
+        bench.say(f"ours: one Node joins {run['nodes']}, provider {name}: {run['cpu']:.2f} CPU-s")
+        yield run
+
+
 async def all_served(bench: Bench, side: Side, started: Started, count: int, version: str) -> float:
     """Wait until Services that were made after `version` have addresses."""
     names = [objects.name(number) for number in range(count)]
@@ -467,6 +480,7 @@ BENCHES: Mapping[str, Callable[[Bench], AsyncIterator[Run]]] = {
     "restart": restart,
     "services": services,
     "join": join,
+    "shared": shared,
     "routes": routes,
     "handover": handover,
 }

@@ -179,6 +179,19 @@ def _join(runs: Runs) -> Row:
     )
 
 
+def _shared(provider: str) -> Callable[[Runs], Row]:
+    def judge(runs: Runs) -> Row:
+        run = pick(runs, "ours", tuning=provider)
+        what = f"a Node joins {run['nodes']:,} beside {run['size']:,} Services: CPU, provider {provider}"
+        return Row(what, "not measured", seconds(run["cpu"]), "", "≤ 1 s", run["cpu"] <= 1)
+
+    return judge
+
+
+#: `shared_nodes` measures these.
+PROVIDERS = ("example", "sim", "static", "openstack", "hetzner", "aws")
+
+
 def _routes(runs: Runs) -> Row:
     peer, ours = (pick(runs, side) for side in ("peer", "ours"))
     bound = routes_bound(ours["size"])
@@ -220,6 +233,7 @@ TARGETS: Sequence[Target] = (
     Target("restart", _restart),
     Target("services", _services),
     Target("join", _join),
+    *(Target("shared", _shared(provider)) for provider in PROVIDERS),
     Target("routes", _routes),
     Target("handover", _handover),
 )

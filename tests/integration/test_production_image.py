@@ -1,21 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the controller's image contains, in the archive that nodes import (`make images`): nothing of the simulated
-cloud, whose fault API needs no credentials."""
+cloud, whose fault API needs no credentials, no shell, and not too much."""
 
 from __future__ import annotations
 
 import json
+import re
+import ssl
 import tarfile
 from pathlib import Path
 
 import pytest
 
+#: Bytes, not compressed.
+LARGEST = 120_000_000
 ARCHIVE = Path(__file__).parents[2] / "build/images/outoftree-ccm-0.1.0.tar"
 
 
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    """The files of all layers below /opt, by path."""
+    """The files of all layers, by path."""
     assert ARCHIVE.exists(), f"there is no {ARCHIVE}: make images"
     found: dict[str, bytes] = {}
     with tarfile.open(ARCHIVE) as archive:
@@ -25,7 +29,7 @@ def files() -> dict[str, bytes]:
         for name in image["Layers"]:
             with tarfile.open(fileobj=archive.extractfile(name)) as layer:
                 for member in layer:
-                    if member.isfile() and member.name.startswith("opt/"):
+                    if member.isfile():
                         content = layer.extractfile(member)
                         assert content is not None
                         found[member.name] = content.read()
@@ -48,3 +52,30 @@ def test_there_are_the_services_of_aws_that_the_provider_calls_and_few_others(fi
     assert {"ec2", "elbv2", "sts", "endpoints.json", "partitions.json", "sdk-default-configuration.json"} <= services
     assert len(services) < 15
     assert not [path for path in files if "/openstack/tests/" in path]
+
+
+def test_it_is_small(files: dict[str, bytes]) -> None:
+    assert ARCHIVE.stat().st_size < LARGEST, f"{ARCHIVE.stat().st_size / 1e6:.0f} MB"
+
+
+def test_there_is_no_shell_and_no_installer(files: dict[str, bytes]) -> None:
+    programs = {Path(path).name for path in files if re.search(r"(^|/)s?bin/", path)}
+    assert {"ccm", "kubectl-ccm"} <= programs
+    assert not programs & {"sh", "dash", "bash", "busybox", "apt", "dpkg", "perl"}
+    assert not [path for path in files if re.search(r"-packages/(pip|setuptools)/|/ensurepip/", path)]
+
+
+def test_it_trusts_the_certificates_of_the_distribution_alone(files: dict[str, bytes]) -> None:
+    """The build sees those of the machine, which may be an intercepting proxy's."""
+    text = files["etc/ssl/certs/ca-certificates.crt"].decode()
+    context = ssl.create_default_context(cadata=text)
+    assert len(context.get_ca_certs()) > 100
+    names = {value for ca in context.get_ca_certs() for rdn in ca["subject"] for _, value in rdn}
+    assert any("ISRG Root X1" in name for name in names)
+    assert not [path for path in files if path.startswith("etc/ssl/") and not path.endswith("ca-certificates.crt")]
+
+
+def test_our_modules_have_source_and_byte_code(files: dict[str, bytes]) -> None:
+    assert next(path for path in files if path.endswith("/site-packages/ccm/cli.py"))
+    assert next(path for path in files if re.search(r"/site-packages/ccm/__pycache__/cli\.cpython-\d+\.pyc$", path))
+    assert next(path for path in files if path.endswith("/site-packages/aiohttp/client.pyc"))

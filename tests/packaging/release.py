@@ -38,6 +38,8 @@ DIST = FOLDER / "dist"
 PROJECT = "https://github.com/outoftree/ccm"
 #: As the role's default names it: a node without a registry imports the archive and has the image.
 IMAGE = "localhost/outoftree-ccm"
+#: Bytes of the image, not compressed.
+LARGEST = 120_000_000
 #: What only the workflow does, since it needs an identity that GitHub gives, or publishes.  prose: keep
 ELSEWHERE = (
     "push of the image to ghcr.io, signed by cosign without a key",
@@ -137,7 +139,7 @@ def collection(release: Release) -> None:
 
 def packages(release: Release) -> None:
     """Wheels and sdists. The date of the commit makes them the same each time."""
-    date = run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY).strip()
+    date = commit_date()
     for folder in (SOURCE / "runtime", SOURCE / "runtime" / "simcloud"):
         run(environments.UV, "build", "--quiet", "--out-dir", DIST, folder, SOURCE_DATE_EPOCH=date)
     (DIST / ".gitignore").unlink(missing_ok=True)
@@ -152,8 +154,9 @@ def bill_of_materials(release: Release) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         python = Path(scratch) / "venv" / "bin" / "python"
         run(environments.UV, "venv", "--quiet", python.parent.parent)
-        wheel = f"{release.wheel}[aws,openstack,uvloop,vsphere]"
-        run(environments.UV, "pip", "install", "--quiet", "--python", python, wheel)
+        install = (environments.UV, "pip", "install", "--quiet", "--python", python)
+        run(*install, "--require-hashes", "--requirement", SOURCE / "runtime" / "requirements.lock")
+        run(*install, "--no-deps", release.wheel)
         made = DIST / f"outoftree-ccm-{release.version}.cdx.json"
         program = environments.of_release() / "bin" / "cyclonedx-py"
         about = ("--pyproject", SOURCE / "runtime" / "pyproject.toml", "--output-reproducible", "--validate")
@@ -175,19 +178,30 @@ def image(release: Release) -> None:
     base = f"BASE_IMAGE={release.base_image or images.PYTHON_IMAGE}"
     labels = {"version": release.version, "source": PROJECT, "revision": commit()}
     options = [word for name, text in labels.items() for word in ("--label", f"org.opencontainers.image.{name}={text}")]
-    run(
+    build = (
         *images.BUILD,
         "--quiet",
         "--layers=false",
         "--force-rm",
+        "--no-cache",
+        "--timestamp",
+        commit_date(),
         "--build-arg",
         base,
         *options,
         "--tag",
-        tag,
-        SOURCE / "runtime",
     )
+    run(*build, tag, SOURCE / "runtime")
     try:
+        first = image_id(tag)
+        run(*build, tag, SOURCE / "runtime")
+        if (again := image_id(tag)) != first:
+            run("podman", "image", "rm", "--force", first)
+            raise Failed(f"two builds of the image differ: {first} and {again}")
+        size = int(run("podman", "image", "inspect", "--format", "{{ .Size }}", tag))
+        if size > LARGEST:
+            raise Failed(f"the image has {size / 1e6:.0f} MB, and may have {LARGEST / 1e6:.0f} MB")
+        release.made("image", tag, f"two builds are equal, {size / 1e6:.0f} MB")
         said = run(
             "podman", "--runtime", "runc", "run", "--rm", "--network", "none", *machines.limits(), tag, "--version"
         )
@@ -291,6 +305,11 @@ def with_keyring(tarball: Path, home: Path) -> tuple[Path, Path]:
 
 def commit() -> str:
     return run("git", "rev-parse", "HEAD", cwd=REPOSITORY).strip()
+
+
+def commit_date() -> str:
+    """Seconds since 1970."""
+    return run("git", "log", "-1", "--format=%ct", cwd=REPOSITORY).strip()
 
 
 def provenance(release: Release) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from .load_balancer_contract import Backend
 
 T = TypeVar("T")
+
+#: How many large results `Backends.recent` keeps. Users choose selectors, so there may be as many keys as Services.
+RECENT = 16
 
 
 class Backends(tuple[Backend, ...]):
@@ -21,10 +25,11 @@ class Backends(tuple[Backend, ...]):
     """
 
     _made: dict[Hashable, Any]
+    _recent: OrderedDict[Hashable, Any]
 
     def __new__(cls, backends: Iterable[Backend] = ()) -> Self:
         self = super().__new__(cls, backends)
-        self.__dict__["_made"] = {}
+        self.__dict__.update(_made={}, _recent=OrderedDict())
         return self
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -47,6 +52,17 @@ class Backends(tuple[Backend, ...]):
         if key not in self._made:
             self._made[key] = make(self)
         found: T = self._made[key]
+        return found
+
+    def recent(self, key: Hashable, make: Callable[[Backends], T]) -> T:
+        """As `once`, for results as large as the backends, such as all targets: only the 16 that were used last stay in
+        memory. All Services get the same object, so make an immutable one, such as a tuple."""
+        if key not in self._recent:
+            self._recent[key] = make(self)
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
+        self._recent.move_to_end(key)
+        found: T = self._recent[key]
         return found
 
 

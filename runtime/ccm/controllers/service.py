@@ -13,7 +13,7 @@ import asyncio
 import logging
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ccm.cloud import (
     Backends,
@@ -331,14 +331,17 @@ class ServiceController:
         mark = self._balancers.mark(spec, self._backends)
         listed = self._balancers.at_start.pop(spec.uid, None) if known.mark is None else None
         fingerprint = listed.fingerprint if listed is not None else ""
-        step = rules.next_step(known, mark, lambda backends: self._balancers.mark(spec, backends), fingerprint)
+        # With an unchanged spec, the mark with the old backends is what was written.
+        step = rules.next_step(
+            known, mark, lambda old: known.mark if known.spec == spec else self._balancers.mark(spec, old), fingerprint
+        )
         if step is rules.Step.ADOPT:
             known.wrote(mark, spec, self._backends, self._context.monotonic())
             await self._writes.add_finalizer(service)
             return listed
         if step is rules.Step.UPDATE:
             try:
-                return await self._update(service, spec, known)
+                return await self._update(service, spec, known, mark)
             except NotFound:
                 known.mark = None  # someone deleted it in the meantime
                 return await self._make(service, spec, known)
@@ -380,8 +383,8 @@ class ServiceController:
         known.asked = False
         return found
 
-    async def _update(self, service: Service, spec: LoadBalancerSpec, known: ServiceState) -> LoadBalancer:
-        """Write only the backends. A failed update is retried as an update, after its back-off (W16)."""
+    async def _update(self, service: Service, spec: LoadBalancerSpec, known: ServiceState, mark: Any) -> LoadBalancer:
+        """Write only the backends, which `mark` covers. A failed update is retried as one, after its back-off (W16)."""
         wanted, started = self._backends, self._context.monotonic()
         known.updating = known.unsure = True
         try:
@@ -395,7 +398,7 @@ class ServiceController:
                 known.mark = None  # if it cannot be updated, write all of it
             metrics.NODE_SYNC_ERRORS.inc()
             raise
-        known.wrote(self._balancers.mark(spec, wanted), spec, wanted, self._context.monotonic(), self._balancers.lag)
+        known.wrote(mark, spec, wanted, self._context.monotonic(), self._balancers.lag)
         metrics.SYNCS.inc()
         metrics.UPDATE_LATENCY.observe(self._context.monotonic() - started)
         if wanted:

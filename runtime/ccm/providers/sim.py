@@ -292,16 +292,20 @@ def _wanted(spec: LoadBalancerSpec) -> dict[str, Any]:
 
 
 def _digest_of(backends: Sequence[Backend]) -> str:
-    return Backends.of(backends).once("sim targets", lambda each: _digest(_targets(each)))
+    return Backends.of(backends).once("sim digest of targets", lambda each: _digest(_targets(each)))
 
 
-def _targets(backends: Sequence[Backend]) -> list[dict[str, str]]:
+def _targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
     """Return sorted targets, because order has no meaning, without Nodes of other clouds or without address."""
+    return Backends.of(backends).recent("sim targets", _all_targets)
+
+
+def _all_targets(backends: Sequence[Backend]) -> tuple[Mapping[str, str], ...]:
     matches = [(PROVIDER_ID.fullmatch(backend.provider_id), backend.internal_ip) for backend in backends]
-    return [
+    return tuple(
         {"instance_id": id_, "address": address}
         for id_, address in sorted((match["id"], address) for match, address in matches if match and address)
-    ]
+    )
 
 
 def _digest(value: Any) -> str:

@@ -260,8 +260,12 @@ def _ports(spec: LoadBalancerSpec) -> list[tuple[int, int]]:
 def _wanted(spec: LoadBalancerSpec, backends: Sequence[Backend]) -> dict[str, Any]:
     return {
         "ports": _ports(spec),
-        "targets": sorted(backend.internal_ip for backend in backends if backend.internal_ip),
+        "targets": Backends.of(backends).recent("acme targets", _targets),
     }
+
+
+def _targets(backends: Sequence[Backend]) -> tuple[str, ...]:
+    return tuple(sorted(address for backend in backends if (address := backend.internal_ip)))
 
 
 def _load_balancer(row: dict[str, Any], warnings: Sequence[str] = ()) -> LoadBalancer:

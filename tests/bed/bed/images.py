@@ -109,7 +109,8 @@ def ensure_node(progress: Progress) -> None:
 def ensure_runtime(progress: Progress) -> Path:
     """The controller's image in podman, and as the archive that nodes import. Gives the archive."""
     containerfile = paths.RUNTIME / "Containerfile"
-    sources = [containerfile, paths.RUNTIME / "pyproject.toml", paths.RUNTIME / "ccm"]
+    made_of = ("pyproject.toml", "requirements.lock", "image", "ccm")
+    sources = [containerfile, *(paths.RUNTIME / each for each in made_of)]
     key = keys.of_sources(sources, _id_of(PYTHON_IMAGE))
     stamp = RUNTIME_ARCHIVE.with_name(RUNTIME_ARCHIVE.name + ".content")
     if not _is_current(RUNTIME_IMAGE, key):

@@ -56,6 +56,14 @@ class IgnoresTheRequestedAddress(Ignores):
         return replace(spec, load_balancer_ip="")
 
 
+@mutant("load_balancers.a_fingerprint_reads_the_nodes_once_for_all_services")
+class ReadsTheNodesAgain(SimLoadBalancers):
+    """For each Service, as if no other had the same ones."""
+
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[cloud.Backend]) -> str:
+        return super().fingerprint(spec, list(backends))
+
+
 @mutant("load_balancers.every_port_is_served", "load_balancers.each_protocol_is_served_or_refused")
 class ServesTheFirstPort(Ignores):
     def known(self, spec: LoadBalancerSpec) -> LoadBalancerSpec:

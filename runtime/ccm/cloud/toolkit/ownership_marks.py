@@ -81,8 +81,9 @@ class Mark:
     @classmethod
     def from_labels(cls, labels: Mapping[str, Any], prefix: str) -> Self | None:
         """The mark in these labels, None if there is none."""
-        found = {field.name: str(labels.get(f"{prefix}{field.name}", "")) for field in fields(cls)}
-        return cls(**found) if found["cluster"] and found["uid"] else None
+        if not (labels.get(f"{prefix}cluster") and labels.get(f"{prefix}uid")):
+            return None
+        return cls(**{field.name: str(labels.get(f"{prefix}{field.name}", "")) for field in fields(cls)})
 
     # Tags of key and value, as a list: [{"Key": "PREFIX-cluster", "Value": "..."}, ...].
 

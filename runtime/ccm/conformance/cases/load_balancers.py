@@ -7,7 +7,8 @@ import contextlib
 import dataclasses
 import ipaddress
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Self
 
 from ccm.cloud import (
     Backend,
@@ -37,6 +38,8 @@ case = COLLECTION.case
 AT_ONCE = 5.0
 #: The methods that call the cloud.
 ALL = ("list", "get", "ensure", "update_backends", "delete")
+#: How many Services ask for a fingerprint with the same nodes.
+SERVICES = 20
 
 
 @case()
@@ -96,6 +99,33 @@ async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None
     ):
         if _said(fingerprint, other, shared) != _said(fingerprint, other, Backends(shared)):
             raise Failed("for the same backends, the fingerprint of a Service depends on which Service came first")
+
+
+@case()
+async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> None:
+    """`fingerprint` goes through all backends for the first Services only: it uses what `Backends` caches."""
+    backends, fingerprint = _Counted(await trial.backends()), trial.load_balancers.fingerprint
+    for port in range(80, 80 + SERVICES):
+        _said(fingerprint, trial.spec(port=port), backends)
+    if _Counted.reads > SERVICES / 2:
+        raise Failed(
+            f"{SERVICES} Services with the same backends went through them {_Counted.reads} times: with thousands"
+            " of nodes, each node that joins or leaves would take minutes of CPU. Use Backends.of(backends).digest"
+        )
+
+
+class _Counted(Backends):
+    """Counts how often somebody goes through all of them."""
+
+    reads = 0
+
+    def __new__(cls, backends: Iterable[Backend] = ()) -> Self:
+        cls.reads = 0
+        return super().__new__(cls, backends)
+
+    def __iter__(self) -> Iterator[Backend]:
+        type(self).reads += 1
+        return super().__iter__()
 
 
 def _said(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:

@@ -22,6 +22,8 @@ class Ec2Instances:
         self._api = api
         #: Instance -> its row as last read; load balancers and routes need what never changes in it.
         self._known: dict[str, Row] = {}
+        #: Changes with every read.
+        self.reads = 0
 
     async def list_page(self, token: str | None) -> Page:
         """Narrowed by the VPC alone, in which an instance stays all its life. `terminated` is final."""
@@ -97,6 +99,7 @@ class Ec2Instances:
             )
             found |= {str(each["InstanceId"]): each for each in _rows({"Reservations": answer})}
         self._known |= found
+        self.reads += 1
         return found
 
     async def _by_id(self, id: str) -> list[Instance]:
@@ -119,6 +122,7 @@ class Ec2Instances:
         try:
             zones = {_zone(row) for row in live}
             self._known |= {str(row["InstanceId"]): row for row in live}
+            self.reads += 1
         except (LookupError, TypeError):
             raise Transient("an instance in the answer has not the form that EC2's API describes") from None
         if zones - self._api.zone_ids.keys():

@@ -37,7 +37,8 @@ GROUPS = "k8s-"
 @dataclass(frozen=True)
 class Known:
     """What is remembered of a load balancer. `groups`: ARN of a target group -> its port. `opened`: the sets of
-    security groups of Nodes for which rules were checked."""
+    security groups of Nodes for which rules were checked. `targets`: those that all groups have since the last write,
+    None if it did not succeed; an equal tuple of several Services is one object."""
 
     arn: str
     dns: str
@@ -45,6 +46,7 @@ class Known:
     fingerprint: str
     groups: Mapping[str, int]
     opened: frozenset[frozenset[str]] = frozenset()
+    targets: tuple[str, ...] | None = None
 
 
 class NetworkLoadBalancers:
@@ -117,7 +119,7 @@ class NetworkLoadBalancers:
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
         kept = {groups[each.group]: each.node_port for each in want.listeners}
         self._known[spec.cluster, spec.uid] = Known(
-            str(row["LoadBalancerArn"]), str(row["DNSName"]), _is_ready(row), fingerprint, kept, opened
+            str(row["LoadBalancerArn"]), str(row["DNSName"]), _is_ready(row), fingerprint, kept, opened, ids
         )
         return _answer(spec.uid, row, fingerprint, (*want.warnings, *_unchangeable(row, want)))
 
@@ -128,10 +130,15 @@ class NetworkLoadBalancers:
             row = await self._named(spec)
             known = await self._learn(spec, row)
         ids = rules.targets(want, backends)
+        self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
         try:
             for arn, port in known.groups.items():
-                there = await self._reads.targets(arn)
-                for step in nlb_steps.target_steps(arn, port, there, ids):
+                if known.targets is None:
+                    there, servers = await self._reads.targets(arn), ids
+                else:  # what somebody else changed is found by the comparison
+                    gone, servers = rules.changed_targets(known.targets, ids, backends)
+                    there = frozenset((each, port) for each in gone)
+                for step in nlb_steps.target_steps(arn, port, there, servers):
                     await self._elb(step.operation, TargetGroupArn=arn, **step.arguments)
             memberships = await self._groups.memberships(ids) if self._groups.is_on else frozenset()
             opened = known.opened
@@ -147,7 +154,7 @@ class NetworkLoadBalancers:
             self._known.pop((spec.cluster, spec.uid), None)
             raise
         self._known[spec.cluster, spec.uid] = Known(
-            known.arn, known.dns, known.ready, fingerprint, known.groups, opened
+            known.arn, known.dns, known.ready, fingerprint, known.groups, opened, ids
         )
         return cloud.LoadBalancer(spec.uid, spec.default_name, (Ingress(hostname=known.dns),), fingerprint, known.ready)
 

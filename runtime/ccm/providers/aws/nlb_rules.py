@@ -216,16 +216,32 @@ def group_name(cluster: str, spec: LoadBalancerSpec, port: Port, protocol: str, 
     return f"k8s-{namespace}-{name}-{digest[:10]}"
 
 
-def targets(found: Wanted, backends: Sequence[Backend]) -> list[str]:
+def targets(found: Wanted, backends: Sequence[Backend]) -> tuple[str, ...]:
     """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
-    address, are left out."""
+    address, are left out. Computed once for Services that select the same Nodes."""
+    selector = tuple(sorted(found.nodes.items()))
+    return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
+
+
+def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
     ids = (
         instance_id(each.provider_id)
         for each in backends
-        if each.addresses
-        and all(key in each.labels and value in (None, each.labels[key]) for key, value in found.nodes.items())
+        if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
     )
-    return sorted({each for each in ids if each is not None})
+    return tuple(sorted({each for each in ids if each is not None}))
+
+
+def changed_targets(
+    before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets that go and those that come. Computed once for all Services that have the same ones."""
+
+    def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        old, new = set(before), set(after)
+        return tuple(sorted(old - new)), tuple(sorted(new - old))
+
+    return Backends.of(backends).recent(("aws changed", before, after), difference)
 
 
 def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:

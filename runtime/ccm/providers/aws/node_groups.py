@@ -16,17 +16,23 @@ from .nlb_rules import Wanted
 class NodeGroups:
     def __init__(self, api: Api, instances: Ec2Instances) -> None:
         self._api, self._instances = api, instances
+        self._seen: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
 
     @property
     def is_on(self) -> bool:
         return not self._api.settings.common.disablesecuritygroupingress
 
     async def memberships(self, ids: Sequence[str]) -> frozenset[frozenset[str]]:
-        """The sets of security groups that these instances have; usually one for all."""
-        rows = await self._instances.rows(ids)
-        return frozenset(
-            frozenset(str(each["GroupId"]) for each in row.get("SecurityGroups") or ()) for row in rows.values()
-        )
+        """The sets of security groups that these instances have; usually one for all. Hundreds of Services have the
+        same thousands of instances, so the last answer is kept until instances are read again."""
+        reads, asked, found = self._seen
+        if reads != self._instances.reads or asked != ids:
+            rows = await self._instances.rows(ids)
+            found = frozenset(
+                frozenset(str(each["GroupId"]) for each in row.get("SecurityGroups") or ()) for row in rows.values()
+            )
+            self._seen = (self._instances.reads, ids, found)
+        return found
 
     async def changes(
         self, name: str, cluster: str, ids: Sequence[str], want: Wanted | None, subnets: Sequence[str]

@@ -35,7 +35,7 @@ class HetznerLoadBalancers:
         self._api = api
         self._variables = api.settings.variables
         self._certificates = Certificates(api)
-        self._rows: Shared[list[Row]] = Shared(self._read)
+        self._rows: Shared[owners.Rows] = Shared(self._read)
         #: Load balancer -> the failed action that `get` found, and the one that a later `ensure` made good.
         self._failed: dict[int, int] = {}
         self._settled: dict[int, int] = {}
@@ -44,7 +44,7 @@ class HetznerLoadBalancers:
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         found = []
-        for row in await self._rows.get():
+        for row in map(checked, await self._rows.get()):
             mark = owners.mark_of(row)
             if mark is not None and mark.is_of(cluster, mark.uid):
                 # A status with a host name is known only with the Service, so such a one counts as not written.
@@ -76,10 +76,10 @@ class HetznerLoadBalancers:
         if (ids := await self._certificates.ids(spec, want)) is not None:
             want = dataclasses.replace(want, certificate_ids=tuple(ids))
         rows = await self._rows.get()
-        row = next(iter(owners.own(rows, spec)), None)
+        row = next(iter(_own(rows, spec)), None)
         if row is None:
             by_name = self._variables.hcloud_load_balancers_adopt_by_name
-            row = owners.adoptable(rows, spec, want, by_name)
+            row = owners.adoptable(map(checked, rows), spec, want, by_name)
             if row is not None:
                 row = await self._put(row, {"labels": row["labels"] | {owners.UID: spec.uid}})
         if spec.load_balancer_ip and (row is None or spec.load_balancer_ip not in owners.addresses(row)):
@@ -114,7 +114,7 @@ class HetznerLoadBalancers:
         return [f"load balancer {row['id']}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        own = owners.own(await self._rows.get(), spec)
+        own = _own(await self._rows.get(), spec)
         for row in own:
             if row["protection"]["delete"]:
                 log.warning("load balancer %s is protected against deletion: it stays, without our labels", row["id"])
@@ -213,7 +213,7 @@ class HetznerLoadBalancers:
         return checked(answer.get("load_balancer") if isinstance(answer, dict) else None)
 
     async def _own(self, spec: LoadBalancerSpec) -> Row:
-        if found := owners.own(await self._rows.get(), spec):
+        if found := _own(await self._rows.get(), spec):
             return found[0]
         raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
 
@@ -225,8 +225,11 @@ class HetznerLoadBalancers:
             raise Transient(f"GET {path}: the answer has no list of actions")
         return found[0] if found else {}
 
-    async def _read(self) -> list[Row]:  # type: ignore[valid-type]
-        return [checked(row) for row in await self._api.rows("/load_balancers", "load_balancers")]
+    async def _read(self) -> owners.Rows:
+        try:
+            return owners.Rows(await self._api.rows("/load_balancers", "load_balancers"))
+        except ValueError as error:
+            raise Transient(f"GET /load_balancers: the answer is not as the API describes it: {error}") from None
 
     # No I/O
 
@@ -249,11 +252,16 @@ class HetznerLoadBalancers:
         )
 
 
+def _own(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
+    """The Service's load balancers, the oldest first. Only these are checked: one read answers for many Services."""
+    return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
+
+
 def checked(row: Any) -> Row:
     """A load balancer that has everything that decisions need. Raises Transient."""
     try:
         int(row["id"]), dict(row["labels"]), bool(row["protection"]["delete"]), str(row["algorithm"]["type"])
-        owners.addresses(row), rules.digest_of_row(row), steps.capacity(row), bool(row["public_net"]["enabled"])
+        owners.addresses(row), rules.present_targets(row), steps.capacity(row), bool(row["public_net"]["enabled"])
         [int(each["listen_port"]) for each in row["services"]], [int(each["network"]) for each in row["private_net"]]
         return dict(row) | {"name": str(row["name"])}
     except (LookupError, TypeError, ValueError, AttributeError):

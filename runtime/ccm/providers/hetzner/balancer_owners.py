@@ -7,11 +7,11 @@ and a fingerprint. Only members of the project write labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ccm.cloud import Conflict, LoadBalancerSpec
-from ccm.cloud.toolkit.ownership_marks import Mark, choose, is_known
+from ccm.cloud.toolkit.ownership_marks import Mark, choose, is_known, label_text
 
 from . import balancer_rules as rules
 from .balancer_rules import Row, Wanted
@@ -32,6 +32,25 @@ def is_own(row: Row, spec: LoadBalancerSpec) -> bool:
     if (mark := mark_of(row)) is not None:
         return mark.is_of(spec.cluster, spec.uid)
     return bool(row["labels"].get(UID) == spec.uid)
+
+
+class Rows(list[Row]):
+    """All load balancers of one read, which answers for many Services. Raises ValueError if one has no labels."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self._labelled: dict[str, list[Row]] = {}
+        for number, row in enumerate(self):
+            if not isinstance(row, Mapping) or not isinstance(row.get("labels"), Mapping):
+                raise ValueError(f"load balancer {number} has no labels")
+            for text in row["labels"].values():
+                self._labelled.setdefault(str(text), []).append(row)
+
+    def labelled(self, uid: str) -> Sequence[Row]:
+        """Those of which some label has this UID: only these may be the Service's."""
+        texts = {uid, label_text(uid)}
+        found = {id(row): row for text in texts for row in self._labelled.get(text, ())}  # it may be in two labels
+        return tuple(found.values())
 
 
 def own(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:

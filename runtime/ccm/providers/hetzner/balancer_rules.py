@@ -235,15 +235,18 @@ def _health_check(
 # Targets.
 
 
-def targets(found: Wanted, backends: Sequence[Backend]) -> list[int]:
+def targets(found: Wanted, backends: Sequence[Backend]) -> tuple[int, ...]:
     """IDs of the servers that are targets, sorted. Nodes of other clouds, of Robot servers, and those whose instance
-    confirms no address are left out."""
+    confirms no address are left out. Computed once for Services with the same selector."""
     if found.label_selector:
-        return []
-    ids = (
-        server_id(each.provider_id) for each in backends if each.addresses and found.node_selector.matches(each.labels)
-    )
-    return sorted({each for each in ids if each is not None})
+        return ()
+    selector = found.node_selector
+    return Backends.of(backends).recent(("hetzner servers", selector), lambda every: _servers(selector, every))
+
+
+def _servers(selector: Selector, backends: Sequence[Backend]) -> tuple[int, ...]:
+    ids = (server_id(each.provider_id) for each in backends if each.addresses and selector.matches(each.labels))
+    return tuple(sorted({each for each in ids if each is not None}))
 
 
 def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:

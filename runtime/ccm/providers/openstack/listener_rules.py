@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.cloud import Backend, Port
+from ccm.cloud import Backend, Backends, Port
 from ccm.cloud.toolkit import backend_addresses
 
 from . import server_rules
@@ -122,7 +122,7 @@ def _listener(
         settings["allowed_cidrs"] = list(want.allowed)
     settings["tags"] = [want.name]
     inner = (want.proxy or ("HTTP" if want.tls or want.x_forwarded_for else "TCP")) if tcp else protocol
-    probe = want.health_check_node_port if want.monitor and _probes_http(port, features) else 0
+    probe = _probe(want, port, features)
     pool = Pool(
         part_name("pool", index, want.name),
         inner,
@@ -131,13 +131,28 @@ def _listener(
             "session_persistence": {"type": "SOURCE_IP"} if want.affinity else None,
         },
         tuple(
-            Member(name, address, port.node_port, subnet_id, probe or None)
+            Member(name, address, port.node_port, subnet_id, probe)
             for name, address in chosen
             if port.node_port  # 0 if the Service does not allocate node ports
         ),
-        _monitor(want, index, port, bool(probe)),
+        _monitor(want, index, port, probe is not None),
     )
     return Listener(part_name("listener", index, want.name), protocol, port.port, settings, pool)
+
+
+def member_bodies(
+    want: DesiredLoadBalancer, backends: Sequence[Backend], port: Port, subnet_id: str, features: Features
+) -> list[dict[str, Any]]:
+    """Return the members of a port's pool. There may be thousands, and only name and address differ."""
+    if not port.node_port:
+        return []
+    body = Member("", "", port.node_port, subnet_id, _probe(want, port, features)).body()
+    return [{**body, "name": name, "address": address} for name, address in members_of(want, backends)]
+
+
+def _probe(want: DesiredLoadBalancer, port: Port, features: Features) -> int | None:
+    """Return the port for probes, if it is not the members' own."""
+    return (want.health_check_node_port or None) if want.monitor and _probes_http(port, features) else None
 
 
 def _probes_http(port: Port, features: Features) -> bool:
@@ -155,9 +170,12 @@ def _monitor(want: DesiredLoadBalancer, index: int, port: Port, http: bool) -> M
     return Monitor(part_name("monitor", index, want.name), kind, settings)
 
 
-def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> list[tuple[str, str]]:
-    """Return names and addresses of the nodes that the selector chooses, by name."""
-    return backend_addresses.members_of(backends, want.family, want.selector)
+def members_of(want: DesiredLoadBalancer, backends: Sequence[Backend]) -> tuple[tuple[str, str], ...]:
+    """Return names and addresses of the nodes that the selector chooses, by name. All Services with it share them."""
+    key = ("openstack members", want.family, tuple(sorted(want.selector.items(), key=str)))
+    return Backends.of(backends).recent(
+        key, lambda every: tuple(backend_addresses.members_of(every, want.family, want.selector))
+    )
 
 
 def served_at(want: DesiredLoadBalancer, backends: Sequence[Backend], region: str) -> frozenset[tuple[str, str]]:

@@ -166,7 +166,7 @@ def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) ->
     if same and not in_error:
         return []
     if not serial:
-        put = members_put(str(pool["id"]), want.members)
+        put = members_put(str(pool["id"]), [member.body() for member in want.members])
         return [replace(put, repairs=f"members of pool {pool['id']}") if same else put]
     path = f"/pools/{pool['id']}/members"
     if same:
@@ -179,9 +179,9 @@ def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) ->
     return gone + [Step("POST", path, {"member": member.body()}) for member in want.members if member not in there]
 
 
-def members_put(pool_id: str, members: Sequence[Member]) -> Step:
+def members_put(pool_id: str, bodies: Sequence[Mapping[str, Any]]) -> Step:
     """Return the step that replaces all members: those that are not included are removed."""
-    return Step("PUT", f"/pools/{pool_id}/members", {"members": [member.body() for member in members]})
+    return Step("PUT", f"/pools/{pool_id}/members", {"members": bodies})
 
 
 def _member(row: Row) -> Member:

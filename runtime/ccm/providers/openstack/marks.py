@@ -59,7 +59,11 @@ def marks(row: Row) -> list[Mark]:
 
 
 def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
-    return next((mark for mark in marks(row) if mark.is_of(cluster, uid)), None)
+    """Return the Service's mark. Each Service looks through all load balancers, so other tags are not parsed."""
+    for tag in row.get("tags") or ():
+        if uid in tag and (mark := Mark.parse(tag)) is not None and mark.is_of(cluster, uid):
+            return mark
+    return None
 
 
 def foreign_marks(row: Row, uid: str) -> list[Mark]:

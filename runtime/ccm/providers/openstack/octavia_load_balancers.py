@@ -329,12 +329,14 @@ class OctaviaLoadBalancers:
 
     async def _write_members(self, job: Job, memory: Memory, digest: str) -> None:
         """Return if every pool has its members. Otherwise write those of one pool and raise RetryAfter."""
-        wanted = listener_rules.listeners(job.want, job.backends, job.member_subnet, job.features)
+        want, subnet = job.want, job.member_subnet
+        wanted = listener_rules.listeners(want, (), subnet, job.features)
         pools = memory.pools = await self._parts.pools(job.row, job.want.name, job.owner, wanted, memory.pools)
-        for each in wanted:
+        for each, port in zip(wanted, want.ports, strict=True):
             pool = pools[(each.protocol, each.port)]
             if memory.written.get(pool) != digest:
-                await self._parts.do(diff.members_put(pool, each.pool.members))
+                members = listener_rules.member_bodies(want, job.backends, port, subnet, job.features)
+                await self._parts.do(diff.members_put(pool, members))
                 memory.written[pool] = digest
                 raise RetryAfter(f"the members of load balancer {job.id} are being changed", self._soon())
 

@@ -14,6 +14,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ccm.cloud import BlockingCalls, CloudError, ConfigError, NotImplementedByCloud, Transient
 from ccm.cloud.toolkit.retry_after import unix_time
 
@@ -218,16 +220,17 @@ class Api:
         missing: str,
     ) -> Any:
         what = f"{method} {service} {path}"
+        content = {} if body is None else {"Content-Type": "application/json"}
         response = self._adapter(service).request(
             path,
             method,
             raise_exc=False,
             params=params,
-            headers={"Accept": "application/json", **(headers or {})},
+            headers={"Accept": "application/json", **content, **(headers or {})},
             redirect=False,
             connect_retries=0,
             status_code_retries=0,
-            **({"json": body} if body is not None else {}),
+            data=None if body is None else msgspec.json.encode(body),  # keystoneauth's encoder is ten times slower
         )
         if (date := unix_time(response.headers.get("Date", ""))) is not None:
             self.clock_ahead = date - time.time()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Backends, LoadBalancerSpec, Port
+from ccm.cloud.backends import RECENT
 from ccm.providers.openstack.octavia_load_balancers import OctaviaLoadBalancers
 from ccm.providers.sim import SimLoadBalancers
 from ccm.providers.static import StaticLoadBalancers
@@ -67,6 +68,22 @@ def test_the_digest_tells_backends_apart(other, same):
 def test_the_digest_is_the_same_for_ever():
     """Providers keep it in the cloud: another one would write every load balancer after an upgrade."""
     assert Backends([A, B]).digest == "8576e285c0e21b96eb87da563a03810598414ecf777dc7e6de0ab697bd2a289a"
+
+
+def test_only_the_last_large_results_stay():
+    backends, calls = Backends([A, B]), []
+
+    def make(key):
+        return backends.recent(key, lambda each: calls.append(key) or (key, len(each)))
+
+    assert make("x") == ("x", 2) and make("x") is make("x") and calls == ["x"]
+    for number in range(RECENT - 1):
+        make(number)
+    make("x")  # used just now, so that 0 goes first
+    make("one more")
+    del calls[:]
+    make("x"), make(0)
+    assert calls == [0]
 
 
 class Watched(Backends):

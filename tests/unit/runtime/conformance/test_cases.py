@@ -149,6 +149,11 @@ class KeepsTheWhole(ShelfBalancers):
         return Backends.of(backends).once(spec.ports, lambda each: whole(spec, each))
 
 
+class ReadsThemAgain(ShelfBalancers):
+    def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
+        return f"{spec} {sorted(each.provider_id for each in backends)}"
+
+
 class ShelfCloud(Cloud):
     name = "shelf"
     limits = dataclasses.replace(FAST, groups={"instances": Rate(1e6, 10**6)})
@@ -288,6 +293,7 @@ ADDITIONS = (
     "routes.a_route_lives_from_create_to_delete",
     "routes.a_route_leads_to_its_own_instance",
     "load_balancers.what_is_kept_with_backends_is_no_single_services",
+    "load_balancers.a_fingerprint_reads_the_nodes_once_for_all_services",
     "configuration.limits_are_usable",
     "configuration.the_environment_is_the_one_that_is_given",
     "configuration.watched_files_can_be_read",
@@ -314,6 +320,7 @@ async def test_a_good_provider_passes(case: str) -> None:
         ("routes.a_route_can_be_matched_to_its_instance", broken(NamesNothing)),
         ("routes.a_route_lives_from_create_to_delete", broken(NamesNothing)),
         ("load_balancers.what_is_kept_with_backends_is_no_single_services", broken(KeepsTheWhole)),
+        ("load_balancers.a_fingerprint_reads_the_nodes_once_for_all_services", broken(ReadsThemAgain)),
         ("configuration.limits_are_usable", LimitsAnotherThing),
         ("configuration.limits_are_usable", LimitsToNothing),
         ("configuration.the_environment_is_the_one_that_is_given", ReadsTheProcess),

@@ -220,8 +220,8 @@ def test_targets_are_instances_of_nodes_that_confirm_addresses_and_have_the_labe
         backend("i-0e", addresses=(), pool="web", fast=""),
         dataclasses.replace(good, provider_id="hcloud://1"),
     ]
-    assert rules.targets(found, backends) == ["i-0a", "i-0b"]
-    assert rules.targets(want(), backends) == ["i-0a", "i-0b", "i-0c", "i-0d"]
+    assert rules.targets(found, backends) == ("i-0a", "i-0b")
+    assert rules.targets(want(), backends) == ("i-0a", "i-0b", "i-0c", "i-0d")
 
 
 def test_the_digest_of_targets_is_that_of_the_selected_ones():
@@ -229,3 +229,11 @@ def test_the_digest_of_targets_is_that_of_the_selected_ones():
     backends = Backends([backend("i-0a", pool="web"), backend("i-0b")])
     assert rules.targets_digest(one, backends) != rules.targets_digest(other, backends)
     assert rules.targets_digest(one, backends) == rules.targets_digest(other, Backends(backends[:1]))
+
+
+def test_targets_that_go_and_come_are_computed_once_for_all_services():
+    backends = Backends([backend("i-0a")])
+    found = rules.changed_targets(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends)
+    assert found == (("i-0b",), ("i-0c",))
+    assert rules.changed_targets(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends) is found
+    assert rules.changed_targets((), ("i-0a",), backends) == ((), ("i-0a",))

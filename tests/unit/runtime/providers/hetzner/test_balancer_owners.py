@@ -74,3 +74,12 @@ def test_addresses_are_all_that_it_has() -> None:
     assert owners.addresses(row()) == ["203.0.113.7", "2001:db8::7", "10.0.1.2"]
     bare = {"enabled": True, "ipv4": {"ip": None}, "ipv6": {"ip": ""}}
     assert owners.addresses(row(public_net=bare, private_net=[])) == []
+
+
+def test_one_read_finds_the_load_balancers_of_each_service() -> None:
+    own, old, other = row(labels=marked()), row(labels={owners.UID: "1-2-3-4"}), row(labels={owners.UID: "another"})
+    assert owners.Rows([own, old, other]).labelled("1-2-3-4") == (own, old)
+    assert owners.Rows([own, old, other]).labelled("nobody") == ()
+    for odd in ({}, {"labels": None}, "text"):
+        with pytest.raises(ValueError, match="load balancer 1 has no labels"):
+            owners.Rows([own, odd])

@@ -167,11 +167,11 @@ def test_a_check_asks_for_pods_if_the_service_says_where() -> None:
 def test_targets_are_cloud_servers_whose_addresses_are_confirmed() -> None:
     silent = Backend("worker-9", "hcloud://9", ())
     every = [backend(3), backend(1), backend(2, "hrobot://2"), backend(4, "hcloud://bm-4"), silent, backend(3)]
-    assert rules.targets(want(), every) == [1, 3]
-    assert rules.targets(want(node_selector="a=b"), [backend(1, a="b"), backend(2, a="c")]) == [1]
+    assert rules.targets(want(), every) == (1, 3)
+    assert rules.targets(want(node_selector="a=b"), [backend(1, a="b"), backend(2, a="c")]) == (1,)
     selector = Variables(hcloud_load_balancers_target_selector="x=y")
-    assert rules.targets(want(selector), every) == []
-    assert rules.targets(want(selector, node_selector="!a"), every) == [1, 3]
+    assert rules.targets(want(selector), every) == ()
+    assert rules.targets(want(selector, node_selector="!a"), every) == (1, 3)
 
 
 def test_the_digest_of_targets_equals_that_of_the_load_balancer() -> None:
