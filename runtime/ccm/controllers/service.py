@@ -126,8 +126,7 @@ class ServiceController:
 
     def _in_hand(self) -> set[str]:
         """Return the UIDs of Services in the queue's care, including those that are gone but not yet released."""
-        states = (*self._known.values(), *self._vanished.states.values())
-        return {state.service.metadata.uid for state in states}
+        return {state.service.metadata.uid for state in (*self._known.values(), *self._vanished.states.values())}
 
     def _recheck(self, uids: set[str]) -> None:
         """Look at load balancers that were ready and are not any more: they may have failed in the cloud."""
