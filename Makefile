@@ -66,7 +66,7 @@ test-ci: prerequisites setup ## what CI runs after make test: real clusters, 100
 	@$(PARTS) --first images --timed molecule,chaos,integration-long,test-vsphere,molecule-ha,openstack-once
 
 .PHONY: test-all
-test-all: test test-ci mutants test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
+test-all: test test-ci mutants test-prometheus test-clouds cores ee newcomer molecule-others soak mutation ## what must pass before a release: test, test-ci, and all that takes longer
 
 .PHONY: prerequisites
 prerequisites:
@@ -286,6 +286,10 @@ test-vsphere: setup binaries ## the provider vsphere on vcsim, beside cloud-prov
 .PHONY: test-aws
 test-aws: setup binaries ## the provider aws on moto, installed from PyPI the first time
 	@PYTHONPATH=tests/bed $(INTEGRATION) $(call junit,aws) tests/aws tests/unit/runtime/providers/aws
+
+.PHONY: test-prometheus
+test-prometheus: setup binaries ## the alerts by promtool, and a real Prometheus that scrapes the runtime; Go builds both the first time: minutes
+	@PYTHONPATH=tests/bed pytest -q $(call junit,prometheus) tests/prometheus
 
 .PHONY: bench
 bench: setup binaries ## measure against the upstream framework: 20 minutes, or BENCH="nodes handover"

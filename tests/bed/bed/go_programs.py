@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, and vendors' own controllers.
+"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus.
 
-A program is known by the contents of its module's folder: sources, versions and checksums. The vendors' controllers
-are their released code; their modules below ``tests/bed/vendors`` have no more than a ``tool`` line.
+A program is known by the contents of its module's folder, which are sources, versions and checksums, and by its tags.
+The vendors' controllers and Prometheus are released code; their modules below ``tests/bed/vendors`` have no more than
+``tool`` lines.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ from bed.progress import Progress
 from bed.run import run
 
 _VENDORS = paths.BED / "vendors"
+#: Without the discovery of every cloud's machines. Its pages for browsers need npm, and are left out by themselves.
+_PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
 
 
 @dataclass(frozen=True)
 class Program:
-    """``module`` is the folder of go.mod, ``package`` what is compiled there; ``title`` is for people."""
+    """``module`` is the folder of go.mod, ``package`` what is compiled there; ``title`` is for people; ``tags`` are
+    build constraints."""
 
     module: Path
     package: str
     title: str
+    tags: str = ""
 
 
 PROGRAMS = {
@@ -45,6 +50,12 @@ PROGRAMS = {
     "aws-cloud-controller-manager": Program(
         _VENDORS / "aws", "k8s.io/cloud-provider-aws/cmd/aws-cloud-controller-manager", "cloud-provider-aws"
     ),
+    "prometheus": Program(
+        _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "Prometheus", _PROMETHEUS
+    ),
+    "promtool": Program(
+        _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "promtool", _PROMETHEUS
+    ),
 }
 
 
@@ -53,7 +64,7 @@ def ensure(name: str, progress: Progress) -> Path:
     program = PROGRAMS.get(name)
     if program is None:
         raise BedError(f"program {name} is not one the bed knows: choose from {', '.join(PROGRAMS)}")
-    binary = paths.cache() / "programs" / f"{name}-{_digest(program.module)}"
+    binary = paths.cache() / "programs" / f"{name}-{_digest(program)}"
     with locks.held(f"program-{name}"):
         if not os.access(binary, os.X_OK):
             go = golang.ensure(progress)
@@ -61,15 +72,16 @@ def ensure(name: str, progress: Progress) -> Path:
             partial = binary.with_suffix(".tmp")
             with progress.step(f"Build of {program.title}: minutes the first time"):
                 command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(partial)]
+                command += ["-tags", program.tags] if program.tags else []
                 environment = {**os.environ, "CGO_ENABLED": "0"}
                 run(*command, program.package, cwd=str(program.module), env=environment, timeout=3600)
             partial.replace(binary)
     return binary
 
 
-def _digest(folder: Path) -> str:
-    """Of the names and contents of all files in a folder."""
-    hashed = hashlib.sha256()
-    for file in sorted(folder.iterdir()):
+def _digest(program: Program) -> str:
+    """Of the names and contents of all files of the module, and of the tags."""
+    hashed = hashlib.sha256(program.tags.encode())
+    for file in sorted(program.module.iterdir()):
         hashed.update(f"{file.name}\0{file.stat().st_size}\0".encode() + file.read_bytes())
     return hashed.hexdigest()[:16]

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: Prometheus' own programs, compiled the first time, and what the runtime's integration tests have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bed import go_programs
+from bed.progress import Progress
+
+from ..integration.conftest import apiserver, kube
+from ..integration.runtime.conftest import clean, cloud, start_ccm
+
+__all__ = ["apiserver", "clean", "cloud", "kube", "start_ccm"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that asks for a program compiles it, which takes minutes."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.long)
+            item.add_marker(pytest.mark.timeout(3600))
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    return go_programs.ensure("promtool", Progress())
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> Path:
+    return go_programs.ensure("prometheus", Progress())

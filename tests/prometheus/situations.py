@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to a process, minute by minute, and which alerts fire then: the table behind test_rules.py.
+
+A situation changes the runtime's own metrics, as the code that has them does. So names, labels and the first values are
+the runtime's, and a metric that appears with its first failure is missing until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ccm.controllers import (
+    comparison,
+    node,
+    node_lifecycle,
+    orphans,
+    route_removal,
+    service_metrics,
+    vanished_services,
+    vouching,
+)
+from ccm.engine import metrics
+from ccm.gateway import gateway
+from ccm.manager import cloud_reload, loop_lag, process
+
+LEASE = "cloud-controller-manager"
+QUEUE = "Nodes"
+#: Minutes: of work before the fault, of the fault, and of work after it.
+START, LASTS, AFTER = 60, 90, 90
+END = START + LASTS + AFTER
+
+#: Called in each minute of the fault with its number, from 0, after `healthy`.
+Fault = Callable[[int], object]
+#: Alert -> its own labels.
+Alerts = Mapping[str, Mapping[str, str]]
+
+#: What is more than 0 while something is wrong -> the alert, and its labels.
+GAUGES = {
+    "Nodes whose instances are gone stay": (node_lifecycle.MISSING, "CcmNodesMissing", {}),
+    "Ready Nodes have no instance": (node.VANISHED, "CcmReadyNodesWithoutInstance", {}),
+    "the cloud does not vouch for a Node": (vouching.NOT_VOUCHED, "CcmNodesNotVouched", {"reason": "OtherMachine"}),
+    "a load balancer does not get ready": (service_metrics.WAITING, "CcmLoadBalancersPending", {}),
+    "a load balancer has no Service": (orphans.ORPHANS, "CcmOrphanedLoadBalancers", {}),
+    "Services vanished": (vanished_services.VANISHED, "CcmServicesVanished", {}),
+    "a list is missing objects": (metrics.DOUBTED, "CcmObjectsDoubted", {"name": QUEUE}),
+    "an object cannot be decoded": (metrics.NOT_UNDERSTOOD, "CcmObjectsNotUnderstood", {"name": QUEUE}),
+    "a route has no Node": (route_removal.KEPT, "CcmRoutesUnclaimed", {}),
+    "calls of a group are not made": (gateway.BREAKER_OPEN, "CcmCloudBreakerOpen", {"group": "load_balancers"}),
+}
+
+
+@dataclass(frozen=True)
+class Situation:
+    """`alerts`: those that fire, and no other. `fires`: after how many minutes all of them do; by itself a minute after
+    the time for which the rule waits. `lasts`: minutes. `cloud`: whether it answers; `runs`: whether processes do."""
+
+    name: str
+    fault: Fault = lambda minute: None
+    alerts: Alerts = field(default_factory=dict)
+    fires: int = 0
+    lasts: int = LASTS
+    cloud: bool = True
+    runs: bool = True
+
+
+def healthy(minute: int, *, leads: bool, cloud: bool) -> None:
+    """A minute in the life of a process without problems of its own. A standby asks the cloud at its start alone."""
+    process.BUILD_INFO.labels("1.0.0").set(1)
+    metrics.LEADER.labels(LEASE).set(leads)
+    if minute == 0:  # `increase` estimates: a little more for a counter that is not at its beginning
+        DEVIATIONS.inc(10)
+        for _ in range(10):
+            LAG.observe(2)
+    for _ in range(120):
+        loop_lag.LAG.observe(0.002)
+    if cloud and (leads or minute == 0):
+        gateway.LAST_SUCCESS.set(minute * 60.0)
+        gateway.BREAKER_OPEN.labels("instances").set(0)
+        calls(success=9, NotFound=1)
+    if leads:
+        metrics.QUEUES.depth.labels(QUEUE).set(30 if minute % 10 != 9 else 0)  # long, but again and again empty
+        metrics.QUEUES.longest.labels(QUEUE).set(2.0)
+        for gauge, _, labels in GAUGES.values():
+            (gauge.labels(**labels) if labels else gauge).set(0)
+
+
+def calls(seconds: float = 0.01, **results: int) -> None:
+    """Calls to the cloud with these results. Each waited for its turn for some seconds."""
+    for result, count in results.items():
+        gateway.REQUESTS.labels("instances.list", result).inc(count)
+        for _ in range(count):
+            gateway.WAITING.observe(seconds)
+
+
+def away(minute: int) -> None:
+    """The cloud does not answer: calls fail until the breaker opens, and probes fail from then on."""
+    calls(Transient=4 if minute else 8)
+    gateway.BREAKER_OPEN.labels("instances").set(1)
+
+
+def every(minutes: int, change: Callable[[], object]) -> Fault:
+    return lambda minute: change() if minute % minutes == 0 else None
+
+
+def once(change: Callable[[], object]) -> Fault:
+    return lambda minute: change() if minute == 0 else None
+
+
+def of_gauges() -> list[Situation]:
+    found = []
+    for name, (gauge, alert, labels) in GAUGES.items():
+        one = gauge.labels(**labels) if labels else gauge
+        found.append(Situation(name, lambda minute, one=one: one.set(1), {alert: labels}))
+    return found
+
+
+NOT_INITIALISED = node.NOT_INITIALISED.labels("InstanceNotFound")
+DOUBTED, UNKNOWN, UNCONFIRMED = (
+    node_lifecycle.HELD.labels(reason) for reason in ("ListingDoubted", "CloudUnknown", "Unconfirmed")
+)
+DEVIATIONS, LAG, RELOADS = comparison.DEVIATIONS, loop_lag.LAG, cloud_reload.RELOADS
+NO_LEADER: Fault = lambda minute: metrics.LEADER.labels(LEASE).set(0)  # noqa: E731
+STUCK: Fault = lambda minute: metrics.QUEUES.longest.labels(QUEUE).set(minute * 60.0)  # noqa: E731
+SERVICE: Fault = every(5, lambda: service_metrics.FAILURES.labels("Forbidden").inc())
+CLOUD_AWAY: Alerts = {"CcmCloudSilent": {}, "CcmCloudCallsFail": {}, "CcmCloudBreakerOpen": {"group": "instances"}}
+
+SITUATIONS = [
+    Situation("nothing"),
+    Situation("no process runs", alerts={"CcmNotRunning": {}}, runs=False),
+    Situation("the processes restart", lasts=4, runs=False),
+    Situation("nobody leads", NO_LEADER, {"CcmNoLeader": {}}),
+    Situation("another process takes the Lease", NO_LEADER, lasts=2),
+    Situation("the cloud is away", away, CLOUD_AWAY, fires=20, cloud=False),
+    Situation("the cloud is away for four minutes", away, lasts=4, cloud=False),
+    Situation("a third of the calls fail", lambda minute: calls(Forbidden=5), {"CcmCloudCallsFail": {}}, fires=23),
+    Situation("a tenth of the calls fail", lambda minute: calls(Transient=1)),
+    Situation("most answers are that nothing is there", lambda minute: calls(NotFound=20, RetryAfter=20, cancelled=5)),
+    Situation("calls wait long", lambda minute: calls(30, success=10), {"CcmCloudCallsWait": {}}, fires=20),
+    Situation("calls wait for some seconds", lambda minute: calls(6, success=10)),
+    Situation("work does not end", STUCK, {"CcmWorkStuck": {"name": QUEUE}}, fires=17),
+    Situation("work takes nine minutes", STUCK, lasts=9),
+    Situation(
+        "a queue stays long",
+        lambda minute: metrics.QUEUES.depth.labels(QUEUE).set(30),
+        {"CcmWorkWaits": {"name": QUEUE}},
+    ),
+    Situation(
+        "a Node stays tainted",
+        every(5, NOT_INITIALISED.inc),
+        {"CcmNodesNotInitialized": {"reason": "InstanceNotFound"}},
+    ),
+    Situation("a Node's instance appears a little later", once(NOT_INITIALISED.inc)),
+    Situation("Ready Nodes contradict the listing", every(1, DOUBTED.inc), {"CcmNodeDeletionDoubted": {}}),
+    Situation("they contradict one listing", once(DOUBTED.inc)),
+    Situation("the cloud cannot say what exists", every(2, UNKNOWN.inc), {"CcmNodeDeletionUnknown": {}}),
+    Situation("it could not say so once", once(UNKNOWN.inc)),
+    Situation("a deletion waits for its confirmation", every(1, UNCONFIRMED.inc)),
+    Situation("a Service cannot be served", SERVICE, {"CcmServicesFail": {"error": "Forbidden"}}, fires=23),
+    Situation("a Service is served at the second attempt", SERVICE, lasts=1),
+    Situation("somebody changes load balancers", every(15, DEVIATIONS.inc), {"CcmLoadBalancersDeviate": {}}, fires=40),
+    Situation("somebody changed two in an hour", every(31, DEVIATIONS.inc), lasts=60),
+    Situation(
+        "a changed configuration is not valid",
+        once(RELOADS.labels("invalid").inc),
+        {"CcmCloudConfigRefused": {}},
+        lasts=10,
+    ),
+    Situation("a changed configuration is used", once(RELOADS.labels("success").inc)),
+    Situation("something blocks the process", every(1, lambda: LAG.observe(2)), {"CcmEventLoopBlocked": {}}, fires=20),
+    Situation("something blocks it for a moment", every(1, lambda: LAG.observe(0.9))),
+    Situation("something blocks it five times in ten minutes", every(2, lambda: LAG.observe(2))),
+    *of_gauges(),
+]
+
+
+def brief(situation: Situation, minutes: int) -> Situation:
+    """The same for so few minutes that no alert fires."""
+    return replace(situation, name=f"{situation.name}, for {minutes} minutes", alerts={}, lasts=minutes)
