@@ -70,7 +70,7 @@ def unknown(reason: str) -> dict[str, Any]:
         **UNCHANGED,
         "warnings": [
             f"zone and region of the volume are unknown: {shorten(printable(reason), _REASON)}; "
-            "persistentvolume-label-controller tries again"
+            "persistentvolume-label-controller, if it runs, tries again"
         ],
     }
 
