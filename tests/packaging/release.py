@@ -170,7 +170,7 @@ def bill_of_materials(release: Release) -> None:
     if not {"aiohttp", "openstacksdk", "uvloop"} <= names:
         raise Failed(f"{made.name} has only {', '.join(sorted(names))}")
     locked = set(re.findall(r"^(\S+==[^ ;]+)", (SOURCE / "runtime" / "requirements.lock").read_text(), re.MULTILINE))
-    found = {f"{each['name'].lower().replace('_', '-')}=={each['version']}" for each in listed["components"]}
+    found = {f"{re.sub('[-_.]+', '-', each['name']).lower()}=={each['version']}" for each in listed["components"]}
     if others := found - locked - {f"outoftree-ccm=={release.version}"}:
         raise Failed(f"{made.name} has what the lock does not have: {', '.join(sorted(others))}")
     release.made("SBOM", made.name, f"CycloneDX {listed['specVersion']} is valid, {len(names)} components")
