@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import contextlib
 import cProfile
+import gc
 import json
 import math
 import pstats
@@ -315,6 +316,8 @@ async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile 
         await wait()
         await asyncio.sleep(30)
         add(nodes)
+        gc.collect()
+        gc.freeze()  # the clouds' memory is no concern of the controller's garbage collection
         elsewhere.seconds, began = 0.0, time.process_time()
         if profile is not None:
             profile.enable()

@@ -16,6 +16,7 @@ import datetime
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,7 @@ def bill_of_materials(release: Release) -> None:
         install = (environments.UV, "pip", "install", "--quiet", "--python", python)
         run(*install, "--require-hashes", "--requirement", SOURCE / "runtime" / "requirements.lock")
         run(*install, "--no-deps", release.wheel)
+        run(environments.UV, "pip", "uninstall", "--quiet", "--python", python, "setuptools")  # as the Containerfile
         made = DIST / f"outoftree-ccm-{release.version}.cdx.json"
         program = environments.of_release() / "bin" / "cyclonedx-py"
         about = ("--pyproject", SOURCE / "runtime" / "pyproject.toml", "--output-reproducible", "--validate")
@@ -167,6 +169,10 @@ def bill_of_materials(release: Release) -> None:
     names = {component["name"] for component in listed["components"]}
     if not {"aiohttp", "openstacksdk", "uvloop"} <= names:
         raise Failed(f"{made.name} has only {', '.join(sorted(names))}")
+    locked = set(re.findall(r"^(\S+==[^ ;]+)", (SOURCE / "runtime" / "requirements.lock").read_text(), re.MULTILINE))
+    found = {f"{re.sub('[-_.]+', '-', each['name']).lower()}=={each['version']}" for each in listed["components"]}
+    if others := found - locked - {f"outoftree-ccm=={release.version}"}:
+        raise Failed(f"{made.name} has what the lock does not have: {', '.join(sorted(others))}")
     release.made("SBOM", made.name, f"CycloneDX {listed['specVersion']} is valid, {len(names)} components")
 
 
