@@ -55,7 +55,8 @@ else:
     MISSING = None
 
 LIFETIME = datetime.timedelta(days=3650)
-ADDRESS, NAME = "127.0.0.1", "cloud-controller-manager-webhook"
+ADDRESS = "127.0.0.1"
+NAME = "cloud-controller-manager-webhook"
 
 
 def webhook_certificate(given):
