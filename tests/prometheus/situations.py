@@ -132,6 +132,7 @@ SITUATIONS = [
     Situation("nobody leads", NO_LEADER, {"CcmNoLeader": {}}),
     Situation("another process takes the Lease", NO_LEADER, lasts=2),
     Situation("the cloud is away", away, CLOUD_AWAY, fires=20, cloud=False),
+    Situation("nobody asks the cloud", cloud=False),
     Situation("the cloud is away for four minutes", away, lasts=4, cloud=False),
     Situation("a third of the calls fail", lambda minute: calls(Forbidden=5), {"CcmCloudCallsFail": {}}, fires=23),
     Situation("a tenth of the calls fail", lambda minute: calls(Transient=1)),
