@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Containerfile of the runtime installs what its argument EXTRAS names, and the default image has no libcloud."""
+"""The Containerfile of the runtime installs what its argument EXTRAS names. The default image has neither libcloud
+nor OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def default() -> str:
 def test_the_default_image() -> None:
     found = requirements(default())
     assert "aiohttp" in found and "openstacksdk" in found and "pyvmomi" in found
-    assert "libcloud" not in found
+    assert "libcloud" not in found and "opentelemetry" not in found
 
 
 def test_the_image_that_the_page_builds() -> None:
@@ -39,6 +40,17 @@ def test_the_image_that_the_page_builds() -> None:
     found = requirements(extras)
     assert "apache-libcloud" in found and "aiohttp" in found
     assert "openstacksdk" not in found
+
+
+def test_the_image_that_exports_traces() -> None:
+    page = (RUNTIME.parent / "docs/how-to/monitoring.md").read_text()
+    (extras,) = re.findall(r"--build-arg EXTRAS=(\S+)", page)
+    assert set(extras.split(",")) == {*default().split(","), "otel"}
+    missing = set(requirements(extras).split()) - set(requirements(default()).split())
+    assert {re.split("[<>=]", each)[0] for each in missing} == {
+        "opentelemetry-exporter-otlp-proto-http",
+        "opentelemetry-sdk",
+    }
 
 
 def test_an_unknown_extra_ends_the_build() -> None:

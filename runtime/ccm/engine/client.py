@@ -15,6 +15,7 @@ import errno
 import logging
 import platform
 import random
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +25,7 @@ import msgspec
 from yarl import URL
 
 from ccm import __version__
+from ccm.base import tracing
 from ccm.base.clock import SYSTEM_CLOCK, Clock
 from ccm.base.token_bucket import TokenBucket
 
@@ -64,6 +66,9 @@ RETRY_PAUSE = 0.25
 STRETCH = 2 * 1024 * 1024
 #: Below client-go's 90 s and the API server's idle limit, so that we rarely write to a connection that was just closed.
 KEEP_ALIVE = 60.0
+
+#: They are no part of the way of a Node or a Service, and there are many.
+_UNTRACED = re.compile(r"/apis/coordination\.k8s\.io/|/api/v1/namespaces/[^/]+/events(/|$)")
 
 _encode = msgspec.json.Encoder().encode
 
@@ -197,12 +202,12 @@ class KubeClient:
         """
         kind = STRATEGIC_PATCH if strategic else MERGE_PATCH
         return await self._metadata(
-            await self._request("PATCH", path, body=patch, content_type=kind, timeout=timeout), path
+            await self._write("PATCH", path, body=patch, content_type=kind, timeout=timeout), path
         )
 
     async def create(self, path: str, body: Mapping[str, Any], *, timeout: float | None = None) -> ObjectMeta:
         """POST to a collection; returns the new metadata. After UnavailableError the object may exist nevertheless."""
-        return await self._metadata(await self._request("POST", path, body=body, timeout=timeout), path)
+        return await self._metadata(await self._write("POST", path, body=body, timeout=timeout), path)
 
     async def ask(self, path: str, body: Mapping[str, Any], type: type[T], *, timeout: float | None = None) -> T:
         """POST a review that is not stored (a TokenReview, an access review); returns the answer with its status."""
@@ -222,7 +227,7 @@ class KubeClient:
         body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if any(wanted.values()):
             body["preconditions"] = {name: value for name, value in wanted.items() if value}
-        await self._request("DELETE", path, body=body, timeout=timeout)
+        await self._write("DELETE", path, body=body, timeout=timeout)
 
     @contextlib.asynccontextmanager
     async def watch(
@@ -253,6 +258,13 @@ class KubeClient:
             await self._session.close()
             self._session = None
 
+    async def _write(self, method: str, path: str, **how: Any) -> bytes:
+        """A request that changes an object. Traces show it without its body, but not those of Leases and Events."""
+        if _UNTRACED.match(path):
+            return await self._request(method, path, **how)
+        with tracing.span(method, {"http.request.method": method, "url.path": path}, outgoing=True) as span:
+            return await self._request(method, path, **how, span=span)
+
     async def _request(
         self,
         method: str,
@@ -264,6 +276,7 @@ class KubeClient:
         accept: str = "",
         timeout: float | None = None,
         verb: str = "",
+        span: tracing.Span = tracing.NOTHING,
     ) -> bytes:
         """Send the request, with retries where that is safe; the body of a successful answer."""
         verb = verb or method
@@ -283,6 +296,7 @@ class KubeClient:
                     response = await self._send(
                         method, path, params, data, accept, limits, content_type=content_type, verb=verb
                     )
+                    span.note({"http.response.status_code": response.status})
                     async with response:
                         if 200 <= response.status < 300 and response.content_type == JSON:
                             answer = await response.read()

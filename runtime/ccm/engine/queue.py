@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from ccm.base import tracing
 from ccm.base.clock import SYSTEM_CLOCK, Clock, Timer
 from ccm.base.log_context import about
 from ccm.base.text import shorten
@@ -163,7 +164,8 @@ class WorkQueue(Generic[K]):
         """Seconds since a moment of this queue's monotonic clock."""
         return self._clock.monotonic() - moment
 
-    def _failed(self, key: K, error: BaseException) -> None:
+    def _failed(self, key: K, error: BaseException, span: tracing.Span) -> None:
+        span.failed(error)
         before = self._failing.get(key)
         since, tries = (before.since, before.tries) if before else (self._clock.monotonic(), 0)
         text = shorten(str(error) or type(error).__name__, LONGEST_ERROR)
@@ -267,7 +269,8 @@ class WorkQueue(Generic[K]):
             started = self._running[key] = self._clock.monotonic()
             self._queue_duration.observe(started - self._added_at.pop(key))
             try:
-                await self._process(key, priority, process, on_error)
+                with tracing.span(self.name, {"queue": self.name, "object": str(key)}) as span:
+                    await self._process(key, priority, process, on_error, span)
             finally:
                 del self._running[key]
                 self._work_duration.observe(self._clock.monotonic() - started)
@@ -280,6 +283,7 @@ class WorkQueue(Generic[K]):
         priority: Priority,
         process: Callable[[K], Awaitable[None]],
         on_error: Callable[[K, Exception], None],
+        span: tracing.Span,
     ) -> None:
         try:
             with about(queue=self.name, object=str(key)):
@@ -288,14 +292,14 @@ class WorkQueue(Generic[K]):
             return
         except Requeue as later:
             if later.__cause__ is not None:
-                self._failed(key, later.__cause__)
+                self._failed(key, later.__cause__, span)
             else:
                 self._failing.pop(key, None)
             self.add_after(key, later.after, priority)
             return
         except Blocked as reason:
             self._failures.pop(key, None)
-            self._failed(key, reason)
+            self._failed(key, reason, span)
             return
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -305,7 +309,7 @@ class WorkQueue(Generic[K]):
             error: Exception = RuntimeError("a task that the work waited for was cancelled")
         except Exception as raised:
             error = raised
-        self._failed(key, error)
+        self._failed(key, error, span)
         try:
             with about(queue=self.name, object=str(key)):
                 on_error(key, error)

@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from ccm.base import tracing
 from ccm.base.log_context import about
 from ccm.cloud import Cloud, LoadBalancer, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
@@ -302,12 +303,19 @@ class Gateway:
             self._answered(breaker)
 
     async def _timed(self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection) -> T:
-        started, outcome, request = self._clock(), "cancelled", f"{next(_requests):08x}"
+        """Make the call under a number of its own, by which logs and traces name it."""
+        named = {"call": operation, "request": f"{next(_requests):08x}"}
+        with about(**named), tracing.span(operation, named, outgoing=True) as span:
+            return await self._counted(operation, function, connection, span)
+
+    async def _counted(
+        self, operation: str, function: Callable[[], Awaitable[T]], connection: _Connection, span: tracing.Span
+    ) -> T:
+        started, outcome = self._clock(), "cancelled"
         connection.under_way += 1
         self.under_way.append(operation)
         try:
-            with about(call=operation, request=request):
-                result = await self._bounded(operation, function, connection.cloud.limits.deadline)
+            result = await self._bounded(operation, function, connection.cloud.limits.deadline)
             _check(operation, result)
             outcome = "success"
             return result
@@ -330,8 +338,8 @@ class Gateway:
             REQUESTS.labels(operation, outcome).inc()
             seconds = self._clock() - started
             DURATION.labels(operation).observe(seconds)
-            with about(call=operation, request=request):
-                log.debug("the call to the cloud ended after %.3f s: %s", seconds, outcome)
+            log.debug("the call to the cloud ended after %.3f s: %s", seconds, outcome)
+            span.note({"result": outcome})
             self.under_way.remove(operation)
             connection.under_way -= 1
             connection.idle.set()

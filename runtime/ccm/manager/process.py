@@ -36,7 +36,7 @@ from ccm.options.command_line import Options
 from ccm.options.leader_migration import split
 from ccm.serving import ports
 
-from . import loop_lag, readiness
+from . import loop_lag, readiness, traces
 from .cloud_reload import Keeper
 from .connect import check_permissions, create_client, wait_for_api_server
 from .event_recorders import Recorders
@@ -96,6 +96,7 @@ async def _live(options: Options) -> None:
     enabled = [usable[name] for name in (*parts.own, *parts.migrated)]
     client = create_client(options)
     async with contextlib.AsyncExitStack() as cleanup:
+        cleanup.callback(traces.start())  # the last traces are sent last: the Lease is released then
         cleanup.push_async_callback(client.close)
         cleanup.push_async_callback(gateway.close)
         await wait_for_api_server(client, options.kube_api_wait)

@@ -6,7 +6,7 @@ import logging
 import pytest
 from prometheus_client import CollectorRegistry
 
-from ccm.base import log_context
+from ccm.base import log_context, tracing
 from ccm.base.clock import FakeClock
 from ccm.engine.api_errors import UnavailableError
 from ccm.engine.metrics import QueueMetrics
@@ -325,3 +325,54 @@ async def test_a_line_of_a_worker_says_which_key_it_is_about():
             await asyncio.sleep(0)
     expected = {key: {"queue": "q", "object": key} for key in "ab"}
     assert seen == expected and reported == expected
+
+
+class Recorded(tracing.Span):
+    """A span that keeps what it is told."""
+
+    def __init__(self, name, attributes, outgoing):
+        self.name, self.attributes, self.error = name, attributes, None
+
+    def failed(self, error):
+        self.error = error
+
+
+def requeue_because_of(error):
+    later = Requeue(100)
+    later.__cause__ = error
+    return later
+
+
+@pytest.mark.parametrize(
+    "outcome, error",
+    [
+        (None, None),
+        (Requeue(100), None),
+        (requeue_because_of(OSError()), OSError),
+        (Blocked("no"), Blocked),
+        (ValueError(), ValueError),
+    ],
+    ids=["success", "requeue", "requeue-cause", "blocked", "error"],
+)
+async def test_a_span_says_which_key_it_is_about_and_why_it_failed(outcome, error):
+    spans, queue = [], WorkQueue("q", base_delay=100)
+
+    def record(*about):
+        spans.append(Recorded(*about))
+        return spans[-1]
+
+    async def process(key):
+        if outcome is not None:
+            raise outcome
+
+    tracing.switch(record)
+    try:
+        queue.add("a")
+        async with workers(queue, process, on_error=lambda key, error: None):
+            while not spans or queue.running:
+                await asyncio.sleep(0)
+    finally:
+        tracing.switch(None)
+    (span,) = spans
+    assert (span.name, span.attributes) == ("q", {"queue": "q", "object": "a"})
+    assert span.error is None if error is None else isinstance(span.error, error)

@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from ccm.base import log_context
 from ccm.cloud import (
     Address,
     AddressType,
@@ -62,6 +63,26 @@ async def test_many_questions_one_listing():
     answers = await ask(directory(fake), *(by_id(m.name) for m in MACHINES[:150]), *(by_name(m.name) for m in MACHINES))
     assert answers == [*MACHINES[:150], *MACHINES]
     assert fake.calls == [(1000.1, "list")]
+
+
+@in_virtual_time
+async def test_a_listing_for_many_is_a_part_of_the_work_that_asked_first():
+    """As docs/how-to/monitoring.md says of the spans of traces. Log fields follow the work in the same way."""
+    seen = []
+
+    class Listing(FakeInstances):
+        async def list_page(self, token):
+            seen.append(log_context.fields()["object"])
+            return await super().list_page(token)
+
+    found = directory(Listing(*MACHINES))
+
+    async def work(name):
+        with log_context.about(object=name):
+            return await ask(found, by_id(name))
+
+    assert await asyncio.gather(work("n1"), work("n2"), work("n3")) == [[MACHINES[1]], [MACHINES[2]], [MACHINES[3]]]
+    assert seen == ["n1"]
 
 
 @in_virtual_time

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spans of traces: which work was done for an object, how long it took, and how it ended.
+
+Nothing is recorded, and nothing is imported for it, until `manager.traces` switches it on. A span is the child of the
+span that is open in its task, or was open when its task was created, as context variables follow the work.
+
+The attributes follow the rule of the log: no secret, and text of strangers only where a log line has it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TypeAlias
+
+Attributes: TypeAlias = Mapping[str, str | int]
+
+
+class Span:
+    """A part of the work, to be used with `with`. This one records nothing."""
+
+    def __enter__(self) -> Span:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """An exception that leaves the block is an error of the span, but a cancellation is not."""
+
+    def note(self, attributes: Attributes) -> None:
+        """Add attributes that are known only now."""
+
+    def failed(self, error: BaseException) -> None:
+        """Give the span the status of an error, for one that does not leave the block."""
+
+
+#: Opens a span: its name, its attributes, and whether it is a request to another program.
+Open: TypeAlias = Callable[[str, Attributes, bool], Span]
+
+#: What all share while nothing is recorded.
+NOTHING = Span()
+_open: Open | None = None
+
+
+def switch(open: Open | None) -> None:
+    """Record spans by `open` from now on; None: record none."""
+    global _open
+    _open = open
+
+
+def span(name: str, attributes: Attributes, *, outgoing: bool = False) -> Span:
+    """A span of the present task. `name` is one of a few; what differs from object to object belongs in `attributes`.
+
+    `outgoing`: the span is a request to another program.
+    """
+    return NOTHING if _open is None else _open(name, attributes, outgoing)
