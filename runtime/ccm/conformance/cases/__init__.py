@@ -5,6 +5,7 @@ from ..kit import Case
 from . import (
     configuration,
     failures,
+    fingerprints,
     instances,
     later_pages,
     load_balancers,
@@ -23,6 +24,7 @@ CASES: tuple[Case, ...] = tuple(
         failures,
         volumes,
         tags,
+        fingerprints,
         load_balancers,
         service_settings,
         later_pages,

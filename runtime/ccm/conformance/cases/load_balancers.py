@@ -7,12 +7,10 @@ import contextlib
 import dataclasses
 import ipaddress
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Self
+from collections.abc import Sequence
 
 from ccm.cloud import (
     Backend,
-    Backends,
     CloudError,
     Conflict,
     Invalid,
@@ -38,8 +36,6 @@ case = COLLECTION.case
 AT_ONCE = 5.0
 #: The methods that call the cloud.
 ALL = ("list", "get", "ensure", "update_backends", "delete")
-#: How many Services ask for a fingerprint with the same nodes.
-SERVICES = 20
 
 
 @case()
@@ -62,78 +58,6 @@ async def updating_one_that_is_gone_is_not_found(trial: Trial) -> None:
     """`update_backends` without a load balancer is NotFound: the framework then creates it again."""
     call, spec = trial.load_balancers.update_backends, trial.spec()
     await trial.expect((NotFound,), "update_backends of one that does not exist", call, spec, await trial.backends())
-
-
-@case()
-async def the_fingerprint_changes_with_the_desired_state(trial: Trial) -> None:
-    """The fingerprint is equal for an equal desired state, whatever the object and the order of backends, and differs
-    after any change."""
-    spec, backends, fingerprint = trial.spec(), await trial.backends(), trial.load_balancers.fingerprint
-    same = fingerprint(spec, backends)
-    if not isinstance(same, str) or not same:
-        raise Failed(f"the fingerprint is {same!r}")
-    async with trial.another() as other:
-        assert other.load_balancers is not None
-        if fingerprint(spec, backends) != same or other.load_balancers.fingerprint(spec, backends) != same:
-            raise Failed("an equal desired state has different fingerprints: each start would write every Service")
-    if fingerprint(spec, backends[::-1]) != same:
-        raise Failed("the order of backends changes the fingerprint, although it is irrelevant")
-    changed = dataclasses.replace(spec, ports=(dataclasses.replace(spec.ports[0], node_port=30081),))
-    if fingerprint(changed, backends) == same:
-        raise Failed("another node port does not change the fingerprint: the change would never be written")
-    if backends and fingerprint(spec, backends[1:]) == same:
-        raise Failed("another backend does not change the fingerprint: the change would never be written")
-
-
-@case()
-async def what_is_kept_with_backends_is_no_single_services(trial: Trial) -> None:
-    """All Services share one `Backends`: what `fingerprint` caches there with `once` is valid for all of them."""
-    shared, first = await trial.backends(), trial.spec()
-    fingerprint = trial.load_balancers.fingerprint
-    fingerprint(first, shared)
-    for other in (
-        trial.spec(port=81),
-        dataclasses.replace(trial.spec(), session_affinity="ClientIP", session_affinity_timeout=10800),
-        dataclasses.replace(trial.spec(), external_traffic_policy="Local", health_check_node_port=32000),
-        dataclasses.replace(trial.spec(), source_ranges=("198.51.100.0/24",)),
-    ):
-        if _said(fingerprint, other, shared) != _said(fingerprint, other, Backends(shared)):
-            raise Failed("for the same backends, the fingerprint of a Service depends on which Service came first")
-
-
-@case()
-async def a_fingerprint_reads_the_nodes_once_for_all_services(trial: Trial) -> None:
-    """`fingerprint` goes through all backends for the first Services only: it uses what `Backends` caches."""
-    backends, fingerprint = _Counted(await trial.backends()), trial.load_balancers.fingerprint
-    for port in range(80, 80 + SERVICES):
-        _said(fingerprint, trial.spec(port=port), backends)
-    if _Counted.reads > SERVICES / 2:
-        raise Failed(
-            f"{SERVICES} Services with the same backends went through them {_Counted.reads} times: with thousands"
-            " of nodes, each node that joins or leaves would take minutes of CPU. Use Backends.of(backends).digest"
-        )
-
-
-class _Counted(Backends):
-    """Counts how often somebody goes through all of them."""
-
-    reads = 0
-
-    def __new__(cls, backends: Iterable[Backend] = ()) -> Self:
-        cls.reads = 0
-        return super().__new__(cls, backends)
-
-    def __iter__(self) -> Iterator[Backend]:
-        type(self).reads += 1
-        return super().__iter__()
-
-
-def _said(fingerprint: Callable[..., str], spec: LoadBalancerSpec, backends: Backends) -> object:
-    """The fingerprint, or the error of the contract if the cloud does not support such a load balancer."""
-    try:
-        return fingerprint(spec, backends)
-    except CloudError as error:
-        return type(error)
 
 
 @case(writes=True)
