@@ -211,13 +211,13 @@ async def test_a_load_balancer_takes_few_calls(start: Start, account: Account, p
         names.append(await register(kube, machines[-1], 4))
         await eventually(has_targets(account, balancer, machines), PATIENCE)
         await follow(kube, "first")
-        assert about_balancers(proxy, since) == {"DescribeTargetHealth": 1, "RegisterTargets": 1, "AddTags": 1}
+        assert about_balancers(proxy, since) == {"RegisterTargets": 1, "AddTags": 1}
 
         since = len(proxy.calls)
         await kube.delete(f"{NODES}/{names[0]}")
         await eventually(has_targets(account, balancer, machines[1:]), PATIENCE)
         await follow(kube, "second")
-        assert about_balancers(proxy, since) == {"DescribeTargetHealth": 1, "DeregisterTargets": 1, "AddTags": 1}
+        assert about_balancers(proxy, since) == {"DeregisterTargets": 1, "AddTags": 1}
 
         since = len(proxy.calls)
         await kube.patch(f"{SERVICES}/web", {"metadata": {"labels": {"team": "a"}}})
