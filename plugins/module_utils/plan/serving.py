@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from ansible_collections.outoftree.ccm.plugins.module_utils.facts.others import NAMESPACE
 from ansible_collections.outoftree.ccm.plugins.module_utils.facts.shapes import HostFacts
 
 SIGNER = "kubernetes.io/kubelet-serving"
-#: Where the role ccm_runtime puts the runtime's ServiceAccount.
-NAMESPACE = "kube-system"
 
 
 def may_approve(role: Dict[str, Any]) -> bool:
