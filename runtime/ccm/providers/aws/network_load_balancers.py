@@ -135,7 +135,7 @@ class NetworkLoadBalancers:
             for arn, port in known.groups.items():
                 if known.targets is None:
                     there, servers = await self._reads.targets(arn), ids
-                else:  # what somebody else changed is found by the comparison
+                else:  # of thousands, only those that change; what somebody else changed is found by the comparison
                     gone, servers = rules.changed_targets(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in nlb_steps.target_steps(arn, port, there, servers):

@@ -76,7 +76,7 @@ class HetznerLoadBalancers:
         if (ids := await self._certificates.ids(spec, want)) is not None:
             want = dataclasses.replace(want, certificate_ids=tuple(ids))
         rows = await self._rows.get()
-        row = next(iter(_own(rows, spec)), None)
+        row = next(iter(_rows_of(rows, spec)), None)
         if row is None:
             by_name = self._variables.hcloud_load_balancers_adopt_by_name
             row = owners.adoptable(map(checked, rows), spec, want, by_name)
@@ -114,7 +114,7 @@ class HetznerLoadBalancers:
         return [f"load balancer {row['id']}: {what}" for what in found]
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        own = _own(await self._rows.get(), spec)
+        own = _rows_of(await self._rows.get(), spec)
         for row in own:
             if row["protection"]["delete"]:
                 log.warning("load balancer %s is protected against deletion: it stays, without our labels", row["id"])
@@ -213,7 +213,7 @@ class HetznerLoadBalancers:
         return checked(answer.get("load_balancer") if isinstance(answer, dict) else None)
 
     async def _own(self, spec: LoadBalancerSpec) -> Row:
-        if found := _own(await self._rows.get(), spec):
+        if found := _rows_of(await self._rows.get(), spec):
             return found[0]
         raise NotFound(f"the project has no load balancer for Service {spec.uid} of cluster {spec.cluster}")
 
@@ -252,7 +252,7 @@ class HetznerLoadBalancers:
         )
 
 
-def _own(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
+def _rows_of(rows: owners.Rows, spec: LoadBalancerSpec) -> list[Row]:
     """The Service's load balancers, the oldest first. Only these are checked: one read answers for many Services."""
     return owners.own([checked(row) for row in rows.labelled(spec.uid)], spec)
 
