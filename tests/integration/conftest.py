@@ -28,7 +28,7 @@ LONGEST = (
 )
 
 #: Stories of many plays: each takes a minute of a processor, or more. `make test` leaves them to CI
-#: (`make test-ci`), and CI leaves the mutants of the kit to `make mutants`.
+#: (`make test-ci`), and CI leaves those of the collection and the mutants of the kit to `make test-all`.
 MARKED_LONG = (
     "test_bad_files",
     "test_journal_copies",
