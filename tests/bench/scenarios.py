@@ -17,12 +17,9 @@ from typing import Any
 
 import aiohttp
 
-from ccm.cloud import Address, AddressType, Instance
-from ccm.controllers import node_rules
-from ccm.engine.objects import Node, decoder
 from tests.ports import free_port
 
-from . import measure, objects, shared_nodes
+from . import limits, measure, objects, shared_nodes
 from .cloud import Cloud, internal_ip, summary
 from .cluster import LEASE, LEASES, NODES, SERVICES, Cluster
 from .sides import BenchError, Process, Side, flags
@@ -146,7 +143,13 @@ async def nodes(bench: Bench) -> AsyncIterator[Run]:
     for side in bench.sides:
         yield await initialise(bench, side, 1000, "tuned", TUNED)
     for concurrency in GENERATOR_CONCURRENCIES:
-        yield await generate(bench, 1000, concurrency)
+        yield await limits.generate(bench.cluster, bench.say, 1000, concurrency)
+
+
+async def wire(bench: Bench) -> AsyncIterator[Run]:
+    """The ways to write 1,000 initialisations, each sent by the raw generator three times, in turn."""
+    async for run in limits.compare(bench.cluster, bench.say, 1000):
+        yield run
 
 
 async def limited(bench: Bench) -> AsyncIterator[Run]:
@@ -235,47 +238,6 @@ async def _refresh(bench: Bench, side: Side, folder: Path, cloud: Cloud, values:
         await started.leading
         await cloud.quiet(5, 300)
         return {**summary(await cloud.calls()), "peak": started.process.usage().peak}
-
-
-async def generate(bench: Bench, size: int, concurrency: int) -> Run:
-    """Only the patches, from a process that does nothing else."""
-    cluster = bench.cluster
-    await cluster.clear()
-    await cluster.create(NODES, (objects.node(number) for number in range(size)))
-    with tempfile.TemporaryDirectory(prefix="ccm-bench-") as folder:
-        file = Path(folder) / "patches"
-        file.write_bytes(b"\n".join(patches(number) for number in range(size)))
-        api = cluster.usage()
-        command = [sys.executable, "-m", "tests.bench.generator", str(cluster.kubeconfig), str(concurrency), str(file)]
-        child = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-        output, _ = await child.communicate()
-        if child.returncode:
-            raise BenchError(f"the generator ended with {child.returncode}")
-        seconds = float(output)
-    run = {
-        "side": "generator",
-        "tuning": f"{concurrency} at a time",
-        "size": size,
-        "seconds": seconds,
-        "api_cpu": cluster.usage().cpu - api.cpu,
-    }
-    bench.say(f"generator, {run['tuning']}: {size} Nodes in {seconds:.2f} s, API server {run['api_cpu']:.1f} CPU-s")
-    return run
-
-
-def patches(number: int) -> bytes:
-    """[name, status patch, node patch], as ours would send them (but for the resourceVersion)."""
-    node = decoder(Node).decode(json.dumps(objects.node(number)).encode())
-    instance = Instance(
-        provider_id=f"sim://north/i-{number:012x}",
-        name=objects.name(number),
-        type="sim.small",
-        zone="north-a",
-        region="north",
-        addresses=(Address(AddressType.INTERNAL_IP, internal_ip(number)),),
-    )
-    plan = node_rules.plan_initialisation(node, instance)
-    return json.dumps([objects.name(number), plan.status, plan.node]).encode()
 
 
 # --- Services --------------------------------------------------------------------------------------------------------
@@ -475,6 +437,7 @@ async def handover(bench: Bench) -> AsyncIterator[Run]:
 
 BENCHES: Mapping[str, Callable[[Bench], AsyncIterator[Run]]] = {
     "nodes": nodes,
+    "wire": wire,
     "limited": limited,
     "growth": growth,
     "restart": restart,
