@@ -161,6 +161,20 @@ async def a_strategic_patch_merges_conditions_by_type(kube: KubeClient, name: st
     assert {each["type"]: each["status"] for each in conditions} == {"Ready": "True", "NetworkUnavailable": "False"}
 
 
+async def a_strategic_patch_merges_addresses_by_type_or_replaces_them(kube: KubeClient, name: str) -> None:
+    path = f"{NODES}/{name}"
+    two = [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "fd00::1"}]
+    host = {"type": "Hostname", "address": name}
+    await kube.create(NODES, node(name))
+    for given in ([host], [{"$patch": "replace"}, *two]):
+        await kube.patch(f"{path}/status", {"status": {"addresses": given}}, strategic=True)
+    assert (await read(kube, path))["status"]["addresses"] == two
+    await kube.patch(f"{path}/status", {"status": {"addresses": [{"$patch": "replace"}, two[0]]}}, strategic=True)
+    await kube.patch(f"{path}/status", {"status": {"addresses": [host]}}, strategic=True)
+    types = [each["type"] for each in (await read(kube, path))["status"]["addresses"]]
+    assert sorted(types) == ["Hostname", "InternalIP"]
+
+
 async def a_provider_id_is_written_once(kube: KubeClient, name: str) -> None:
     await kube.create(NODES, node(name))
     with pytest.raises(InvalidError):
@@ -244,6 +258,7 @@ SUITE: tuple[Check, ...] = (
     a_finalizer_keeps_what_is_deleted,
     status_and_spec_change_by_their_own_paths_alone,
     a_strategic_patch_merges_conditions_by_type,
+    a_strategic_patch_merges_addresses_by_type_or_replaces_them,
     a_provider_id_is_written_once,
     addresses_are_for_load_balancers_alone,
     a_watch_goes_on_where_the_list_ended,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tests.merge_patch import merge
+from tests.merge_patch import merge, strategic_merge
 
 Document = dict[str, Any]
 Key = tuple[str, str]  # resource ("services"), and "namespace/name" or "name"
@@ -40,18 +40,6 @@ class Change(NamedTuple):
     key: str
     before: Document | None
     line: bytes
-
-
-def strategic(target: Document, patch: Document) -> Document:
-    """Strategic merge patch, as far as it is used: `status.conditions` are merged by type."""
-    conditions = patch.get("status", {}).get("conditions")
-    result: Document = merge(target, patch)
-    if conditions:
-        old = {each["type"]: each for each in target.get("status", {}).get("conditions", [])}
-        for each in conditions:
-            old[each["type"]] = {**old.get(each["type"], {}), **each}
-        result["status"]["conditions"] = list(old.values())
-    return result
 
 
 @dataclass
@@ -160,7 +148,7 @@ class Store:
     def patch(self, resource: str, key: str, patch: Document, *, is_strategic: bool, status: bool) -> Document:
         meta = patch.get("metadata", {})
         bare = {**patch, "metadata": {k: v for k, v in meta.items() if k not in ("resourceVersion", "uid")}}
-        how = strategic if is_strategic else merge
+        how = strategic_merge if is_strategic else merge
         return self.update(
             resource,
             key,

@@ -280,10 +280,11 @@ class NodeController:
         """Write what `plan_for` decides. Return the Node that the decision was based on, None if nothing was to do.
 
         Each patch names the resourceVersion that the decision was based on. After a conflict, the Node is read again
-        and the decision is repeated with the same facts.
+        and the decision is repeated with the same facts. Strategic merge patches cost the API server less CPU than JSON
+        merge patches (`make bench BENCH=wire`).
         """
         name, uid = node.metadata.name, node.metadata.uid
-        path = f"/api/v1/nodes/{name}"
+        client, path = self._context.client, f"/api/v1/nodes/{name}"
         for _ in range(CONFLICT_RETRIES):
             plan = plan_for(node)
             if plan.is_empty or node.metadata.uid != uid:  # the facts do not apply to a successor
@@ -291,17 +292,17 @@ class NodeController:
             version = node.metadata.resource_version
             try:
                 if plan.status is not None:
-                    guarded = {"metadata": {"resourceVersion": version}, **plan.status}
-                    version = (await self._context.client.patch(f"{path}/status", guarded)).resource_version
+                    guarded = {"metadata": {"resourceVersion": version}, **rules.as_strategic(plan.status)}
+                    version = (await client.patch(f"{path}/status", guarded, strategic=True)).resource_version
                     PATCHES.labels("addresses").inc()
                 if plan.node is not None:
                     metadata = {**plan.node.get("metadata", {}), "resourceVersion": version}
-                    await self._context.client.patch(path, {**plan.node, "metadata": metadata})
+                    await client.patch(path, {**plan.node, "metadata": metadata}, strategic=True)
                     PATCHES.labels(kind).inc()
                 return node
             except ConflictError:
                 try:
-                    node = await self._context.client.get(path, Node)
+                    node = await client.get(path, Node)
                 except NotFoundError:
                     break
             except NotFoundError:

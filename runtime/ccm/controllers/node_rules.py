@@ -316,6 +316,15 @@ def status_patch(node: Node, instance: Instance) -> dict[str, Any] | None:
     return {"status": {"addresses": [{"type": address.type, "address": address.address} for address in wanted]}}
 
 
+def as_strategic(patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `status_patch` as a strategic merge patch: it says that it replaces the addresses.
+
+    Without the directive the API server merges them by type, which loses one of two InternalIPs.
+    """
+    addresses = patch["status"]["addresses"]
+    return {"status": {"addresses": [{"$patch": "replace"}, *addresses]}}
+
+
 def too_many_taints(node: Node) -> str:
     """Return why the Node's taints cannot be written, "" if they can."""
     if len(node.spec.taints) <= NODE_TAINTS:

@@ -30,7 +30,7 @@ from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
 from ccm.gateway.gateway import Gateway
-from tests.merge_patch import merge
+from tests.merge_patch import merge, strategic_merge
 
 from ..gateway.virtual import now
 
@@ -169,11 +169,13 @@ class Api:
     async def get(self, path: str, type: Any, **_: Any) -> Any:
         return await self._request("GET", path, lambda: msgspec.convert(self._named(path), type))
 
-    async def list(self, path: str, type: Any, **_: Any) -> tuple[list[Any], str]:
-        return [msgspec.convert(node, type) for node in self.nodes.values()], str(self._version)
+    async def list(
+        self, path: str, type: Any, *, keep: Callable[[Any], Any] = lambda item: item, **_: Any
+    ) -> tuple[list[Any], str]:
+        return [keep(msgspec.convert(node, type)) for node in self.nodes.values()], str(self._version)
 
-    async def patch(self, path: str, patch: dict[str, Any], **_: Any) -> ObjectMeta:
-        return await self._request("PATCH", path, lambda: self._patch(path, copy.deepcopy(patch)))
+    async def patch(self, path: str, patch: dict[str, Any], *, strategic: bool = False, **_: Any) -> ObjectMeta:
+        return await self._request("PATCH", path, lambda: self._patch(path, copy.deepcopy(patch), strategic))
 
     async def create(self, path: str, body: dict[str, Any], **_: Any) -> ObjectMeta:
         return await self._request("POST", path, lambda: self.events.append(body) or ObjectMeta())
@@ -210,7 +212,7 @@ class Api:
             raise NotFoundError(404, "NotFound", f"nodes {name!r} not found")
         return self.nodes[name]
 
-    def _patch(self, path: str, patch: dict[str, Any]) -> ObjectMeta:
+    def _patch(self, path: str, patch: dict[str, Any], strategic: bool) -> ObjectMeta:
         if "/events" in path:
             return ObjectMeta()
         node = self._named(path)
@@ -218,7 +220,7 @@ class Api:
         if version not in (None, node["metadata"]["resourceVersion"]):
             raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
         patch.pop("spec" if path.endswith("/status") else "status", None)
-        after = merge(node, patch)
+        after = (strategic_merge if strategic else merge)(node, patch)
         if (before := node["spec"].get("providerID")) and after["spec"].get("providerID") != before:
             raise InvalidError(422, "Invalid", "spec.providerID: Forbidden")
         pairs = [tuple(each.values()) for each in after["status"].get("addresses", [])]

@@ -46,7 +46,7 @@ from ccm.engine.events import EventRecorder
 from ccm.engine.informer import Informer
 from ccm.engine.objects import Node, ObjectMeta, Service
 from ccm.gateway.gateway import Gateway
-from tests.merge_patch import merge
+from tests.merge_patch import merge, strategic_merge
 
 from ..gateway.virtual import now
 from .nodes_harness import LoopClock, until
@@ -137,12 +137,13 @@ class Api:
 
     # A KubeClient.
 
-    async def list(self, path: str, type: Any, **_: Any) -> tuple[list[Any], str]:
+    async def list(
+        self, path: str, type: Any, *, keep: Callable[[Any], Any] = lambda item: item, **_: Any
+    ) -> tuple[list[Any], str]:
         kind = path.rsplit("/", 1)[1]
         await asyncio.sleep(self.list_latency[kind])
-        if self.wrong_lists.get(kind):
-            return [msgspec.convert(each, type) for each in self.wrong_lists[kind].pop(0)], str(self._version)
-        return [msgspec.convert(each, type) for each in self.objects[kind].values()], str(self._version)
+        listed = self.wrong_lists[kind].pop(0) if self.wrong_lists.get(kind) else self.objects[kind].values()
+        return [keep(msgspec.convert(each, type)) for each in listed], str(self._version)
 
     async def get(self, path: str, type: Any, **_: Any) -> Any:
         self.reads.append(path)
@@ -190,11 +191,7 @@ class Api:
         version = patch.get("metadata", {}).pop("resourceVersion", None)
         if version not in (None, before["metadata"]["resourceVersion"]):
             raise ConflictError(409, "Conflict", f"PATCH {path}: the object has been modified")
-        if strategic:  # conditions are merged by type
-            given = {each["type"]: each for each in patch["status"]["conditions"]}
-            old = {each["type"]: each for each in before["status"].get("conditions", [])}
-            patch["status"]["conditions"] = list((old | given).values())
-        after = merge(before, patch)
+        after = (strategic_merge if strategic else merge)(before, patch)
         if after != before:
             self.put(kind, after)
             if after["metadata"].get("deletionTimestamp") and not after["metadata"].get("finalizers"):
