@@ -9,12 +9,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ccm.engine.objects import Node, NodeSystemInfo, ObjectMeta, Service, ServiceSpec
+from ccm.engine.objects import (
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeStatus,
+    NodeSystemInfo,
+    ObjectMeta,
+    Service,
+    ServiceSpec,
+)
 
 from .limits import (
     EXTERNAL_IPS,
     NODE_ADDRESSES,
-    NODE_CONDITIONS,
     NODE_POD_CIDRS,
     NODE_TAINTS,
     PORTS,
@@ -25,6 +33,8 @@ from .service_rules import FINALIZER
 
 #: The conditions of a Node that controllers read.
 CONDITIONS = frozenset({"Ready", "NetworkUnavailable"})
+#: How many texts of Nodes to remember, and to share among Nodes: many more than clusters have zones and pools.
+SHARED_TEXTS = 4096
 
 
 def kept_service(service: Service) -> Service:
@@ -51,18 +61,41 @@ def kept_service(service: Service) -> Service:
 
 
 def kept_node(node: Node) -> Node:
-    """Return the Node with its first addresses and pod CIDRs, and at most one taint more than the limit allows.
+    """Return the Node with the conditions that controllers read, its first addresses and pod CIDRs, and at most one
+    taint more than the limit allows. Texts that many Nodes have in common are kept once.
 
-    A Node with too many conditions keeps only those that controllers read.
+    This is half of what was decoded: with thousands of Nodes, it is most of the memory of the process.
     """
-    spec, status = node.spec, node.status
+    meta, spec, status = node.metadata, node.spec, node.status
+    meta = replace(meta, labels=_shared_texts(meta.labels), annotations=_shared_texts(meta.annotations))
     if len(spec.taints) > NODE_TAINTS or len(spec.pod_cidrs) > NODE_POD_CIDRS:
         spec = replace(spec, taints=spec.taints[: NODE_TAINTS + 1], pod_cidrs=spec.pod_cidrs[:NODE_POD_CIDRS])
-    if len(status.addresses) > NODE_ADDRESSES:
-        status = replace(status, addresses=status.addresses[:NODE_ADDRESSES])
-    if len(status.conditions) > NODE_CONDITIONS:
-        first = {each.type: each for each in reversed(status.conditions) if each.type in CONDITIONS}
-        status = replace(status, conditions=list(first.values()))
-    if len(status.node_info.system_uuid) > SYSTEM_UUID:
-        status = replace(status, node_info=NodeSystemInfo())
-    return node if spec is node.spec and status is node.status else replace(node, spec=spec, status=status)
+    first = {each.type: each for each in reversed(status.conditions) if each.type in CONDITIONS}
+    info = status.node_info
+    status = NodeStatus(
+        [NodeAddress(_shared(each.type), each.address) for each in status.addresses[:NODE_ADDRESSES]],
+        [_shared_condition(each) for each in first.values()],
+        info if len(info.system_uuid) <= SYSTEM_UUID else NodeSystemInfo(),
+    )
+    return replace(node, metadata=meta, spec=spec, status=status)
+
+
+def _shared_condition(condition: NodeCondition) -> NodeCondition:
+    type_, status, reason, message = map(
+        _shared, (condition.type, condition.status, condition.reason, condition.message)
+    )
+    return replace(condition, type=type_, status=status, reason=reason, message=message)
+
+
+def _shared_texts(texts: dict[str, str]) -> dict[str, str]:
+    return {_shared(key): _shared(value) for key, value in texts.items()}
+
+
+def _shared(text: str) -> str:
+    """Return the text, as the same Python object as last time. The memory of texts is bounded: kubelets write them."""
+    if len(_texts) > SHARED_TEXTS:
+        _texts.clear()
+    return _texts.setdefault(text, text)
+
+
+_texts: dict[str, str] = {}

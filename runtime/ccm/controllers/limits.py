@@ -14,8 +14,6 @@ SOURCE_RANGES, PORTS = 1000, 250
 EXTERNAL_IPS = 1000
 #: Addresses of one Node. Machines have fewer than ten.
 NODE_ADDRESSES = 32
-#: Conditions of one Node. A kubelet writes four, add-ons a few more.
-NODE_CONDITIONS = 32
 #: Pod CIDRs of one Node: one for each IP family, which the API server enforces.
 NODE_POD_CIDRS = 2
 #: Characters of a Node's SMBIOS UUID. A UUID has 36; a longer text is none.

@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
-import errno
 import logging
 import platform
-import random
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, TypeVar
@@ -46,6 +44,7 @@ from .api_errors import (
 )
 from .kubeconfig import load as load_access
 from .objects import UNREADABLE, ListMeta, ObjectMeta, PartialObject, decoder, list_decoder, object_path
+from .request_failures import pause_before_retry, unavailable, was_closed
 
 logger = logging.getLogger(__name__)
 
@@ -133,18 +132,20 @@ class KubeClient:
         params: Mapping[str, str] | None = None,
         timeout: float | None = None,
         unreadable: Callable[[bytes], None] | None = None,
+        keep: Callable[[T], T] = lambda item: item,
     ) -> tuple[builtins.list[T], str]:
         """All items, and the resourceVersion of this consistent state, from which a watch can start.
 
         The list is read in pages. If the continue token expires meanwhile, everything is read once more without pages,
         as in client-go: that cannot expire. `timeout` is for each page. An item that cannot be decoded as `type` fails
-        the list, unless `unreadable` accepts its JSON.
+        the list, unless `unreadable` accepts its JSON. `keep` returns what to keep of an item, before the next page
+        is read: so a list of objects that the caller has already takes no memory.
         """
         try:
-            return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable)
+            return await self._list_pages(path, type, page, dict(params or {}), timeout, unreadable, keep)
         except GoneError:
             logger.info("listing %s outlasted the API server's continue token; reading it without pages", path)
-            return await self._list_pages(path, type, 0, dict(params or {}), timeout, unreadable)
+            return await self._list_pages(path, type, 0, dict(params or {}), timeout, unreadable, keep)
 
     async def _list_pages(
         self,
@@ -154,26 +155,32 @@ class KubeClient:
         params: dict[str, str],
         timeout: float | None,
         unreadable: Callable[[bytes], None] | None,
+        keep: Callable[[T], T],
     ) -> tuple[builtins.list[T], str]:
         items: builtins.list[T] = []
         if page > 0:
             params["limit"] = str(page)
         while True:
             body = await self._request("GET", path, params=params, timeout=timeout, verb="LIST")
-            found, metadata = await self._items(body, type_, path, unreadable)
+            found, metadata = await self._items(body, type_, path, unreadable, keep)
             items += found
             if not metadata.continue_:
                 return items, metadata.resource_version
             params["continue"] = metadata.continue_
 
     async def _items(
-        self, body: bytes, type_: type[T], path: str, unreadable: Callable[[bytes], None] | None
+        self,
+        body: bytes,
+        type_: type[T],
+        path: str,
+        unreadable: Callable[[bytes], None] | None,
+        keep: Callable[[T], T],
     ) -> tuple[builtins.list[T], ListMeta]:
         """A page: at once if it is small, otherwise item by item, so that other tasks can run in between."""
         if len(body) <= STRETCH:
             try:
                 answer = await self._decode(list_decoder(type_), body, path)
-                return answer.items or [], answer.metadata
+                return [keep(item) for item in answer.items or []], answer.metadata
             except UnavailableError:
                 if unreadable is None:
                     raise
@@ -181,7 +188,7 @@ class KubeClient:
         items, size = [], 0
         for piece in pieces.items or []:
             try:
-                items.append(decoder(type_).decode(piece))
+                items.append(keep(decoder(type_).decode(piece)))
             except UNREADABLE as error:
                 if unreadable is None:
                     raise _not_understood(path, error) from None
@@ -250,7 +257,7 @@ class KubeClient:
                     until_headers.reschedule(None)
                     yield split_lines(response.content.iter_any())
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
-            raise _unavailable(context, error) from error
+            raise unavailable(context, error) from error
 
     async def close(self) -> None:
         """Close all connections. The client remains usable and then opens new ones."""
@@ -304,15 +311,15 @@ class KubeClient:
                             return answer
                         error = await self._error(response, context)
             except (aiohttp.ClientError, OSError) as failed:
-                if method != "POST" and not reconnected and _was_closed(failed):
+                if method != "POST" and not reconnected and was_closed(failed):
                     reconnected = True
                     continue
-                raise _unavailable(context, failed) from failed
+                raise unavailable(context, failed) from failed
             if error.status == 401 and self.access.renewable and not refreshed:
                 refreshed = True
                 self.access.invalidate()
             else:
-                wait = _pause_before_retry(method, error, pause)
+                wait = pause_before_retry(method, error, pause)
                 if wait is None or loop.time() + wait >= deadline:
                     raise error
                 pause *= 2
@@ -391,30 +398,6 @@ class KubeClient:
 
 def _not_understood(path: str, error: Exception) -> UnavailableError:
     return UnavailableError(200, "NotUnderstood", f"{path}: unexpected answer: {error}")
-
-
-def _pause_before_retry(method: str, error: ApiError, pause: float) -> float | None:
-    """Seconds before a retry, None if no retry is allowed. Jittered, but never shorter than the server requested."""
-    refused = error.status == 429 or (error.status == 503 and error.retry_after is not None and method != "POST")
-    if not refused:
-        return None
-    return max(error.retry_after or 0.0, pause) * random.uniform(1.0, 1.25)
-
-
-def _was_closed(error: BaseException) -> bool:
-    """Whether an established connection was closed during the request, as happens to kept-alive ones."""
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return False
-    return isinstance(error, aiohttp.ServerDisconnectedError) or getattr(error, "errno", 0) in (
-        errno.ECONNRESET,
-        errno.EPIPE,
-    )
-
-
-def _unavailable(context: str, error: BaseException) -> UnavailableError:
-    if isinstance(error, TimeoutError):
-        return UnavailableError(0, "Timeout", f"{context}: no answer in time")
-    return UnavailableError(0, type(error).__name__, f"{context}: {error or type(error).__name__}")
 
 
 async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

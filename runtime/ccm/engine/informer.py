@@ -38,7 +38,7 @@ SILENT = 0.9
 WATCH_SECONDS = (300, 600)
 #: Shortest and longest pause before the next connection, in seconds.
 BACKOFF_FIRST, BACKOFF_MAX = 0.2, 30.0
-#: How many objects of a list to compare with the cache before other tasks can run.
+#: How many changes of a list to notify handlers of before other tasks can run.
 STRETCH = 250
 #: A watch that lasted this long, in seconds, was healthy: the next pause is the shortest one again.
 HEALTHY_AFTER = 5.0
@@ -196,7 +196,12 @@ class Informer(Generic[T]):
     async def _relist(self) -> None:
         unreadable: list[bytes] = []
         items, version = await self._client.list(
-            self._path, self._type, page=self._page, params=self._params, unreadable=unreadable.append
+            self._path,
+            self._type,
+            page=self._page,
+            params=self._params,
+            unreadable=unreadable.append,
+            keep=self._known_or_new,
         )
         await self._check()
         known, self._unreadable = self._unreadable, {}
@@ -204,10 +209,10 @@ class Informer(Generic[T]):
             self._skip(data, known)
         self._resource_version = ""
         metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
-        listed = await self._kept(items)
+        listed = {self._key(obj): obj for obj in items}
         if self._doubtful:
             await self._doubt(listed)
-        self._replace(listed)
+        await self._replace(listed)
         self._resource_version = version
         self._lists += 1
         self._in_touch()
@@ -240,18 +245,12 @@ class Informer(Generic[T]):
         if self._unreadable.pop(key, None) is not None:
             metrics.NOT_UNDERSTOOD.labels(self.name).set(len(self._unreadable))
 
-    async def _kept(self, items: Iterable[T]) -> dict[str, T]:
-        """The objects of a list for the cache, by key. An unchanged object stays the same Python object, as its users
+    def _known_or_new(self, item: T) -> T:
+        """What the cache keeps of a listed object. One that has not changed stays the same Python object, as its users
         expect. An equal resourceVersion alone does not prove that: a restored etcd issues them again."""
-        found: dict[str, T] = {}
-        for number, item in enumerate(items, 1):
-            obj = self._keep(item)
-            key = self._key(obj)
-            known = self._store.get(key)
-            found[key] = known if known is not None and known == obj else obj
-            if number % STRETCH == 0:
-                await asyncio.sleep(0)
-        return found
+        obj = self._keep(item)
+        known = self._store.get(self._key(obj))
+        return known if known is not None and known == obj else obj
 
     async def _doubt(self, listed: Mapping[str, T]) -> None:
         """Find out which objects to keep although a list omits them. Raises ApiError if they cannot be read."""
@@ -285,19 +284,25 @@ class Informer(Generic[T]):
         self._missing = keys
         metrics.DOUBTED.labels(self.name).set(len(keys))
 
-    def _replace(self, listed: Mapping[str, T]) -> None:
-        """Make the cache equal to `listed`, except for kept objects; handlers receive the changes, deletions first."""
+    async def _replace(self, listed: Mapping[str, T]) -> None:
+        """Make the cache equal to `listed`, except for kept objects; handlers receive the changes, deletions first.
+
+        Other tasks run in between, as they do between the events of a watch.
+        """
         before, self._store = self._store, dict(listed)
+        changes: list[tuple[T | None, T | None]] = []
         for key, old in before.items():
             if key in self._store:
                 continue
             if key in self._missing or key in self._unreadable or "" in self._unreadable:
                 self._store[key] = old
             else:
-                self._notify(old, None)
-        for key, new in self._store.items():
-            if (old_or_none := before.get(key)) is not new:
-                self._notify(old_or_none, new)
+                changes.append((old, None))
+        changes += [(before.get(key), new) for key, new in self._store.items() if before.get(key) is not new]
+        for number, (old_or_none, new_or_none) in enumerate(changes, 1):
+            self._notify(old_or_none, new_or_none)
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
 
     async def _follow(self) -> None:
         """Watch until the watch ends or `list_again` ends it."""

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import aiohttp
 from yarl import URL
 
+from ccm.base.connection_problem import connection_problem
 from ccm.base.text import shorten
 
 from .api_credentials import Access
@@ -59,7 +60,7 @@ async def port_forward(access: Access, namespace: str, pod: str, port: int) -> A
             url = URL(access.server + path).with_query(ports=str(port))
             connection = await session.ws_connect(url, protocols=(PROTOCOL,), **await access.request_arguments())
         except (aiohttp.ClientError, OSError) as error:
-            raise UnavailableError(0, type(error).__name__, f"{context}: {error or type(error).__name__}") from error
+            raise UnavailableError(0, type(error).__name__, f"{context}: {connection_problem(error)}") from error
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=theirs)
         tunnel = Tunnel(ours)

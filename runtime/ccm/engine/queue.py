@@ -276,6 +276,8 @@ class WorkQueue(Generic[K]):
                 self._work_duration.observe(self._clock.monotonic() - started)
                 if key in self._added_at:  # added again meanwhile
                     self._make_ready(key)
+            # Nothing of this waits if thousands of keys are ready and need no request: a restart beside many Services.
+            await asyncio.sleep(0)
 
     async def _process(
         self,

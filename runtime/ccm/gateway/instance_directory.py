@@ -237,7 +237,9 @@ class InstanceDirectory:
             snapshot = self._snapshot
             # Another listing may have finished meanwhile.
             fresh = snapshot is not None and snapshot.began >= batch.not_before
-            if not fresh and self._single_reads_cost_less(len(questions)):
+            # A provider may know an older spelling only after it has listed the instance.
+            spelt = all(not ref.provider_id or self._canonical(ref.provider_id) for ref in questions)
+            if not fresh and spelt and self._single_reads_cost_less(len(questions)):
                 await asyncio.gather(*(self._get(ref, future) for ref, future in questions.items()))
                 return
             if snapshot is None or not fresh:
@@ -281,6 +283,8 @@ class InstanceDirectory:
                 self._canonical_ids.clear()
             try:
                 spelling = cast(CanonicalIds, self._instances).canonical(provider_id)
+                if spelling is None:
+                    return None  # the next listing may show it
             except Exception as error:
                 log.error("the provider failed to determine the canonical spelling of %r: %r", provider_id, error)
                 spelling = None

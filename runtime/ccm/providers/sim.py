@@ -8,6 +8,7 @@ framework does everything else: batching, caching, retries, rate limits.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -39,6 +40,8 @@ PROVIDER_ID = re.compile(r"sim://(?P<region>[a-z0-9][a-z0-9-]*)/(?P<id>i-[0-9a-f
 VOLUME_ID = re.compile(r"v-[0-9a-f]{12}")
 CSI_DRIVER = "sim.ccm.outoftree.dev"
 GONE = "load_balancer_not_found"
+#: How many load balancers to convert before other tasks can run.
+STRETCH = 500
 
 
 class SimCloud(cloud.Cloud):
@@ -105,7 +108,13 @@ class SimLoadBalancers:
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
         rows = await self._api.list("/load-balancers", LoadBalancer, [("tag", f"cluster:{cluster}")])
-        return [_load_balancer(row) for row in rows if "service_uid" in row.tags]
+        found = []
+        for number, row in enumerate(rows, 1):
+            if "service_uid" in row.tags:
+                found.append(_load_balancer(row))
+            if number % STRETCH == 0:
+                await asyncio.sleep(0)
+        return found
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""

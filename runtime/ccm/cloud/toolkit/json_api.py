@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
+from ccm.base.connection_problem import connection_problem
 from ccm.base.text import printable, shorten
 from ccm.cloud import (
     CloudError,
@@ -198,6 +199,8 @@ class JsonApi:
                 return _Reply(response.status, response.headers, bytes(content))
         except TimeoutError:
             raise Transient(f"{what}: no answer from {self._url} within {self._timeout:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            raise Transient(f"{what}: {connection_problem(error)}") from None
         except aiohttp.ClientError as error:
             raise Transient(f"{what}: {self._url}: {type(error).__name__}") from None
 

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the caches keep: all of ordinary objects, and of the largest so little that thousands of them fit."""
 
+import json
+
 import msgspec
 import pytest
 
-from ccm.controllers import limits, node_rules
+from ccm.controllers import cache_rules, limits, node_rules
 from ccm.controllers.cache_rules import kept_node, kept_service
 from ccm.controllers.service_rules import FINALIZER, ServiceRuleError, load_balancer_spec, needs_cleanup
-from ccm.engine.objects import Node, Service
+from ccm.engine.objects import Node, Service, decoder
 
 from ..hostile import LARGEST_NODES, LARGEST_SERVICES, load_balancer, node
+
+REGION = "failure-domain.beta.kubernetes.io/region"
 
 pytestmark = pytest.mark.threat("tenant-cannot-stop-the-controller")
 
@@ -29,7 +33,31 @@ def test_ordinary_objects_are_kept_as_they_are():
     ordinary = service(loadBalancerSourceRanges=["10.0.0.0/8"] * limits.SOURCE_RANGES)
     assert kept_service(ordinary) is ordinary
     plain = msgspec.convert(node(addresses=[{"type": "InternalIP", "address": "10.0.0.1"}]), Node)
-    assert kept_node(plain) is plain
+    assert kept_node(plain) == plain
+
+
+def test_of_a_nodes_conditions_only_those_that_controllers_read_are_kept():
+    given = [{"type": kind, "status": "True"} for kind in ("Ready", "DiskPressure", "NetworkUnavailable", "MyOwn")]
+    kept = kept_node(msgspec.convert(node(conditions=given), Node))
+    assert {each.type for each in kept.status.conditions} == {"Ready", "NetworkUnavailable"}
+
+
+def test_texts_that_nodes_have_in_common_are_one_object():
+    def decoded(zone):
+        labels = {"topology.kubernetes.io/zone": zone, REGION: "north"}
+        made = node(conditions=[{"type": "Ready", "status": "True", "message": "kubelet is ready"}])
+        return kept_node(decoder(Node).decode(json.dumps(made | {"metadata": {"labels": labels}})))
+
+    one, other = decoded("north-a"), decoded("north-b")
+    assert [id(key) for key in one.metadata.labels] == [id(key) for key in other.metadata.labels]
+    assert [id(value) for value in one.metadata.labels.values()][1] == id(other.metadata.labels[REGION])
+    assert one.status.conditions[0].message is other.status.conditions[0].message
+
+
+def test_texts_of_nodes_that_are_gone_do_not_stay_for_ever():
+    for number in range(2 * cache_rules.SHARED_TEXTS):
+        kept_node(msgspec.convert({"metadata": {"labels": {"unique": f"text {number}"}}}, Node))
+    assert len(cache_rules._texts) <= cache_rules.SHARED_TEXTS + 2
 
 
 def test_a_system_uuid_that_is_none_is_dropped():
@@ -37,7 +65,7 @@ def test_a_system_uuid_that_is_none_is_dropped():
         return msgspec.convert({"status": {"nodeInfo": {"systemUUID": text}}}, Node)
 
     longest = with_uuid("a" * limits.SYSTEM_UUID)
-    assert kept_node(longest) is longest
+    assert kept_node(longest) == longest
     assert kept_node(with_uuid("a" * (limits.SYSTEM_UUID + 1))).status.node_info.system_uuid == ""
 
 
@@ -55,7 +83,6 @@ NODE_FIELDS = {
         limits.NODE_ADDRESSES,
         limits.NODE_ADDRESSES,
     ),
-    "conditions": (lambda n: [{"type": "c", "status": "True"} for _ in range(n)], limits.NODE_CONDITIONS, 0),
 }
 
 
@@ -73,7 +100,7 @@ def test_a_service_at_the_limit_is_kept_whole_and_one_above_it_is_cut(field):
 def test_a_node_at_the_limit_is_kept_whole_and_one_above_it_is_cut(field):
     make, most, kept = NODE_FIELDS[field]
     at_limit, above = (msgspec.convert(node(**{field: make(n)}), Node) for n in (most, most + 9))
-    assert kept_node(at_limit) is at_limit
+    assert kept_node(at_limit) == at_limit
     cut = msgspec.to_builtins(kept_node(above))
     assert len({**cut["spec"], **cut["status"]}.get(field, ())) == kept
 

@@ -106,6 +106,24 @@ async def test_list_follows_the_pages_and_keeps_the_filter(server, kube):
     ]
 
 
+@pytest.mark.parametrize("stretch", [1, 10**6])
+async def test_of_each_page_only_what_is_to_be_kept_is_in_memory(server, kube, monkeypatch, stretch):
+    """A list of thousands of objects that have not changed is as small as the cache that it is compared with."""
+    monkeypatch.setattr(module, "STRETCH", stretch)
+    known, asked = PartialObject(), []
+
+    def keep(item):
+        asked.append((item.metadata.name, len(server.requests)))
+        return known
+
+    def page(name, cont=""):
+        return web.json_response({"metadata": {"continue": cont}, "items": [{"metadata": {"name": name}}]})
+
+    server.answers = [page("a", "t1"), page("b")]
+    items, _ = await kube.list("/n", PartialObject, page=1, keep=keep)
+    assert asked == [("a", 1), ("b", 2)] and all(item is known for item in items)
+
+
 async def test_an_expired_continue_token_restarts_the_list_unpaged(server, kube):
     def page(cont, version):
         return web.json_response(

@@ -86,10 +86,10 @@ class Client:
         await self._pass("patched")  # where the answer may get lost
         return answer
 
-    async def list(self, path, type, *, page, params, unreadable=None):
+    async def list(self, path, type, *, page, params, unreadable, keep):
         assert (path, params) == (PATH, {"fieldSelector": "metadata.name=ccm"})
         await self._pass("list")
-        items = [decoder(Lease).decode(json.dumps(self.api.lease))] if self.api.lease else []
+        items = [keep(decoder(Lease).decode(json.dumps(self.api.lease)))] if self.api.lease else []
         return items, str(self.api.version)
 
     @contextlib.asynccontextmanager

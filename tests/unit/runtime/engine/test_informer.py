@@ -38,7 +38,7 @@ class Script:
         self.lists, self.watches = [], []
         self.listed, self.watched = 0, []
 
-    async def list(self, path, type, *, page, params, unreadable):
+    async def list(self, path, type, *, page, params, unreadable, keep):
         self.listed += 1
         answer = self._next(self.lists)
         if isinstance(answer, Exception):
@@ -47,7 +47,7 @@ class Script:
         items = []
         for item in objects:
             try:
-                items.append(decoder(PartialObject).decode(json.dumps(item)))
+                items.append(keep(decoder(PartialObject).decode(json.dumps(item))))
             except msgspec.ValidationError:
                 unreadable(json.dumps(item).encode())
         return items, str(version)
@@ -162,6 +162,23 @@ async def test_410_lists_again_and_tells_what_went_came_and_changed(informer, sc
         (None, "reborn@14"),
     ]
     assert script.watched[-1]["resourceVersion"] == "20"
+
+
+async def test_a_long_list_does_not_hold_the_event_loop(informer, script, seen):
+    """Other tasks run while handlers are notified of thousands of objects; who waits for the list waits for all."""
+    script.lists = [([obj(f"n{number}", number + 1) for number in range(1000)], 5)]
+    reached = []
+
+    async def beside():
+        while len(seen) < 1000:
+            await asyncio.sleep(0)
+            reached.append(len(seen))
+
+    task = asyncio.create_task(beside())
+    await informer.start()
+    await informer.wait_synced()
+    await task
+    assert len(seen) == 1000 and {250, 500, 750} <= set(reached)
 
 
 async def test_handlers_see_the_new_state_in_the_cache(informer, script, clock):

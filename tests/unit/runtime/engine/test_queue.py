@@ -82,6 +82,24 @@ async def test_workers_share_the_keys(clock):
     assert most == 3
 
 
+async def test_thousands_of_keys_that_wait_for_nothing_do_not_hold_the_event_loop(clock):
+    queue, done, reached = WorkQueue("q", clock=clock), [], []
+
+    async def process(key):
+        done.append(key)
+
+    async def beside():
+        while len(done) < 1000:
+            await asyncio.sleep(0)
+            reached.append(len(done))
+
+    for key in range(1000):
+        queue.add(key)
+    async with workers(queue, process, n=10):
+        await beside()
+    assert max(after - before for before, after in zip([0, *reached], reached, strict=False)) <= 10
+
+
 async def test_failures_back_off_exponentially_with_jitter_up_to_the_maximum(clock):
     queue = WorkQueue("q", base_delay=1, max_delay=60, clock=clock)
     delays = [queue.retry("a") for _ in range(10)]

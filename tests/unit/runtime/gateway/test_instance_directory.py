@@ -533,6 +533,20 @@ async def test_an_older_spelling_is_found_and_answered_as_the_node_spells_it(man
 
 
 @in_virtual_time
+@pytest.mark.parametrize("others", [0, 20])
+async def test_a_spelling_that_a_listing_explains_is_found_by_one(others):
+    class Learning(Respelt):
+        def canonical(self, provider_id):
+            return super().canonical(provider_id) if self.count("list") else None
+
+    found = directory(Learning(*MACHINES))
+    assert found.known("old://n7") is None and found.same_as("old://n7") == "old://n7"
+    answers = await ask(found, old("n7"), *(by_id(f"n{number}") for number in range(others)))
+    assert answers[0] == Instance("old://n7", "n7")
+    assert found.same_as("old://n7") == "fake://n7"
+
+
+@in_virtual_time
 async def test_an_older_spelling_of_what_is_gone_is_gone():
     found = directory(Respelt(*MACHINES))
     assert kinds(await ask(found, old("n300"), by_id("n1"))) == [NotFound, Instance]

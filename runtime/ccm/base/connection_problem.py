@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Say what is wrong with a connection. aiohttp's own text names Python objects, which help nobody who reads a log."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import aiohttp
+
+
+def connection_problem(error: BaseException) -> str:
+    """Return the cause in words, with host and port if no connection was made; the name of the error if it has none."""
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = str(error.certificate_error)
+    elif (number := error.os_error.errno) is not None and number in errno.errorcode:
+        cause = os.strerror(number).lower()
+    else:  # the numbers of getaddrinfo are others
+        cause = error.os_error.strerror or str(error.os_error)
+    return f"cannot connect to {error.host}:{error.port}: {cause}"
