@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ccm.cloud import NotFound
 from ccm.cloud.toolkit.shared_balancers import SharedBalancers
 
+from .marks import Listing, Row
 from .session import of_project
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 LOAD_BALANCER = "load-balancer"
 
 
-class Balancers(SharedBalancers[dict[str, Any]]):
+class Balancers(SharedBalancers[Row]):
     """All load balancers of the project by ID, in one listing for all concurrent callers.
 
     Octavia itself locks out writers in other processes: after a write, a load balancer is PENDING and refuses our
@@ -41,6 +42,6 @@ class Balancers(SharedBalancers[dict[str, Any]]):
         theirs = self._api.project_id and row.get("project_id") not in (None, "", self._api.project_id)
         return None if theirs else row
 
-    async def _of_project(self) -> dict[str, dict[str, Any]]:
+    async def _of_project(self) -> Listing:
         rows = await self._api.pages(LOAD_BALANCER, "/lbaas/loadbalancers", "loadbalancers", of_project(self._api))
-        return {str(row["id"]): row for row in rows}
+        return Listing((str(row["id"]), row) for row in rows)

@@ -14,7 +14,7 @@ from .annotations import PREFIX
 from .balancer_listing import Balancers
 from .balancer_removal import DELETABLE, Removal
 from .floating_ips import FloatingIps
-from .marks import Row
+from .marks import Listing, Row
 from .sharing_rules import GOING
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ class Ownership:
     async def find(self, spec: LoadBalancerSpec, balancer_id: str = "") -> tuple[Row | None, bool]:
         """Apply `choose` to the current load balancers. With `balancer_id` (its last one), often only that is read."""
         rows = await self._balancers.look(balancer_id)
-        if balancer_id and not any(marks.own_mark(row, spec.cluster, spec.uid) for row in rows.values()):
+        if balancer_id and not any(
+            marks.own_mark(row, spec.cluster, spec.uid) for row in Listing.of(rows).with_uid(spec.uid)
+        ):
             rows = await self._balancers.look()
         return await self.choose(rows, spec)
 
@@ -47,7 +49,7 @@ class Ownership:
         Raises Conflict if that cannot be determined, and RetryAfter if a superfluous one must be deleted first.
         """
         named = permissions.named(spec.annotations, self._section)
-        choice = sharing_rules.choose(rows.values(), spec, self._section.sharing, named, to_delete=to_delete)
+        choice = sharing_rules.choose(rows, spec, self._section.sharing, named, to_delete=to_delete)
         for row in () if to_delete else choice.superfluous:
             await self._remove_superfluous(row, spec)
         if choice.row is not None:
@@ -78,7 +80,7 @@ class Ownership:
 
         A second one would have another address, and the first one would be left behind.
         """
-        if (row := sharing_rules.of_former_name(rows.values(), spec)) is not None:
+        if (row := sharing_rules.of_former_name(rows, spec)) is not None:
             raise sharing_rules.refusal_of_a_second(row, spec)
         for row in sharing_rules.may_be_ours(rows.values(), spec) if spec.ingress else ():
             if await self._is_known(row, spec):

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from ccm.cloud import Backend, Backends, Port
 from ccm.cloud.toolkit import backend_addresses
 
@@ -140,14 +142,24 @@ def _listener(
     return Listener(part_name("listener", index, want.name), protocol, port.port, settings, pool)
 
 
+class MemberBody(msgspec.Struct, omit_defaults=True, gc=False):
+    """`Member.body` for thousands of members: it takes half the time of a dictionary to make and to encode."""
+
+    name: str
+    address: str
+    protocol_port: int
+    subnet_id: str = ""
+    monitor_port: int | None = None
+
+
 def member_bodies(
     want: DesiredLoadBalancer, backends: Sequence[Backend], port: Port, subnet_id: str, features: Features
-) -> list[dict[str, Any]]:
-    """Return the members of a port's pool. There may be thousands, and only name and address differ."""
+) -> list[MemberBody]:
+    """Return the members of a port's pool."""
     if not port.node_port:
         return []
-    body = Member("", "", port.node_port, subnet_id, _probe(want, port, features)).body()
-    return [{**body, "name": name, "address": address} for name, address in members_of(want, backends)]
+    probe = _probe(want, port, features)
+    return [MemberBody(name, address, port.node_port, subnet_id, probe) for name, address in members_of(want, backends)]
 
 
 def _probe(want: DesiredLoadBalancer, port: Port, features: Features) -> int | None:

@@ -8,8 +8,10 @@ Service's UID and what was last written. Only members of the project write tags,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ccm.cloud import LoadBalancerSpec
@@ -59,11 +61,28 @@ def marks(row: Row) -> list[Mark]:
 
 
 def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
-    """Return the Service's mark. Each Service looks through all load balancers, so other tags are not parsed."""
-    for tag in row.get("tags") or ():
-        if uid in tag and (mark := Mark.parse(tag)) is not None and mark.is_of(cluster, uid):
-            return mark
-    return None
+    return next((mark for mark in marks(row) if mark.is_of(cluster, uid)), None)
+
+
+class Listing(dict[str, Row]):
+    """Load balancers by ID, from one read. Immutable: all Services that read at that time share it, so each tag is
+    parsed once and not again for each of them."""
+
+    @classmethod
+    def of(cls, rows: Mapping[str, Row]) -> Listing:
+        return rows if isinstance(rows, cls) else cls(rows)
+
+    def with_uid(self, uid: str) -> Sequence[Row]:
+        """Return those with a mark of a Service with this UID, of any cluster."""
+        return self._by_uid.get(uid, ())
+
+    @cached_property
+    def _by_uid(self) -> Mapping[str, Sequence[Row]]:
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in self.values():
+            for uid in {mark.uid for mark in marks(row)}:
+                found[uid].append(row)
+        return dict(found)
 
 
 def foreign_marks(row: Row, uid: str) -> list[Mark]:

@@ -7,7 +7,7 @@ write, is proof. So is an address in the Service's status, which Kubernetes lets
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ccm.cloud import Conflict, Invalid, LoadBalancerSpec
@@ -17,6 +17,7 @@ from ccm.cloud.toolkit.ownership_marks import cluster_tag, is_known, namespace_t
 from .annotations import PREFIX
 from .marks import (
     SERVICE_PREFIX,
+    Listing,
     Mark,
     Row,
     foreign_marks,
@@ -50,7 +51,7 @@ class Choice:
 
 
 def choose(
-    rows: Iterable[Row], spec: LoadBalancerSpec, sharing: str, named: str = "", *, to_delete: bool = False
+    rows: Mapping[str, Row], spec: LoadBalancerSpec, sharing: str, named: str = "", *, to_delete: bool = False
 ) -> Choice:
     """Choose among all load balancers.
 
@@ -64,14 +65,13 @@ def choose(
     namesake, and if `sharing` does not let the Service use it.
     """
     names = names_of(spec)
-    every = list(rows)
     first, superfluous = choose_marked(
-        every,
+        Listing.of(rows).with_uid(spec.uid),
         lambda row: own_mark(row, spec.cluster, spec.uid) is not None,
         age=lambda row: (str(row.get("created_at") or ""), row["id"]),
     )
     if named and not (first is not None and to_delete):
-        row = next((row for row in every if row["id"] == named), None)
+        row = rows.get(named)
         if row is not None and first is not None and first is not row:
             raise Conflict(
                 f"annotation {PREFIX}load-balancer-id: the Service already has load balancer {first['id']} and cannot "
@@ -88,7 +88,7 @@ def choose(
     return Choice(
         candidates=tuple(
             row
-            for row in every
+            for row in rows.values()
             if row.get("name") in names
             and not _of_a_namesake(row, spec)
             and row.get("provisioning_status") not in GOING
@@ -122,14 +122,14 @@ def may_be_ours(rows: Iterable[Row], spec: LoadBalancerSpec) -> list[Row]:
     ]
 
 
-def of_former_name(rows: Iterable[Row], spec: LoadBalancerSpec) -> Row | None:
+def of_former_name(rows: Mapping[str, Row], spec: LoadBalancerSpec) -> Row | None:
     """Return a load balancer with this Service's Mark but another cluster name.
 
     Either this cluster had that name before, or it is a copy of that cluster. Nothing shows which, so the load balancer
     is neither used nor duplicated.
     """
-    there = (row for row in rows if row.get("provisioning_status") not in GOING)
-    return next((row for row in there if any(mark.uid == spec.uid for mark in marks(row))), None)
+    marked = Listing.of(rows).with_uid(spec.uid)
+    return next((row for row in marked if row.get("provisioning_status") not in GOING), None)
 
 
 def refusal_of_a_second(row: Row, spec: LoadBalancerSpec) -> Conflict:

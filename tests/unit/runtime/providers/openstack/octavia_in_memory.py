@@ -13,6 +13,8 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
 from ccm.cloud import Conflict, Forbidden, Invalid, NotFound, RetryAfter, Transient
 from ccm.providers.openstack.config_sections import LoadBalancerClass, LoadBalancerSection
 
@@ -94,6 +96,7 @@ class FakeOpenStack(Neutron):
         self, method: str, service: str, path: str, *, params: Any = None, body: Any = None, headers: Any = None,
         missing: str = "",
     ) -> Any:  # fmt: skip
+        body = msgspec.to_builtins(body)
         path, _, query = path.partition("?")
         parts = path.strip("/").split("/")
         shape = [part if index % 2 == 0 else "ID" for index, part in enumerate(parts[service == BALANCER :])]

@@ -206,7 +206,7 @@ def test_floating_ips_and_owners(spec: LoadBalancerSpec, section: LoadBalancerSe
         named = permissions.named(spec.annotations, section)
         quick(
             lambda delete=delete, named=named: sharing_rules.choose(
-                [row], spec, section.sharing, named, to_delete=delete
+                {row["id"]: row}, spec, section.sharing, named, to_delete=delete
             )
         )
     quick(lambda: sharing_rules.proves(spec, ["10.0.0.1"], section.sharing))

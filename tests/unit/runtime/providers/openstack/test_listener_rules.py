@@ -6,12 +6,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import msgspec
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.config_sections import LoadBalancerSection
-from ccm.providers.openstack.listener_rules import XFF, Listener, create_body, listeners
+from ccm.providers.openstack.listener_rules import XFF, Listener, create_body, listeners, member_bodies
 from ccm.providers.openstack.load_balancer_rules import DesiredLoadBalancer, Features, desired_load_balancer
 from ccm.providers.openstack.marks import Mark
 
@@ -102,6 +103,14 @@ def test_a_port_without_a_node_port_has_no_members():
     (found,) = listeners(desired(port(node_port=0)), NODES, "subnet", ALL)
     assert found.pool.members == ()
     assert "healthmonitor" not in dataclasses.replace(found, pool=dataclasses.replace(found.pool, monitor=None)).whole()
+
+
+@pytest.mark.parametrize(("local", "subnet"), [(False, "subnet"), (True, "subnet"), (False, ""), (True, "")])
+def test_members_alone_are_those_of_the_whole_pool(local: bool, subnet: str) -> None:
+    want = desired(port(), local=local)
+    (whole,) = listeners(want, NODES, subnet, ALL)
+    alone = msgspec.to_builtins(member_bodies(want, NODES, port(), subnet, ALL))
+    assert alone == [member.body() for member in whole.pool.members] and len(alone) == len(NODES)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ccm.cloud import LoadBalancerSpec
 from ccm.providers.openstack import marks
-from ccm.providers.openstack.marks import Mark
+from ccm.providers.openstack.marks import Listing, Mark
 
 
 def spec(uid: str, name: str = "web", cluster: str = "prod") -> LoadBalancerSpec:
@@ -54,3 +56,16 @@ def test_names_of_a_services_own_load_balancer() -> None:
     assert marks.names_of(spec("u-1")) == {WEB, former} and marks.names_of(spec("u-1", "")) == set()
     owned = [marks.is_owner({"name": name}, MINE) for name in (WEB, former, DB, marks.default_name("u-2"), None)]
     assert owned == [True, True, False, False, False]
+
+
+def test_a_listing_finds_the_marks_of_a_service() -> None:
+    """Also those of another cluster, and a load balancer with two marks of it only once."""
+    rows: dict[str, Any] = {
+        "a": {"id": "a", "tags": [str(MINE), str(ABROAD)]},
+        "b": {"id": "b", "tags": [str(OTHER), "u-1"]},
+        "c": {"id": "c", "tags": [str(ABROAD)]},
+        "d": {"id": "d"},
+    }
+    listing = Listing.of(rows)
+    assert [row["id"] for row in listing.with_uid("u-1")] == ["a", "c"]
+    assert listing.with_uid("u-9") == () and Listing.of(listing) is listing

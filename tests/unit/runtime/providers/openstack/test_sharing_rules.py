@@ -30,6 +30,10 @@ def row(id: str = "lb", name: str = NAME, *tags: str, **more: Any) -> dict[str, 
     return {"id": id, "name": name, "tags": list(tags), "provisioning_status": "ACTIVE"} | more
 
 
+def listed(rows: list[Any]) -> dict[str, Any]:
+    return {row["id"]: row for row in rows}
+
+
 # Which one is the Service's.
 
 OLDER = row("b", NAME, mark(), created_at="2026-01-01")
@@ -68,14 +72,14 @@ PLAIN = row("d")
     ],
 )
 def test_the_load_balancer_of_a_service(rows: Any, options: dict[str, Any], expected: Choice) -> None:
-    assert rules.choose(rows, spec(), "namespace", **options) == expected
+    assert rules.choose(listed(rows), spec(), "namespace", **options) == expected
 
 
 def test_one_of_which_no_more_than_the_uid_is_known() -> None:
     unknown = LoadBalancerSpec("prod", "u1", "", "", ())
-    assert rules.choose([OLDER], unknown, "never") == Choice(OLDER, True)
-    assert rules.choose([SHARED], unknown, "never") == Choice(SHARED, False)
-    assert rules.choose([PLAIN], unknown, "never") == Choice()
+    assert rules.choose(listed([OLDER]), unknown, "never") == Choice(OLDER, True)
+    assert rules.choose(listed([SHARED]), unknown, "never") == Choice(SHARED, False)
+    assert rules.choose(listed([PLAIN]), unknown, "never") == Choice()
 
 
 @pytest.mark.parametrize(
@@ -90,23 +94,23 @@ def test_one_of_which_no_more_than_the_uid_is_known() -> None:
 )
 def test_a_load_balancer_that_a_service_may_not_name(rows: Any, named: str, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
-        rules.choose(rows, spec(), "namespace", named)
+        rules.choose(listed(rows), spec(), "namespace", named)
 
 
 def test_what_cloud_provider_openstack_wrote_is_made_again_when_it_is_gone() -> None:
     written = spec(annotations={f"{PREFIX}load-balancer-address": "192.0.2.1"})
-    assert rules.choose([PLAIN], written, "never", "gone") == Choice(candidates=(PLAIN,))
+    assert rules.choose(listed([PLAIN]), written, "never", "gone") == Choice(candidates=(PLAIN,))
 
 
 @pytest.mark.parametrize(("name", "owner"), [(NAME, True), (OTHER, False)])
 def test_one_that_may_be_shared_is_named(name: str, owner: bool) -> None:
     there = row("e", name, mark("u2", name="other"))
-    assert rules.choose([there], spec(), "namespace", "e") == Choice(there, owner)
+    assert rules.choose(listed([there]), spec(), "namespace", "e") == Choice(there, owner)
 
 
 def test_one_with_the_services_tag_is_to_be_proved() -> None:
     there = row("e", "by-hand", NAME)
-    assert rules.choose([there], spec(), "namespace", "e") == Choice(candidates=(there,))
+    assert rules.choose(listed([there]), spec(), "namespace", "e") == Choice(candidates=(there,))
 
 
 @pytest.mark.parametrize(
@@ -137,7 +141,7 @@ def test_one_that_may_be_the_services_keeps_a_second_one_away(there: Any, found:
     ],
 )
 def test_one_of_the_clusters_former_name(there: Any, found: bool) -> None:
-    assert rules.of_former_name([there], spec()) == (there if found else None)
+    assert rules.of_former_name(listed([there]), spec()) == (there if found else None)
 
 
 @pytest.mark.parametrize(
