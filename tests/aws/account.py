@@ -83,6 +83,7 @@ class Account:
         session.set_credentials(*KEYS.values())
         self.ec2 = session.create_client("ec2", REGION, endpoint_url=server.url)
         self.elb = session.create_client("elbv2", REGION, endpoint_url=server.url)
+        self.classic = session.create_client("elb", REGION, endpoint_url=server.url)
         ec2 = self.ec2
         self.vpc = ec2.create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
         ec2.modify_vpc_attribute(VpcId=self.vpc, EnableDnsHostnames={"Value": True})

@@ -11,9 +11,11 @@ import pytest
 from ccm.cloud import ProviderConfig
 from ccm.providers.aws import AwsCloud
 
+from ..integration.cluster import ApiServer
 from ..integration.conftest import apiserver, kube
 from ..integration.runtime.conftest import clean
 from .account import Account, Moto
+from .peer import ENVIRONMENT, Two
 from .proxy import Proxy
 
 __all__ = ["apiserver", "clean", "kube"]
@@ -23,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """moto answers slowly on a busy machine, and some tests ask it a thousand times."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.timeout(600))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +46,21 @@ def proxy(moto: Moto) -> Iterator[Proxy]:
     found = Proxy(moto.port)
     yield found
     found.close()
+
+
+@pytest.fixture
+def two(
+    apiserver: ApiServer,
+    clean: None,
+    account: Account,
+    proxy: Proxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Two:
+    """cloud-provider-aws and ours, on an empty account."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    return Two(apiserver, account, proxy, tmp_path)
 
 
 @pytest.fixture

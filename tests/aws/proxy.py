@@ -11,7 +11,13 @@ from aiohttp import web
 from tests import breaking_proxy
 
 #: Versions of APIs -> services, as policies name them.
-SERVICES = {"2016-11-15": "ec2", "2015-12-01": "elasticloadbalancing", "2011-06-15": "sts"}
+CLASSIC = "2012-06-01"
+SERVICES = {
+    "2016-11-15": "ec2",
+    "2015-12-01": "elasticloadbalancing",
+    CLASSIC: "elasticloadbalancing",
+    "2011-06-15": "sts",
+}
 _EC2 = "<Response><Errors><Error><Code>{code}</Code><Message>on request</Message></Error></Errors></Response>"
 _ELB = (
     "<ErrorResponse><Error><Type>Sender</Type><Code>{code}</Code><Message>on request</Message></Error></ErrorResponse>"
@@ -32,6 +38,8 @@ class Proxy(breaking_proxy.BreakingProxy):
     def __init__(self, behind: int) -> None:
         self._actions: set[str] = set()
         self._headers: dict[str, dict[str, str]] = {}
+        #: Name of a load balancer -> what the last call asked for that created it; moto forgets some of it.
+        self.created: dict[str, dict[str, str]] = {}
         super().__init__(f"http://127.0.0.1:{behind}")
 
     @property
@@ -48,19 +56,22 @@ class Proxy(breaking_proxy.BreakingProxy):
         return self._headers[call]
 
     def name_of(self, request: web.Request, body: bytes) -> str:
-        """The operation, such as DescribeInstances."""
+        """The operation, such as DescribeInstances; those of Classic Load Balancers have `classic` before it."""
         form = _form(body)
+        version = form.get("Version", [""])[0]
         name = form.get("Action", [f"{request.method} {request.path}"])[0]
         self._headers[name] = {key.lower(): value for key, value in request.headers.items()}
-        self._actions.add(f"{SERVICES.get(form.get('Version', [''])[0], '?')}:{name}")
-        return name
+        self._actions.add(f"{SERVICES.get(version, '?')}:{name}")
+        if name == "CreateLoadBalancer" and version != CLASSIC:
+            self.created[form["Name"][0]] = {key: each for key, (each,) in form.items()}
+        return f"classic {name}" if version == CLASSIC else name
 
     def fault_of(self, name: str, body: bytes) -> Fault | None:
         is_later = bool(_form(body).keys() & {"NextToken", "Marker"})
         return next((each for each in self._faults if (is_later or not each.later) and each.takes(name)), None)
 
     def refusal(self, request: web.Request, body: bytes, fault: Fault) -> web.Response:
-        template = _ELB if b"2015-12-01" in body else _EC2
+        template = _EC2 if b"2016-11-15" in body else _ELB
         text = fault.body or template.format(code=fault.code)
         return web.Response(status=fault.status, headers=fault.headers, text=text, content_type="text/xml")
 

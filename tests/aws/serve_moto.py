@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""moto as a server, with what it lacks: `python serve_moto.py PORT`, with moto on PYTHONPATH.
+"""moto as a server, with what it lacks: `python serve_moto.py PORT [ADDRESS]`, with moto on PYTHONPATH.
 
 moto derives names from addresses, has no slow and no failed load balancers, and keeps routes to instances that are
-gone. A POST to /ccm-control changes what AWS would change by itself.
+gone. Host names, attributes, listeners and health checks of load balancers are not always as AWS answers them, and
+cloud-provider-aws reads more of them. A POST to /ccm-control changes what AWS would change by itself.
 """
 
 from __future__ import annotations
@@ -10,13 +11,19 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.responses import ActionResult
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.route_tables import Route
-from moto.elbv2.models import FakeLoadBalancer, elbv2_backends
+from moto.ec2.responses import EC2Response
+from moto.elb.models import FakeHealthCheck
+from moto.elb.models import LoadBalancer as ClassicBalancer
+from moto.elb.responses import ELBResponse
+from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, FakeTargetGroup, elbv2_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
@@ -47,6 +54,78 @@ def _route_state(self: Any) -> str:
 Instance.private_dns_name = property(_name)
 FakeLoadBalancer.activate = _become_active
 Route.state = property(_route_state)
+
+
+def _also(kind: type, change: Callable[[Any], None]) -> None:
+    """Change each object of this kind when it was created."""
+    create = kind.__init__
+
+    def create_and_change(self: Any, *arguments: Any, **more: Any) -> None:
+        create(self, *arguments, **more)
+        change(self)
+
+    kind.__init__ = create_and_change
+
+
+def _complete(balancer: Any) -> None:
+    """cloud-provider-aws tells the kinds of load balancers by the ends of their host names."""
+    balancer.attrs["access_logs.s3.enabled"] = "false"
+    if balancer.type == "network":
+        balancer.dns_name = f"{balancer.name}-{balancer.arn.rpartition('/')[2]}.elb.{REGION}.amazonaws.com"
+
+
+def _forget_policy(listener: Any) -> None:
+    if listener.protocol not in ("TLS", "HTTPS"):
+        listener.ssl_policy = None
+
+
+def _add_attributes(group: Any) -> None:
+    if group.protocol in ("TCP", "TLS", "UDP"):
+        group.attributes |= {"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false"}
+
+
+def _add_check(balancer: Any) -> None:
+    balancer.health_check = FakeHealthCheck("5", "10", "2", "30", f"TCP:{balancer.listeners[0].instance_port}")
+
+
+_also(FakeLoadBalancer, _complete)
+_also(FakeListener, _forget_policy)
+_also(FakeTargetGroup, _add_attributes)
+_also(ClassicBalancer, _add_check)
+
+_modify_listener = ELBv2Backend.modify_listener
+
+
+def _modify(
+    self: Any,
+    arn: str,
+    port: Any = None,
+    protocol: Any = None,
+    policy: Any = None,
+    certs: Any = None,
+    actions: Any = None,
+) -> Any:
+    """moto refuses TLS here, which it accepts in a new listener."""
+    found = _modify_listener(self, arn, port, None if protocol == "TLS" else protocol, policy, certs, actions)
+    found.protocol = protocol or found.protocol
+    if protocol == "TLS" and certs:
+        found.certificates = [each["CertificateArn"] for each in certs]
+    _forget_policy(found)
+    return found
+
+
+ELBv2Backend.modify_listener = _modify
+
+
+def _register(self: Any) -> ActionResult:
+    ids = [each["InstanceId"] for each in self._get_param("Instances", [])]
+    balancer = self.elb_backend.register_instances(self._get_param("LoadBalancerName"), ids)
+    return ActionResult({"Instances": balancer.instances})
+
+
+ELBResponse.register_instances_with_load_balancer = _register
+#: What AWS answers about instances of most types.
+EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
 
 def control(given: dict[str, Any]) -> dict[str, Any]:
@@ -92,4 +171,5 @@ if __name__ == "__main__":
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(answer)))])
         return [answer]
 
-    run_simple("127.0.0.1", int(sys.argv[1]), application, threaded=True, request_handler=QuietHandler)
+    port, *address = sys.argv[1:]
+    run_simple(*(address or ["127.0.0.1"]), int(port), application, threaded=True, request_handler=QuietHandler)

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
 
-from ccm.cloud import Conflict, Invalid, NotFound, Port
+from ccm.cloud import Conflict, ImplementedElsewhere, Invalid, NotFound, Port
 
 from .proxy import Fault
 from .services import MORE, PORT, backends, delete, ids, patiently, spec
@@ -95,6 +96,21 @@ async def test_rules_follow_the_targets_to_their_groups(account, proxy, cloud):
     assert account.rules() == before
 
 
+async def test_services_that_come_and_go_together_share_a_rule_and_leave_none(account, cloud):
+    nodes = await backends(cloud)
+    ports = [Port("http", "TCP", 80, 30080 + number) for number in range(8)]
+    given = [
+        dataclasses.replace(
+            spec(port), uid=f"{port.node_port:08x}-1111-2222-3333-444455556666", name=f"web-{port.node_port}"
+        )
+        for port in ports
+    ]
+    await asyncio.gather(*(patiently(cloud.load_balancers.ensure, each, nodes) for each in given))
+    assert [rule[0] for _, rule in account.rules()] == ["icmp", *["tcp"] * len(ports)]
+    await asyncio.gather(*(delete(cloud, each) for each in given))
+    assert account.parts() == frozenset()
+
+
 async def test_a_rule_of_somebody_else_stays(account, cloud):
     theirs = [{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22,
                "IpRanges": [{"CidrIp": "192.0.2.0/24", "Description": "by hand"}]}]  # fmt: skip
@@ -175,7 +191,23 @@ async def test_what_is_refused_makes_no_call(proxy, cloud, port):
     with pytest.raises(Invalid):
         await cloud.load_balancers.ensure(spec(port), [])
     assert proxy.calls[since:] == []
-    assert cloud.load_balancers.fingerprint(spec(port), []).startswith("invalid: ")
+    assert cloud.load_balancers.fingerprint(spec(port), []).startswith("not served: ")
+
+
+@pytest.mark.parametrize("type_", ["external", "nlb-ip"])
+async def test_a_service_of_another_controller_is_left_to_it(proxy, cloud, type_):
+    given, since = spec(annotations={"type": type_}), len(proxy.calls)
+    with pytest.raises(ImplementedElsewhere):
+        await cloud.load_balancers.ensure(given, [])
+    assert proxy.calls[since:] == []
+    assert cloud.load_balancers.fingerprint(given, []).startswith("not served: ")
+    with pytest.raises(ImplementedElsewhere):
+        await cloud.load_balancers.get(given)
+
+
+async def test_a_question_for_a_load_balancer_that_is_refused_says_why(cloud):
+    with pytest.raises(Invalid, match="SCTP"):
+        await cloud.load_balancers.get(spec(Port("", "SCTP", 80, 30080)))
 
 
 async def test_a_load_balancer_of_nobody_is_not_taken_over(account, cloud):

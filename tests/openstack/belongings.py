@@ -8,17 +8,14 @@ that nobody asked for are replaced by what they are of: ``floating IP of web``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ccm.providers.openstack.annotations import PREFIX
 from ccm.providers.openstack.marks import load_balancer_name
 
+from ..comparison.belongings import Belongings, Replacements, Row
 from .customer import Site
-
-Row = Mapping[str, Any]
-#: A part's kind, and which one of the Service it is: ("listener", "TCP 80").
-Part = tuple[str, str]
 
 #: Fields that differ between any two objects, or that say which parts an object has: the parts themselves are compared.
 _IDENTITIES = re.compile(
@@ -30,39 +27,12 @@ _THEIR_ANNOTATIONS = (f"{PREFIX}load-balancer-id", f"{PREFIX}load-balancer-addre
 _UID_AT_END = re.compile(r" \(UID of [^)]+\)$")
 
 
-class Belongings:
-    """Of one Service. `fields`: by part, then by field; `ids`: by part."""
-
-    def __init__(self) -> None:
-        self.fields: dict[Part, dict[str, Any]] = {}
-        self.ids: dict[Part, str] = {}
-
-    def add(self, kind: str, which: str, row: Row, **more: Any) -> None:
-        self.fields[kind, which] = {key: row[key] for key in row if not _IDENTITIES.fullmatch(key)} | more
-        if "id" in row:
-            self.ids[kind, which] = str(row["id"])
-
-
-def unequal(one: Belongings, other: Belongings) -> dict[str, tuple[Any, Any]]:
-    """The differences, such as ``listener TCP 80: tags``, with both values; ``exists`` where a part is missing."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for part in one.fields.keys() | other.fields.keys():
-        name = " ".join(filter(None, part))
-        a, b = one.fields.get(part), other.fields.get(part)
-        if a is None or b is None:
-            found[f"{name}: exists"] = (a is not None, b is not None)
-        else:
-            changed = {field for field in a.keys() | b.keys() if a.get(field) != b.get(field)}
-            found |= {f"{name}: {field}": (a.get(field), b.get(field)) for field in changed}
-    return found
-
-
 def belongings(site: Site, services: Iterable[Row]) -> dict[str, Belongings]:
     """By the Services' names. A Service that shares another one's load balancer has its listeners listed there."""
     cloud = _Listings(site)
     bodies = {str(body["metadata"]["name"]): body for body in services}
-    found = {name: Belongings() for name in bodies}
-    says = _Replacements(cloud.nodes)
+    found = {name: Belongings(_IDENTITIES) for name in bodies}
+    says = Replacements(cloud.nodes)
     for name, body in bodies.items():
         says.add(body["metadata"]["uid"], f"UID of {name}")
         balancer = cloud.balancers.get(load_balancer_name(site.name, "default", name))
@@ -171,22 +141,3 @@ class _Listings:
 def _answer(answer: Any) -> dict[str, Any]:
     answer.raise_for_status()
     return dict(answer.json())
-
-
-class _Replacements:
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._texts = dict(texts)
-
-    def add(self, text: str, what: str) -> None:
-        self._texts[text] = what
-
-    def replaced(self, value: Any) -> Any:
-        """The value with all texts replaced, at any depth."""
-        if isinstance(value, dict):
-            return {key: self.replaced(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self.replaced(each) for each in value]
-        if isinstance(value, str) and self._texts:
-            texts = "|".join(re.escape(text) for text in self._texts)
-            return re.sub(rf"(?<![0-9A-Za-z.])(?:{texts})(?!\d)", lambda found: self._texts[found.group()], value)
-        return value

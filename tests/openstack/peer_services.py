@@ -10,6 +10,7 @@ from typing import Any
 
 from ccm.providers.openstack.annotations import INTERNAL, PREFIX
 
+from ..comparison.differences import Difference
 from .customer import Site
 
 #: As the page about the replacement recommends, so that both allow the same.
@@ -141,21 +142,6 @@ TABLES = {
         {"LoadBalancer": {"provider-requires-serial-api-calls": "true", "cascade-delete": "false"}},
     ),
 }
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What may differ. `fields`: patterns of `belongings.unequal`; `services`: which ones have it, all if empty.
-
-    `by_ours`, `by_theirs`: whether taking a load balancer over changes it, too. `page`: how docs/providers/openstack.md
-    names it.
-    """
-
-    page: str
-    fields: tuple[str, ...]
-    services: tuple[str, ...] = ()
-    by_ours: bool = False
-    by_theirs: bool = False
 
 
 #: Services of which a listener has another protocol with theirs, so that taking over replaces it.

@@ -17,9 +17,10 @@ from typing import Any
 from ccm.engine.client import KubeClient
 from ccm.providers.openstack.annotations import PREFIX
 
+from ..comparison.belongings import Belongings
 from ..integration.cluster import ApiServer
 from ..integration.runtime.support import NODES, SERVICES, Ccm, eventually, initialised, node_body, set_ready
-from .belongings import Belongings, belongings, leftovers
+from .belongings import belongings, leftovers
 from .conftest import run_ccm
 from .customer import Site
 from .peer import Peer

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,11 @@ import pytest
 from ccm.engine.client import KubeClient
 
 from ..comparison import confirm
+from ..comparison.differences import Found, are_listed, differing, rows_of, unlisted
 from ..integration.cluster import ApiServer
 from ..integration.runtime.conftest import clean_cluster
-from .belongings import Belongings, unequal
 from .customer import Site
-from .peer_services import DIFFERENCES, REPLACED, TABLES, Difference, things
+from .peer_services import DIFFERENCES, REPLACED, TABLES, things
 from .side_by_side import Rounds, Stage, compare, join
 
 # Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
@@ -29,7 +28,6 @@ pytestmark = pytest.mark.long
 
 PAGE = Path(__file__).parents[2] / "docs" / "providers" / "openstack.md"
 HEADING = "### What differs in the cloud"
-Found = dict[str, set[str]]
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +52,10 @@ def test_load_balancers_are_equal(seen: dict[str, Rounds]) -> None:
     """Listeners, pools, members, monitors, security groups, floating IPs and the Services' status."""
     found: Found = {}
     for rounds in seen.values():
-        found |= _unequal(rounds.theirs.created, rounds.ours.created)
-    _are_listed(found, DIFFERENCES)
+        found |= differing(rounds.theirs.created, rounds.ours.created)
+    are_listed(found, DIFFERENCES)
     everywhere = [each for each in DIFFERENCES if not each.services]
-    equal = [name for name, fields in found.items() if not _unlisted(name, fields, everywhere)]
+    equal = [name for name, fields in found.items() if not unlisted(name, fields, everywhere)]
     confirm("openstack", "load balancers equal", f"{len(equal)} of {len(found)}")
 
 
@@ -68,9 +66,9 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
     kept: dict[str, bool] = {}
     for rounds in seen.values():
         other = rounds.theirs if who == "ours" else rounds.ours
-        found |= _unequal(other.created, other.taken)
+        found |= differing(other.created, other.taken)
         kept |= {name: other.created[name].ids == other.taken[name].ids for name in other.created}
-    _are_listed(found, [each for each in DIFFERENCES if (each.by_ours if who == "ours" else each.by_theirs)])
+    are_listed(found, [each for each in DIFFERENCES if (each.by_ours if who == "ours" else each.by_theirs)])
     assert [name for name, same in kept.items() if not same] == [*REPLACED]
     confirm("openstack", f"taken over by {who}", f"{sum(kept.values())} of {len(kept)}")
 
@@ -108,32 +106,4 @@ def test_nothing_is_left(title: str, seen: dict[str, Rounds]) -> None:
 
 
 def test_the_page_lists_the_differences() -> None:
-    section = PAGE.read_text(encoding="utf-8").partition(f"{HEADING}\n")[2].partition("\n#")[0]
-    rows = [line.split("|")[1].strip() for line in section.splitlines() if line.startswith("| ")]
-    assert rows[1:] == [each.page for each in DIFFERENCES]
-
-
-def _unequal(one: Mapping[str, Belongings], other: Mapping[str, Belongings]) -> Found:
-    assert one.keys() == other.keys()
-    found = {}
-    for name in one:
-        differences = unequal(one[name], other[name])
-        print(name, differences)  # shown by pytest when the test failed
-        found[name] = set(differences)
-    return found
-
-
-def _are_listed(found: Found, listed: list[Difference] | tuple[Difference, ...]) -> None:
-    """Everything that was found is listed, and everything that is listed was found, of each Service that is named."""
-    unlisted = {name: _unlisted(name, fields, listed) for name, fields in found.items()}
-    assert {name: fields for name, fields in unlisted.items() if fields} == {}
-    for difference in listed:
-        for pattern in difference.fields:
-            having = {name for name, fields in found.items() if any(fnmatchcase(each, pattern) for each in fields)}
-            assert having, f"nothing differs in {pattern!r} any more: {difference.page}"
-            assert having >= set(difference.services)
-
-
-def _unlisted(name: str, fields: set[str], listed: list[Difference] | tuple[Difference, ...]) -> set[str]:
-    patterns = [each.fields for each in listed if not each.services or name in each.services]
-    return {field for field in fields if not any(fnmatchcase(field, one) for few in patterns for one in few)}
+    assert rows_of(PAGE, HEADING) == [each.page for each in DIFFERENCES]

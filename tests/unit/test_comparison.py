@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests confirm of providers beside their vendors' controllers, and the page's table of it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests import comparison
 from tests.comparison import table
+from tests.comparison.belongings import Belongings, Replacements, unequal
+from tests.comparison.differences import Difference, are_listed, differing, rows_of
 
 
 @pytest.fixture
@@ -55,3 +58,38 @@ def test_the_table_is_replaced_and_what_stands_around_it_stays(tmp_path: Path) -
 
 def test_the_page_has_what_is_written() -> None:
     assert table.table() in table.PAGE.read_text(), "run `make docs`"
+
+
+def belongings(**fields: int) -> Belongings:
+    found = Belongings(re.compile("id|.*_at"))
+    found.add("listener", "TCP 80", {"id": "made here", "created_at": "now", **fields})
+    return found
+
+
+def test_fields_are_compared_and_identities_are_kept_apart() -> None:
+    one, other = belongings(port=80, limit=1), belongings(port=80, limit=2)
+    other.add("monitor", "", {})
+    assert unequal(one, other) == {"listener TCP 80: limit": (1, 2), "monitor: exists": (False, True)}
+    assert one.ids == {("listener", "TCP 80"): "made here"}
+
+
+def test_texts_are_replaced_at_any_depth_and_only_whole() -> None:
+    says = Replacements({"10.0.0.1": "VIP of web"})
+    assert says.replaced({"a": ["at 10.0.0.1", "10.0.0.10", 7]}) == {"a": ["at VIP of web", "10.0.0.10", 7]}
+
+
+def test_only_what_is_listed_may_differ_and_all_that_is_listed_does() -> None:
+    found = differing({"web": belongings(limit=1)}, {"web": belongings(limit=2)})
+    are_listed(found, [Difference("Limits", ("listener *: limit",), ("web",))])
+    with pytest.raises(AssertionError, match="limit"):
+        are_listed(found, [])
+    with pytest.raises(AssertionError, match="Tags"):
+        are_listed(found, [Difference("Limits", ("* limit",)), Difference("Tags", ("* tags",))])
+    with pytest.raises(AssertionError):
+        are_listed(found, [Difference("Limits", ("* limit",), ("web", "other"))])
+
+
+def test_rows_of_a_page_are_those_below_the_heading(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n| x |\n\n## B\n\n| What | Why |\n|---|---|\n| one | 1 |\n| two | 2 |\n\n# C\n\n| three |\n")
+    assert rows_of(page, "## B") == ["one", "two"]

@@ -138,7 +138,11 @@ class LoadBalancers(Protocol):
         ...
 
     async def get(self, spec: LoadBalancerSpec) -> LoadBalancer:
-        """Raises NotFound if this cluster has none for this Service, Conflict if it failed in the cloud."""
+        """Raises NotFound if this cluster has none for this Service, Conflict if it failed in the cloud.
+
+        If there is none and `ensure` would raise Invalid or ImplementedElsewhere, `get` may raise it, too: `ccm plan`
+        and `ccm explain` then say why nothing is created.
+        """
         ...
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> LoadBalancer:

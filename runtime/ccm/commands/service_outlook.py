@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ccm.base.durations import spell
-from ccm.cloud import CloudError, Conflict, LoadBalancer, NotFound, RetryAfter
+from ccm.cloud import CloudError, Conflict, ImplementedElsewhere, Invalid, LoadBalancer, NotFound, RetryAfter
 from ccm.controllers import orphan_rules
 from ccm.controllers import service_rules as rules
 from ccm.controllers.service import ServiceOptions
@@ -50,12 +50,7 @@ def service_outlook(service: Service, seen: Seen | CloudError, disbelief: str = 
     if isinstance(seen, CloudError):
         return _unknown(service, seen)
     if seen.step is None:
-        because = f"Error syncing load balancer: {seen.problem}"
-        to_do = "correct the field of the Service that the reason names"
-        return _outlook(
-            service, Action.BLOCKED, reason="SyncLoadBalancerFailed", because=because, to_do=to_do,
-            rule="a Service with a value that cannot be used gets no change", when="when the Service changes",
-        )  # fmt: skip
+        return _refused(service, seen.problem)
     if disbelief and (seen.step is not Step.ADOPT):
         return _outlook(
             service,
@@ -91,6 +86,14 @@ def _adopted(service: Service, seen: Seen) -> Outlook:
     return _outlook(service, Action.WAIT, because=because, when=when, rule=UNCHANGED)
 
 
+def _refused(service: Service, problem: str) -> Outlook:
+    return _outlook(
+        service, Action.BLOCKED, reason="SyncLoadBalancerFailed", because=f"Error syncing load balancer: {problem}",
+        to_do="correct the field of the Service that the reason names, or do what it says",
+        rule="a Service with a value that cannot be used gets no change", when="when the Service changes",
+    )  # fmt: skip
+
+
 def _unknown(service: Service, error: CloudError) -> Outlook:
     return _outlook(service, Action.UNKNOWN, reason="CloudNotAvailable", because=str(error), to_do=ASK_DOCTOR)
 
@@ -103,6 +106,12 @@ def _failed(service: Service, error: Conflict) -> Outlook:
 
 
 def _written(service: Service, seen: Seen) -> Outlook:
+    for error in (seen.read, seen.deviations):
+        if isinstance(error, Invalid):
+            return _refused(service, str(error))
+        if isinstance(error, ImplementedElsewhere):
+            rule = "what another controller serves is left to it"
+            return _outlook(service, Action.NOTHING, because=str(error), rule=rule)
     if seen.listed is None and isinstance(seen.read, NotFound):
         change = f"a load balancer is created, with {counted(seen.backends, 'Node')} behind it"
         rule = "a Service of type LoadBalancer without a class gets a load balancer"

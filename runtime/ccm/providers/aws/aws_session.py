@@ -57,7 +57,7 @@ class Session:
             self._session = session
             if self._settings.common.rolearn:
                 self._assume(session)
-            self._clients = {name: self._client(name) for name in ("ec2", "elbv2")}
+            self._clients = {name: self._client(name) for name in ("ec2", "elbv2", "elb")}
 
     def call(self, service: str, operation: str, arguments: Mapping[str, Any]) -> Any:
         """One request. `operation`: botocore's name of the method, such as `describe_instances`."""

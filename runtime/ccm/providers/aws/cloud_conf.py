@@ -15,11 +15,19 @@ from ccm.cloud.toolkit.gcfg_sections import GcfgSections
 
 from .cloud_conf_sections import IGNORED, REFUSED, SECTIONS, SPELLINGS, Global, Runtime, ServiceOverride
 
-#: Services of AWS that the provider calls: the name in a ServiceOverride, and botocore's.
-SERVICES = {"ec2": "ec2", "elasticloadbalancing": "elbv2", "sts": "sts"}
+#: Services of AWS that the provider calls: the name in a ServiceOverride, in lower case, and botocore's names.
+#: cloud-provider-aws with version 2 of AWS's SDK knows the first two; `elasticloadbalancing` was for both before.
+SERVICES = {
+    "elastic load balancing v2": ("elbv2",),
+    "elastic load balancing": ("elb",),
+    "elasticloadbalancing": ("elbv2", "elb"),
+    "ec2": ("ec2",),
+    "sts": ("sts",),
+}
 #: botocore's name -> the variable of an endpoint, as all SDKs of AWS read it.
 ENDPOINTS = {
     "ec2": "AWS_ENDPOINT_URL_EC2",
+    "elb": "AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING",
     "elbv2": "AWS_ENDPOINT_URL_ELASTIC_LOAD_BALANCING_V2",
     "sts": "AWS_ENDPOINT_URL_STS",
 }
@@ -117,15 +125,13 @@ def _overrides(reader: GcfgSections) -> dict[tuple[str, str], Endpoint]:
         for each in ("service", "region", "url", "signingregion"):
             if not getattr(given, each):
                 reader.problem("ServiceOverride", each, f"{each}: is missing", "service", name)
-        service = SERVICES.get(given.service.strip())
-        if service is None:
-            if given.service:
-                reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)
-            continue
-        if (given.region, service) in found:
+        services = SERVICES.get(given.service.strip().lower(), ())
+        if given.service and not services:
+            reader.no_effect("ServiceOverride", "service", "the provider does not call this service", name)
+        if any((given.region, service) in found for service in services):
             reader.problem("ServiceOverride", "service", "service, region: another section has both", sub=name)
         signing = given.signingregion if given.signingregion != given.region else ""
-        found[given.region, service] = Endpoint(given.url, signing)
+        found |= {(given.region, service): Endpoint(given.url, signing) for service in services}
     return found
 
 

@@ -107,7 +107,9 @@ class Global:
 class ServiceOverride:
     """Another endpoint for a service in a region. Each section needs its own name in quotes."""
 
-    service: str = key("", "`ec2`, `elasticloadbalancing` or `sts`")
+    service: str = key(
+        "", "`EC2`, `Elastic Load Balancing v2`, `Elastic Load Balancing` or `STS`; `elasticloadbalancing` for both"
+    )
     region: str = key("", "the region in which it counts", region_kind)
     url: str = key("", "the endpoint", url_kind)
     signingregion: str = key("", "the region in signatures", region_kind)

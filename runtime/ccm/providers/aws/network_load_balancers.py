@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccm import cloud
-from ccm.cloud import Backend, Conflict, Ingress, Invalid, LoadBalancerSpec, NotFound, RetryAfter
+from ccm.cloud import (
+    Backend,
+    Conflict,
+    ImplementedElsewhere,
+    Ingress,
+    Invalid,
+    LoadBalancerSpec,
+    NotFound,
+    RetryAfter,
+)
 from ccm.cloud.toolkit.shared_reads import Shared
 
 from . import ingress_rules, nlb_steps, subnet_rules
@@ -75,8 +84,8 @@ class NetworkLoadBalancers:
         """Two halves: everything but the targets, and the targets."""
         try:
             want = self._wanted(spec)
-        except Invalid as error:
-            return f"invalid: {error}"
+        except (Invalid, ImplementedElsewhere) as error:
+            return f"not served: {error}"
         return f"{want.digest}-{rules.targets_digest(want, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
@@ -84,6 +93,9 @@ class NetworkLoadBalancers:
         known = self._known.get((spec.cluster, spec.uid))
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
+            self._wanted(spec)  # `ccm plan` asks why a Service gets none
+            if spec.ingress:
+                await self._refuse_classic(spec)
             raise _absent(spec)
         if known is None or known.arn != row["LoadBalancerArn"]:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
@@ -194,18 +206,27 @@ class NetworkLoadBalancers:
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(spec.cluster, spec.uid):
                 groups.append(group)
-        changes = await self._groups.changes(spec.default_name, self._cluster(spec), (), None, ())
         if row is not None:
             await self._elb("delete_load_balancer", LoadBalancerArn=arn)
         for group in groups:
             await self._elb("delete_target_group", TargetGroupArn=group)
-        await self._groups.apply(changes)
-        if row is None and not groups and not changes:
-            raise _absent(spec)
+        had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, ())
+        if row is None:
+            await self._refuse_classic(spec)
+            if not groups and not had_rules:
+                raise _absent(spec)
 
     # Calls
 
+    async def _refuse_classic(self, spec: LoadBalancerSpec) -> None:
+        """Raises Invalid if the Service has a Classic Load Balancer: its clients know that one, and nobody else would
+        delete it once the Service has another one, or is gone."""
+        if await self._reads.has_classic(spec.default_name):
+            raise Invalid(rules.classic_stays(spec.default_name))
+
     async def _create(self, spec: LoadBalancerSpec, want: Wanted, marks: Mapping[str, str]) -> Row:
+        if spec.ingress:  # a new Service has no address, and costs no call
+            await self._refuse_classic(spec)
         subnets = await self._chosen_subnets(spec, want)
         for what, given in (("eip-allocations", want.allocations), ("private-ipv4-addresses", want.addresses)):
             if given and len(given) != len(subnets):
@@ -281,7 +302,7 @@ class NetworkLoadBalancers:
         if not self._groups.is_on:
             return frozenset()
         cidrs = await self._cidrs(row, want)
-        await self._groups.apply(await self._groups.changes(want.name, self._cluster(spec), ids, want, cidrs))
+        await self._groups.change(want.name, self._cluster(spec), ids, want, cidrs)
         return await self._groups.memberships(ids)
 
     async def _cidrs(self, row: Row, want: Wanted) -> Sequence[str]:

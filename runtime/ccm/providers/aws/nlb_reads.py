@@ -39,6 +39,14 @@ class BalancerReads:
             raise Transient(f"DescribeLoadBalancers: {len(rows or ())} load balancers are named {name}")
         return dict(rows[0])
 
+    async def has_classic(self, name: str) -> bool:
+        """Whether there is a Classic Load Balancer of this name. They have an API and names of their own."""
+        try:
+            await self._api.call("elb", "describe_load_balancers", missing=NO_BALANCER, LoadBalancerNames=[name])
+        except NotFound:
+            return False
+        return True
+
     async def all(self) -> list[Row]:
         size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
         return await self._api.elb_rows("describe_load_balancers", "LoadBalancers", PageSize=size)

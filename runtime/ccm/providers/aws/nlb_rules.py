@@ -16,7 +16,7 @@ from ccm.cloud import Backend, Backends, ImplementedElsewhere, Invalid, LoadBala
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
 
 from . import nlb_annotations as notes
-from .aws_api import CLUSTER_TAG
+from .aws_api import CLUSTER_TAG, LEGACY_TAG
 from .cloud_conf_sections import NETWORK, SHARED, Global
 from .instance_rules import instance_id
 from .nlb_annotations import PREFIX
@@ -26,6 +26,8 @@ EVERYONE = "0.0.0.0/0"
 #: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
 DIGITS = 24
 CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
+#: Ends of the host names of Classic Load Balancers; those of the others have the region behind `elb`.
+CLASSIC_HOSTS = (".elb.amazonaws.com", ".elb.amazonaws.com.cn")
 BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
 
 
@@ -102,6 +104,8 @@ def wanted(
     if type_ in ("external", "nlb-ip"):
         raise ImplementedElsewhere(f"annotation {PREFIX}type is {type_}: the AWS Load Balancer Controller serves it")
     if type_ != NETWORK:
+        if any(each.hostname.endswith(CLASSIC_HOSTS) for each in spec.ingress):
+            raise Invalid(classic_stays(spec.default_name))
         raise Invalid(
             "Classic Load Balancers are not supported: set the annotation "
             f"{PREFIX}type to nlb, or LoadBalancerType = nlb in [Runtime] of cloud.conf"
@@ -117,6 +121,7 @@ def wanted(
         tags={
             **given.get("additional-resource-tags", {}),
             SERVICE_TAG: f"{spec.namespace}/{spec.name}",
+            **({LEGACY_TAG: cluster} if common.kubernetesclustertag else {}),
             f"{CLUSTER_TAG}{cluster}": "owned",
         },
         attributes=_attributes(given),
@@ -130,12 +135,23 @@ def wanted(
     )
 
 
+def classic_stays(name: str) -> str:
+    """What to do about the Classic Load Balancer that cloud-provider-aws created for a Service."""
+    return (
+        f"the Service has the Classic Load Balancer {name}, which this provider leaves as it is: keep "
+        f"cloud-provider-aws, or create another Service with the annotation {PREFIX}type: nlb, move the clients, and "
+        f"delete {name} and its security group k8s-elb-{name}"
+    )
+
+
 def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> None:
     protocols = {port.protocol for port in spec.ports}
     if other := sorted(protocols - {"TCP", "UDP"}):
         raise Invalid(f"spec.ports: a Network Load Balancer forwards TCP and UDP, not {', '.join(other)}")
     if len(protocols) > 1:
         raise Invalid("spec.ports: a Network Load Balancer of one Service forwards TCP or UDP, not both")
+    if any(not port.node_port for port in spec.ports):
+        raise Invalid("spec.allocateLoadBalancerNodePorts: targets are reached by node ports: set it to true")
     if spec.session_affinity != "None":
         raise Invalid("spec.sessionAffinity: cloud-provider-aws and this provider have none: set it to None")
     if spec.load_balancer_ip:

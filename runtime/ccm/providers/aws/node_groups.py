@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from . import ingress_rules
@@ -17,6 +18,7 @@ class NodeGroups:
     def __init__(self, api: Api, instances: Ec2Instances) -> None:
         self._api, self._instances = api, instances
         self._seen: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
+        self._changing = asyncio.Lock()
 
     @property
     def is_on(self) -> bool:
@@ -48,7 +50,17 @@ class NodeGroups:
         wanted = ingress_rules.wanted_rules(name, want, subnets) if want is not None else []
         return ingress_rules.changes(name, groups, opened, wanted)
 
-    async def apply(self, changes: Sequence[Change]) -> None:
+    async def change(
+        self, name: str, cluster: str, ids: Sequence[str], want: Wanted | None, subnets: Sequence[str]
+    ) -> bool:
+        """Do it. Returns whether anything was left to do. One load balancer at a time: all of them share a rule, which
+        goes with the last one."""
+        async with self._changing:
+            changes = await self.changes(name, cluster, ids, want, subnets)
+            await self._apply(changes)
+            return bool(changes)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
         for each in changes:
             if each.add:
                 await self._api.ec2(

@@ -3,7 +3,16 @@
 
 import pytest
 
-from ccm.cloud import Conflict, Ingress, Invalid, LoadBalancer, NotFound, NotImplementedByCloud, Transient
+from ccm.cloud import (
+    Conflict,
+    ImplementedElsewhere,
+    Ingress,
+    Invalid,
+    LoadBalancer,
+    NotFound,
+    NotImplementedByCloud,
+    Transient,
+)
 from ccm.commands.answers import Action
 from ccm.commands.service_outlook import NO_COMPARISON, Seen, orphan_outlooks, service_outlook
 from ccm.commands.volume_outlook import volume_outlook
@@ -30,6 +39,9 @@ SERVED = service(addresses=["203.0.113.1"])
         (service(), Seen(Step.ENSURE, read=Conflict("it failed")), Action.UPDATE, "it failed"),
         (service(), Seen(Step.ENSURE, read=Transient("504")), Action.UNKNOWN, "504"),
         (service(), Seen(problem="spec.loadBalancerIP: 'x'"), Action.BLOCKED, "spec.loadBalancerIP"),
+        (service(), Seen(Step.ENSURE, read=Invalid("annotation x: 'y'")), Action.BLOCKED, "annotation x: 'y'"),
+        (SERVED, Seen(Step.ENSURE, read=READY, deviations=Invalid("two ports")), Action.BLOCKED, "two ports"),
+        (service(), Seen(Step.ENSURE, read=ImplementedElsewhere("see there")), Action.NOTHING, "see there"),
         (service(), Transient("503"), Action.UNKNOWN, "503"),
         (service(loadBalancerClass="other"), Seen(), Action.NOTHING, "its class is other"),
         (service(type="ClusterIP", ours=False), Transient("503"), Action.NOTHING, "its type is ClusterIP"),

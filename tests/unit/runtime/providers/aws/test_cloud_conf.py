@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ccm.cloud import ConfigError, ProviderConfig
-from ccm.providers.aws.cloud_conf import Endpoint, Settings
+from ccm.providers.aws.cloud_conf import ENDPOINTS, Endpoint, Settings
 
 FULL = """; as kops writes it
 [global]
@@ -60,6 +60,23 @@ def test_a_whole_file():
         'line 21: [ServiceOverride "1"] SigningMethod',
         'line 24: [ServiceOverride "2"] service',
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "services"),
+    [
+        ("Elastic Load Balancing v2", ["elbv2"]),
+        ("Elastic Load Balancing", ["elb"]),
+        ("elasticloadbalancing", ["elbv2", "elb"]),
+        ("EC2", ["ec2"]),
+        ("STS", ["sts"]),
+    ],
+)
+def test_services_have_the_names_of_both_versions_of_the_sdk(name, services):
+    section = f'Service = "{name}"\nRegion = eu-central-1\nURL = https://a\nSigningRegion = eu-central-1\n'
+    found = parse(f'[ServiceOverride "1"]\n{section}')
+    assert [service for service in ENDPOINTS if found.endpoint(service, "eu-central-1")] == sorted(services)
+    assert not found.ignored
 
 
 def test_no_file_means_defaults():

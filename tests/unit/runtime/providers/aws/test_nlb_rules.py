@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from ccm.cloud import Backends, ImplementedElsewhere, Invalid, Port
+from ccm.cloud import Backends, ImplementedElsewhere, Ingress, Invalid, Port
 from ccm.providers.aws import nlb_rules as rules
 from ccm.providers.aws.cloud_conf_sections import Global
 from ccm.providers.aws.nlb_rules import Check
@@ -27,6 +27,11 @@ def test_a_plain_service():
     assert (listener.port, listener.protocol, listener.node_port, listener.group_protocol) == (80, "TCP", 30080, "TCP")
     assert listener.check == Check("TCP", "traffic-port", "", 30, 3, 3)
     assert (found.client_protocol, found.traffic_ports, found.check_ports) == ("tcp", {30080}, {30080})
+
+
+def test_a_cluster_with_the_older_tag_writes_both_as_the_original_does():
+    both = {"KubernetesCluster": "kube", "kubernetes.io/cluster/kube": "owned"}
+    assert want(kubernetesclustertag="kube").tags == {"kubernetes.io/service-name": "default/web", **both}
 
 
 def test_the_name_of_a_target_group_is_that_of_the_original():
@@ -65,8 +70,16 @@ def test_another_controllers_services_are_left_alone(type_):
 
 @pytest.mark.parametrize("type_", [None, "clb", ""])
 def test_a_classic_load_balancer_is_refused_with_what_to_do(type_):
-    with pytest.raises(Invalid, match=r"set the annotation \S+type to nlb, or LoadBalancerType = nlb"):
-        want(spec(annotations={"type": type_}))
+    for had in ((), (Ingress(hostname=f"{NAME}-0a1.elb.eu-central-1.amazonaws.com"),)):
+        with pytest.raises(Invalid, match=r"set the annotation \S+type to nlb, or LoadBalancerType = nlb"):
+            want(spec(annotations={"type": type_}, ingress=had))
+
+
+@pytest.mark.parametrize("end", ["eu-central-1.elb.amazonaws.com", "cn-north-1.elb.amazonaws.com.cn"])
+def test_a_service_that_has_a_classic_load_balancer_is_told_what_to_do_about_it(end):
+    had = (Ingress(hostname=f"{NAME}-1234567890.{end}"),)
+    with pytest.raises(Invalid, match=rf"the Classic Load Balancer {NAME}, .* delete {NAME} and .* k8s-elb-{NAME}"):
+        want(spec(annotations={"type": None}, ingress=had))
 
 
 def test_the_configuration_can_make_network_load_balancers_the_usual_ones():
@@ -78,6 +91,7 @@ def test_the_configuration_can_make_network_load_balancers_the_usual_ones():
     [
         (spec(Port("", "SCTP", 80, 30080)), "not SCTP"),
         (spec(HTTP, Port("", "UDP", 81, 30081)), "TCP or UDP, not both"),
+        (spec(Port("", "TCP", 80, 0)), "spec.allocateLoadBalancerNodePorts"),
         (spec(session_affinity="ClientIP"), "spec.sessionAffinity"),
         (spec(load_balancer_ip="203.0.113.7"), "spec.loadBalancerIP"),
         (spec(source_ranges=("2001:db8::/32",)), "IPv6 ranges admit nobody"),

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Services that cloud-provider-aws and this provider serve one after the other, and how they may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccm.providers.aws.nlb_annotations import PREFIX
+
+from ..comparison.differences import Difference
+
+SOURCE_RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"
+CERTIFICATE = "arn:aws:iam::123456789012:server-certificate/web"
+POLICY = "ELBSecurityPolicy-TLS13-1-2-2021-06"
+LOCAL = {"externalTrafficPolicy": "Local"}
+
+HTTP: tuple[int, str] = (80, "TCP")
+HTTPS: tuple[int, str] = (443, "TCP")
+DNS: tuple[int, str] = (53, "UDP")
+
+
+@dataclass(frozen=True)
+class Case:
+    """`ports`: number and protocol; `annotations`: without their prefix, unless they have one; {names} are of the
+    account. `is_left`: neither of the two serves it."""
+
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ports: Sequence[tuple[int, str]] = (HTTP,)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    is_left: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """`conf`: lines of Global; `cluster`: the key that has the cluster's name."""
+
+    cases: Mapping[str, Case]
+    conf: str = ""
+    cluster: str = "KubernetesClusterID"
+
+
+CHECK = {
+    "healthcheck-protocol": "HTTP",
+    "healthcheck-port": "8080",
+    "healthcheck-path": "/ready",
+    "healthcheck-interval": "10",
+    "healthcheck-timeout": "6",
+    "healthcheck-healthy-threshold": "4",
+    "healthcheck-unhealthy-threshold": "5",
+}
+LOGS = {
+    "access-log-enabled": "true",
+    "access-log-s3-bucket-name": "logs",
+    "access-log-s3-bucket-prefix": "web",
+}
+
+SHARED = """ClusterServiceLoadBalancerHealthProbeMode = Shared
+ClusterServiceSharedLoadBalancerHealthProbePort = 10257
+ClusterServiceSharedLoadBalancerHealthProbePath = /livez
+"""
+
+#: Several of them, because a security group has 60 rules at most.
+TABLES = {
+    "ports and ranges": Table(
+        {
+            "plain": Case(),
+            "a-name-of-many-letters": Case(),
+            "internal": Case({"internal": "true"}),
+            "internal-by-any-text": Case({"internal": "0.0.0.0/0"}),
+            "not-internal": Case({"internal": "false"}),
+            "ports": Case(ports=[HTTP, HTTPS, (8443, "TCP")]),
+            "udp": Case(ports=[DNS, (123, "UDP")]),
+            "ranges": Case(spec={"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}),
+            "ranges-annotated": Case({SOURCE_RANGES: "203.0.113.0/24"}, [HTTP, HTTPS]),
+            "ranges-udp": Case(ports=[DNS], spec={"loadBalancerSourceRanges": ["192.0.2.0/24"]}),
+            "ranges-open": Case(spec={"loadBalancerSourceRanges": ["0.0.0.0/0", "192.0.2.0/24"]}),
+            "local": Case(spec={**LOCAL, "healthCheckNodePort": 32000}),
+            "local-udp": Case(ports=[DNS], spec={**LOCAL, "healthCheckNodePort": 32001}),
+            "local-checked": Case(
+                {"healthcheck-protocol": "tcp", "healthcheck-port": "traffic-port"},
+                spec={**LOCAL, "healthCheckNodePort": 32002},
+            ),
+        }
+    ),
+    "annotations": Table(
+        {
+            "cross-zone": Case({"cross-zone-load-balancing-enabled": "true"}),
+            "logs": Case(LOGS),
+            "logs-off": Case({**LOGS, "access-log-enabled": "false"}),
+            "proxy-protocol": Case({"target-group-attributes": "proxy_protocol_v2.enabled=true"}, [HTTP, HTTPS]),
+            "without-client-addresses": Case({"target-group-attributes": "preserve_client_ip.enabled=false"}),
+            "checked": Case(CHECK, [HTTP, HTTPS]),
+            "checked-by-https": Case({"healthcheck-protocol": "https", "healthcheck-port": "8443"}),
+            "tls": Case({"ssl-cert": CERTIFICATE}),
+            "tls-of-one": Case(
+                {
+                    "ssl-cert": CERTIFICATE,
+                    "ssl-ports": "443",
+                    "ssl-negotiation-policy": POLICY,
+                    "backend-protocol": "ssl",
+                },
+                [HTTP, HTTPS],
+            ),
+            "tls-by-name": Case({"ssl-cert": CERTIFICATE, "ssl-ports": "tcp-443"}, [HTTP, HTTPS]),
+            "tagged": Case({"additional-resource-tags": "team=a,stage=,owner"}),
+            "labelled": Case({"target-node-labels": "side=left"}),
+            "subnets": Case({"subnets": "{public-b}"}),
+            "subnets-by-name": Case({"subnets": "inside-a,inside-b", "internal": "true"}),
+            "addresses": Case({"subnets": "{public-a}", "private-ipv4-addresses": "10.0.0.99"}),
+            "elastic-addresses": Case({"eip-allocations": "{address-a},{address-b}"}),
+            "of-classic-ones": Case(
+                {"proxy-protocol": "*", "connection-idle-timeout": "60", "connection-draining-enabled": "true"}
+            ),
+            "external": Case({"type": "external"}, is_left=True),
+            "by-addresses": Case({"type": "nlb-ip"}, is_left=True),
+            "another-class": Case(spec={"loadBalancerClass": "example.com/another"}, is_left=True),
+        }
+    ),
+    "checks of kube-proxy": Table(
+        {"shared": Case(ports=[HTTP, HTTPS]), "shared-local": Case(spec={**LOCAL, "healthCheckNodePort": 32003})},
+        SHARED,
+    ),
+    # Apart, because a rule that several load balancers need has the name of the first one.
+    "checks of kube-proxy for UDP": Table({"shared-udp": Case(ports=[DNS])}, SHARED),
+    "checks of kube-proxy, annotated": Table({"shared-annotated": Case(CHECK)}, SHARED),
+    "rules of others": Table(
+        {"unopened": Case(), "unopened-udp": Case(ports=[DNS])}, "DisableSecurityGroupIngress = true"
+    ),
+    "the older tag": Table({"legacy": Case({"additional-resource-tags": "team=a"})}, cluster="KubernetesClusterTag"),
+}
+#: What both refuse.
+REFUSED = {
+    "mixed": Case(ports=[HTTP, DNS]),
+    "sticky": Case(spec={"sessionAffinity": "ClientIP"}),
+    "at-an-address": Case(spec={"loadBalancerIP": "203.0.113.7"}),
+    "groups": Case({"security-groups": "sg-0a1"}),
+    "more-groups": Case({"extra-security-groups": "sg-0a1"}),
+    "attributes": Case({"target-group-attributes": "stickiness.enabled=true"}),
+    "udp-without-client-addresses": Case({"target-group-attributes": "preserve_client_ip.enabled=false"}, [DNS]),
+    "no-such-subnet": Case({"subnets": "subnet-0a1b2c3d"}),
+    "too-few-addresses": Case({"private-ipv4-addresses": "10.0.0.99"}),
+    "check": Case({"healthcheck-protocol": "ftp"}),
+}
+
+DIFFERENCES = (
+    Difference(
+        "Tags",
+        ("load balancer: tags ccm-outoftree/...", "target group *: tags ccm-outoftree/..."),
+        by_ours=True,
+    ),
+    Difference("Tags of listeners", ("listener *: tags ccm-outoftree/...",)),
+    Difference(
+        "Source ranges beside `0.0.0.0/0`", ("rules of *: rules",), ("ranges-open",), by_ours=True, by_theirs=True
+    ),
+)
+
+
+def bodies(cases: Mapping[str, Case], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """The Services by name, with the same node ports each time."""
+    return {name: body(name, case, 30000 + 10 * number, names) for number, (name, case) in enumerate(cases.items())}
+
+
+def body(name: str, case: Case, node_port: int, names: Mapping[str, str]) -> dict[str, Any]:
+    ports = [
+        {"name": f"{protocol.lower()}-{number}", "port": number, "protocol": protocol, "nodePort": node_port + each}
+        for each, (number, protocol) in enumerate(case.ports)
+    ]
+    given = {"type": "nlb", **case.annotations}
+    annotations = {key if "/" in key else PREFIX + key: value.format(**names) for key, value in given.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports, **case.spec},
+    }

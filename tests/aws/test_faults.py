@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An account in trouble: each call breaks in each way. Nothing looks gone, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ccm.cloud import CloudError, Instance, InstanceRef, RateLimited, RetryAfter, Transient, Unauthorized
+from ccm.providers.aws import AwsCloud
+
+from ..comparison import confirm
+from .proxy import Fault
+from .services import MORE, PORT, backends, delete, patiently, spec
+from .world import config
+
+# Of make test-clouds, not of CI: it asks moto some thousand times.
+pytestmark = pytest.mark.long
+
+#: What happens to one call, and what the provider may make of it: never that something is gone.
+KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
+    "5xx": (Fault("status", status=503, code="InternalFailure"), (Transient,)),
+    "a proxy's page": (Fault("status", status=404, body="<html></html>"), (Transient,)),
+    "throttled": (Fault("status", status=400, code="Throttling", headers={"Retry-After": "7"}), (RateLimited,)),
+    "busy": (Fault("status", status=400, code="DependencyViolation", times=2), (RetryAfter,)),
+    "half an answer": (Fault("truncate"), (Transient,)),
+    "no connection": (Fault("drop"), (Transient,)),
+    "no answer": (Fault("hang", times=2), (Transient,)),
+    "a late answer": (Fault("slow", seconds=0.2), ()),
+    "a lost answer": (Fault("lost"), (Transient,)),
+    "the token has expired": (Fault("status", status=400, code="ExpiredToken"), (Unauthorized,)),
+    "a right is missing": (Fault("status", status=403, code="UnauthorizedOperation"), (Unauthorized,)),
+}
+
+
+async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(account, proxy, connect):
+    for zone in "aba":
+        account.run(zone=zone)
+    given = config(account, proxy)
+    hasty = dataclasses.replace(given, text=given.text.replace("RequestTimeout = 6s", "RequestTimeout = 1s"))
+    cloud, since = await connect(given), len(proxy.calls)
+    truth = await _story(account, cloud)
+    await delete(cloud, spec())
+    calls = sorted(set(proxy.calls[since:]))
+    assert {"DescribeInstances", "CreateLoadBalancer", "CreateListener", "RegisterTargets", "AddTags"} < set(calls)
+    survived = 0
+    for kind, (fault, errors) in KINDS.items():
+        used = await connect(hasty) if kind == "no answer" else cloud
+        for call in calls:
+            broken = dataclasses.replace(fault, call=call)
+            with proxy.broken(broken), contextlib.suppress(*errors):
+                assert await _story(account, used) == truth, (kind, call)
+                await delete(used, spec())
+            assert await _story(account, used) == truth, (kind, call)
+            await delete(used, spec())
+            assert account.parts() == frozenset(), (kind, call)
+            survived += 1
+    for fault, errors in KINDS.values():
+        start = dataclasses.replace(fault, call="DescribeAvailabilityZones")
+        with proxy.broken(start), contextlib.suppress(*errors):
+            await connect(hasty)
+        assert await _story(account, await connect(hasty)) == truth
+        survived += 1
+    confirm("aws", "faults survived", f"{survived} of {(len(calls) + 1) * len(KINDS)}")
+
+
+async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:
+    """All instances, by a listing, one by one and by name, and a load balancer that is created, loses a target and gets
+    another port."""
+    page = await patiently(cloud.instances.list_page, None)
+    found = list(page.instances)
+    for each in page.instances:
+        found.append(await patiently(cloud.instances.get, InstanceRef(each.name, each.provider_id)))
+        found.append(await patiently(cloud.instances.get, InstanceRef(each.name)))
+    nodes = await backends(cloud)
+    checked = {"healthcheck-healthy-threshold": "5", "cross-zone-load-balancing-enabled": "true"}
+    await patiently(cloud.load_balancers.ensure, spec(PORT), nodes)
+    await patiently(cloud.load_balancers.update_backends, spec(PORT), nodes[1:])
+    last = spec(MORE, annotations=checked)
+    await patiently(cloud.load_balancers.ensure, last, nodes[1:])
+    (listed,) = await patiently(cloud.load_balancers.list, "kube")
+    assert listed.fingerprint == cloud.load_balancers.fingerprint(last, nodes[1:])
+    return found, {**account.balancer(spec().default_name), "dns": ""}
