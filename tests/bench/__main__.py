@@ -23,7 +23,11 @@ from tests.integration.cluster import ApiServer, MissingBinaries
 
 from . import page, sides, table
 from .cluster import Cluster
-from .scenarios import BENCHES, Bench
+from .scenarios import BENCHES
+from .stage import Bench
+
+#: The default range has not enough for 5,000 Services.
+NODE_PORTS = "--service-node-port-range=20000-32767"
 
 
 def main() -> int:
@@ -62,7 +66,7 @@ async def run(wanted: list[str]) -> list[str]:
     progress = Progress()
     with tempfile.TemporaryDirectory(prefix="ccm-bench-api-") as folder:
         peer, ours = sides.peer(progress), sides.ours()
-        server = ApiServer(Path(folder))
+        server = ApiServer(Path(folder), flags=[NODE_PORTS])
         cluster = Cluster(server)
         try:
             bench = Bench(cluster, peer, ours, say)

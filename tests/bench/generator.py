@@ -32,9 +32,7 @@ async def run(kubeconfig: str, concurrency: int, nodes: list[list[Request]]) -> 
             while nodes:
                 for request in nodes.pop():
                     how = {"Accept": request.accept, "Content-Type": request.content}
-                    async with session.request(
-                        request.method, request.path, data=request.body, headers=how
-                    ) as answer:
+                    async with session.request(request.method, request.path, data=request.body, headers=how) as answer:
                         text = await answer.read()
                         if answer.status != 200:
                             raise SystemExit(f"{request.path}: {answer.status} {text.decode(errors='replace')}")

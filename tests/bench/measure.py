@@ -55,3 +55,27 @@ def api_writes(metrics: str) -> dict[str, int]:
 
 def difference(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {key: count - before.get(key, 0) for key, count in sorted(after.items()) if count > before.get(key, 0)}
+
+
+def queue(metrics: str, name: str) -> tuple[int, int]:
+    """(finished, waiting) of the work queue `name` in a text of metrics."""
+    label = f'name="{name}"'
+    finished = samples(metrics, "workqueue_work_duration_seconds_count", label)
+    return int(finished), int(samples(metrics, "workqueue_depth", label))
+
+
+def lag(metrics: str) -> dict[str, int]:
+    """{"taken": 120, "above": 1}: samples of the event loop's lag in a text of metrics, and those above 50 ms."""
+    taken = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="+Inf"')
+    within = samples(metrics, "ccm_event_loop_lag_seconds_bucket", 'le="0.05"')
+    return {"taken": int(taken), "above": int(taken - within)}
+
+
+def samples(metrics: str, name: str, label: str) -> float:
+    """The sum of the samples of a metric that have this label."""
+    found = 0.0
+    for line in metrics.splitlines():
+        metric, brace, rest = line.partition("{")
+        if brace and metric == name and label in rest:
+            found += float(rest.rpartition(" ")[2])
+    return found

@@ -12,6 +12,8 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot
 
+from . import table
+
 COLOURS = {"peer": "#8a8f98", "ours": "#2563eb"}
 STYLE = {"svg.hashsalt": "bench", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 PANELS = (
@@ -33,7 +35,7 @@ BARS = (
 
 def draw(results: Mapping[str, Mapping[str, Any]], folder: Path) -> None:
     matplotlib.rcParams.update(STYLE)
-    runs = {name: result["runs"] for name, result in results.items()}
+    runs = {name: table.medians(result["runs"]) for name, result in results.items()}
     if "growth" in runs:
         _save(_growth(runs["growth"]), folder / "growth.svg")
     _save(_bars(runs), folder / "bars.svg")

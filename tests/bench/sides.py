@@ -7,6 +7,7 @@ import asyncio
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 import time
@@ -80,8 +81,8 @@ class Process:
             tail = "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
             raise BenchError(f"{self.log.stem} ended with {self._popen.returncode}; its last lines:\n{tail}")
 
-    def terminate(self) -> None:
-        self._popen.terminate()
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
 
     async def stop(self) -> None:
         """End it, hard when it does not end by itself."""

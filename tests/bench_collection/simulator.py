@@ -68,7 +68,9 @@ class Simulator:
             return found
 
     async def create_node(self, name: str) -> None:
-        await self.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+        labels = {"node-role.kubernetes.io/control-plane": ""} if name.startswith("cp-") else {}
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        await self.call("POST", "/api/v1/nodes", node)
         await self.heartbeat(name)
 
     async def heartbeat(self, name: str) -> None:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What figures say about clusters that are larger than any that was measured. Pure: figures in, text out.
+
+Each cost is a straight line through the medians of `growth` (100 to 5,000 Nodes). The line is checked against `large`
+(15,000 Nodes), which it has not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import linear_regression
+from typing import Any
+
+from . import table
+
+Run = Mapping[str, Any]
+
+CHECKED, ASKED = 15_000, (50_000, 100_000)
+#: Of the simulated cloud; calls beside the pages are the token and the project.
+PAGE, OTHER_CALLS = 1000, 2
+#: A kubelet writes its Node's status at least so often, in seconds (`nodeStatusReportFrequency`).
+REPORT = 300
+#: (the figure, its head in the table, how it is written)
+COSTS = (
+    ("seconds_leading", "seconds", "{:,.0f}"),
+    ("api_cpu", "API server CPU s", "{:,.0f}"),
+    ("cpu", "runtime CPU s", "{:,.0f}"),
+    ("peak", "peak MiB", "{:,.0f}"),
+)
+
+
+def text(runs: Mapping[str, Sequence[Run]]) -> str:
+    grown = [run for run in table.medians(runs["growth"]) if run["side"] == "ours"]
+    measured = table.pick(runs["large"], "ours", tuning="tuned", size=CHECKED)
+    lines = {
+        key: linear_regression(*zip(*((run["size"], run[key]) for run in grown), strict=True)) for key, *_ in COSTS
+    }
+    header = ["Nodes", *(head for _, head, _ in COSTS), "cloud calls"]
+    rows: list[Sequence[str]] = [header, ["---:"] * len(header)]
+    for size in (CHECKED, *ASKED):
+        guessed = [how.format(_at(lines[key], size)) for key, _, how in COSTS]
+        rows.append([f"{size:,}, by the model", *guessed, str(math.ceil(size / PAGE) + OTHER_CALLS)])
+    found = [how.format(measured[key]) for key, _, how in COSTS]
+    rows.insert(3, [f"{CHECKED:,}, measured", *found, str(measured["cloud_calls"])])
+    errors = [f"{_at(lines[key], CHECKED) / measured[key] - 1:+.0%}" for key, *_ in COSTS]
+    rows.insert(4, ["error of the model", *errors, ""])
+    each = lines["cpu"].slope * 1000
+    return TEXT.format(
+        table="\n".join(f"| {' | '.join(row)} |" for row in rows),
+        each=f"{each:.2g}",
+        most=f"{1000 / each:,.0f}",
+        memory=f"{lines['peak'].slope * 1024:.1f}",
+        writes=f"{2 / lines['seconds_leading'].slope:,.0f}",
+        reports=f"{ASKED[-1] / REPORT:,.0f}",
+    )
+
+
+def _at(line: Any, size: int) -> float:
+    return float(line.intercept + line.slope * size)
+
+
+TEXT = """\
+Every cost of Nodes grows in a straight line, so a line through the medians from 100 to 5,000 Nodes says what more of
+them cost. 15,000 Nodes were measured to check it (`make bench BENCH=large`):
+
+{table}
+
+On this machine, API server, etcd, runtime and cloud share two cores, and the API server takes about {writes} writes a
+second. Larger clusters have more cores for it. What limits the runtime then, in this order:
+
+1. **The API server's writes.** Each new Node needs two. The runtime is not in the way until the API server takes more
+   than one Python process can send: {each} ms of CPU a Node, so at most {most} Nodes a second.
+2. **Memory**: {memory} KiB for each Node. Raise `memory` in `ccm_runtime_resources` before the cluster grows.
+3. **Status reports of kubelets.** Each writes its Node at least every five minutes, which for 100,000 Nodes is
+   {reports} watch events a second while nothing changes.
+4. **The cloud's pages.** A refresh every five minutes needs one call for each page. With pages of 1,000, 100,000 Nodes
+   need 100 calls, one every three seconds. A cloud with pages of 100 needs ten times as many, and
+   `--node-status-update-frequency` should grow.
+
+Kubernetes itself supports 5,000 Nodes a cluster. Should one process not be enough, the Nodes can be divided: shards by
+a hash of the Node's name, one Lease each, so that every replica leads some shards. Each shard needs its own watch,
+because the API server cannot select by a hash, unless the kubelets register with a label for it. Each shard also lists
+all instances, unless the cloud can list a part of them. Services and routes stay with one leader. No cluster that was
+measured needs this, so it is not built."""
