@@ -59,6 +59,10 @@ options:
         controllers. The module does not fail if some have none by then.
     type: int
     default: 0
+  node_selector:
+    description: Labels of the nodes that run the cloud-controller-manager. The module counts the Nodes that have all of them.
+    type: dict
+    default: {}
   volumes:
     description:
       - Whether to find volumes of in-tree cloud plug-ins. This lists Pods, workloads, PersistentVolumes and StorageClasses, and, if there
@@ -94,6 +98,11 @@ nodes:
   type: list
   elements: dict
   sample: []
+node_selector:
+  description: O(node_selector) as C(labels), and the number of Nodes that have these labels as C(nodes).
+  returned: always
+  type: dict
+  sample: {labels: {node-role.kubernetes.io/control-plane: ""}, nodes: 3}
 compared:
   description: Whether the Nodes were compared with the cloud, and the reason if not.
   returned: always
@@ -370,6 +379,7 @@ def main():
             managed_by=dict(type="str", default="outoftree.ccm"),
             ignored=dict(type="list", elements="str", default=[]),
             services_timeout=dict(type="int", default=0),
+            node_selector=dict(type="dict", default={}),
             volumes=dict(type="bool", default=False),
             all_controllers=dict(type="str", default="all"),
             **_api.API_OPTIONS
@@ -380,9 +390,11 @@ def main():
     params = module.params
     try:
         services = wait_for_services(api, params["services_timeout"])
+        found = api.items("/api/v1/nodes")
         result = dict(
             version=api.call("GET", "/version")["gitVersion"],
-            nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in api.items("/api/v1/nodes")],
+            nodes=[nodes.summary(node, params["provider_id_prefix"]) for node in found],
+            node_selector={"labels": params["node_selector"], "nodes": nodes.selected(found, params["node_selector"])},
             kubeadm_config=read_kubeadm_config(api),
             runtime=read_runtime(api, params),
             others=read_others(api, params),

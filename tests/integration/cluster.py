@@ -112,11 +112,12 @@ class ApiServer:
     """One kube-apiserver with its etcd; call `close` at the end. The methods block: from a test that has something
     running in its event loop use `asyncio.to_thread`."""
 
-    def __init__(self, folder: Path, *, audit: bool = False) -> None:
-        """`audit`: write an audit log of all requests (`audited`)."""
+    def __init__(self, folder: Path, *, audit: bool = False, flags: Sequence[str] = ()) -> None:
+        """`audit`: write an audit log of all requests (`audited`). `flags`: more of kube-apiserver's."""
         self._bin = binaries()
         self.folder = folder
         self._audit = audit
+        self._flags = list(flags)
         self.authority = Authority(folder)
         self.ca_file = self.authority.file
         self.port = free_port()
@@ -139,11 +140,11 @@ class ApiServer:
     def start(self) -> None:
         """Start kube-apiserver and wait until it is ready."""
         folder = self.folder
-        flags = []
+        flags = list(self._flags)
         if self._audit:
             policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
             (folder / "audit-policy.yml").write_text(json.dumps(policy))
-            flags = [f"--audit-policy-file={folder}/audit-policy.yml", f"--audit-log-path={folder}/audit.log"]
+            flags += [f"--audit-policy-file={folder}/audit-policy.yml", f"--audit-log-path={folder}/audit.log"]
         self._spawn(
             "kube-apiserver",
             *flags,

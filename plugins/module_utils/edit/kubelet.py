@@ -102,8 +102,10 @@ def _target(line: CommandLine) -> str:
             return name
         if name in line.unset and _file_for(line, name):
             return name
-    if line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES) and not line.variables:
-        return ""
+    # Variables of an operator's own unit have any name, such as KUBELET_OPTS.
+    last = unit.last_variable(line)
+    if last or line.unit.exec_path and not line.unit.exec_path.startswith(PACKAGE_DIRECTORIES):
+        return last
     raise UnitRefused(
         "its unit ({0}) uses none of {1} from a separate file, so there is no place for --cloud-provider=external that "
         "survives an upgrade. Add 'EnvironmentFile=-/etc/default/kubelet' and $KUBELET_EXTRA_ARGS to a drop-in "

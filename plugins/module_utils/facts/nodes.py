@@ -65,6 +65,11 @@ def summary(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None
     return result
 
 
+def selected(nodes: List[Dict[str, Any]], selector: Dict[str, str]) -> int:
+    """Return how many Nodes have every label of a selector."""
+    return sum(selector.items() <= ((node.get("metadata") or {}).get("labels") or {}).items() for node in nodes)
+
+
 def classify(node: Dict[str, Any], scheme: str, expected_id: Optional[str] = None) -> "tuple[str, str]":
     """Return (class, reason); see RETURN of ccm_node_info for the classes."""
     provider_id = node["provider_id"]

@@ -61,6 +61,7 @@ def check(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[st
     without a Node that will register one.
     """
     _check_managed(plan, cluster)
+    _check_selector(plan, cluster.get("node_selector") or {})
     unseen = unseen or {}
     for host, facts in unseen.items():
         plan["problems"].append("{0}: could not be inspected: {1}. Fix this{2}".format(
@@ -97,6 +98,15 @@ def _check_managed(plan: Dict[str, Any], cluster: Dict[str, Any]) -> None:
         plan["problems"].append(
             "this is a managed cluster: {0}. The service runs its control plane and its own cloud-controller-manager, so there is "
             "nothing to migrate. This collection is for clusters whose control planes you run yourself".format(found[0]))
+
+
+def _check_selector(plan: Dict[str, Any], selector: Dict[str, Any]) -> None:
+    """Refuse a cluster in which no node would run the controller, such as one whose installer set no labels."""
+    if selector.get("labels") and not selector["nodes"]:
+        labels = " ".join("{0}={1}".format(name, value) for name, value in sorted(selector["labels"].items()))
+        plan["problems"].append(
+            "no Node has the labels {0}, so no node would run the controller. Set them on the control planes with 'kubectl label node NAME "
+            "{0}', or choose other labels with ccm_runtime_node_selector".format(labels))
 
 
 def _check_nodes(plan: Dict[str, Any], detected: Dict[str, HostFacts], cluster: Dict[str, Any], unknown: Set[str]) -> None:

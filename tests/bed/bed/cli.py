@@ -39,6 +39,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--serving-certs", action="store_true", help="kubelets ask the cluster for serving certificates")
     sub.add_argument("--no-cloud", action="store_true", help="a gateway without the simulated cloud")
     sub.add_argument("--domain", default="", help="name machines by their addresses in it, as EC2 does: ip-10-...")
+    sub.add_argument("--hard-way", action="store_true", help="all components are systemd units, without kubeadm")
+    sub.add_argument("--external-etcd", action="store_true", help="etcd is a systemd unit, which kubeadm does not know")
 
     sub = command("down", "remove a bed, whole or half", named=True)
     sub.add_argument("--purge", action="store_true", help="remove images and the cache too")
@@ -94,6 +96,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
             not args.no_cloud,
             args.serving_certs,
             args.domain,
+            args.hard_way,
+            args.external_etcd,
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

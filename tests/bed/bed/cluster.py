@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bed import binaries, documents, images, machines, paths, prerequisites, versions
+from bed import binaries, documents, hard_way, images, machines, paths, prerequisites, versions
 from bed.errors import BedError
 from bed.machines import on
 from bed.plan import CLOUD_PORT, CLOUD_TOKEN, PROJECT, Node, Plan
@@ -24,6 +24,7 @@ _LOG_COMMANDS = {
     "kubelet.log": "journalctl --no-pager --unit kubelet",
     "containerd.log": "journalctl --no-pager --unit containerd",
     "kube-proxy.log": "journalctl --no-pager --unit kube-proxy",
+    "control-plane.log": "journalctl --no-pager --unit etcd --unit 'kube-*'",
     "network.txt": "ip address; ip route; cat /etc/cni/net.d/*",
     "pods.log": "tail -n +1 /var/log/pods/*/*/*.log",
 }
@@ -97,29 +98,61 @@ def up(plan: Plan, progress: Progress) -> Bed:
     if plan.cloud:
         with progress.step(f"Cloud at http://{plan.gateway}:{CLOUD_PORT}"):
             _wait_for_cloud(plan)
-    first, *others = plan.control_planes
+    if plan.hard_way:
+        _hard_way(bed, progress)
+    else:
+        _by_kubeadm(bed, progress)
+    return bed
+
+
+def _by_kubeadm(bed: Bed, progress: Progress) -> None:
+    first, *others = bed.plan.control_planes
     with progress.step(f"kubeadm init on {first.name}"):
+        if bed.plan.external_etcd:
+            hard_way.start_etcd(bed.plan)
         _kubeadm(first, "init", upload=bool(others))
         _fetch_kubeconfig(bed)
-        # kube-proxy runs with the kubelet's credentials.
-        kubectl(bed, "create", "clusterrolebinding", "bed:node-proxiers",
-                "--clusterrole=system:node-proxier", "--group=system:nodes")  # fmt: skip
+        _bind(bed, "node-proxiers", "node-proxier", "--group=system:nodes")
     for node in others:
         with progress.step(f"kubeadm join on {node.name}, a control plane"):
             _kubeadm(node, "join")
-    if plan.workers:
-        with progress.step(f"kubeadm join on {len(plan.workers)} workers"):
-            in_parallel(lambda node: _kubeadm(node, "join"), plan.workers)
+    if bed.plan.workers:
+        with progress.step(f"kubeadm join on {len(bed.plan.workers)} workers"):
+            in_parallel(lambda node: _kubeadm(node, "join"), bed.plan.workers)
     with progress.step("Nodes Ready, system Pods running"):
-        _wait_for_nodes(bed, plan.nodes)
+        _wait_for_nodes(bed, bed.plan.nodes)
         _wait_for_system_pods(bed)
-    return bed
+
+
+def _hard_way(bed: Bed, progress: Progress) -> None:
+    with progress.step(f"Units of the control plane on {bed.plan.control_planes[0].name}"):
+        _write_private(bed.kubeconfig, hard_way.start_control_plane(bed.plan))
+        machines.wait_until(lambda: _ready_api(bed), "a ready API server", _READY_SECONDS, pause=0.5)
+        _bind(bed, "node-proxiers", "node-proxier", "--group=system:nodes")
+        _bind(bed, "kubelet-api", "kubelet-api-admin", "--user=kube-apiserver-kubelet-client")
+    with progress.step("Units of the kubelets, Nodes Ready"):
+        in_parallel(lambda node: hard_way.start_kubelet(bed.plan, node), bed.plan.nodes)
+        _wait_for_nodes(bed, bed.plan.nodes)
+
+
+def _bind(bed: Bed, name: str, role: str, subject: str) -> None:
+    """Give a role of the system to those who need it: kube-proxy, for one, runs with the kubelet's credentials."""
+    kubectl(bed, "create", "clusterrolebinding", f"bed:{name}", f"--clusterrole=system:{role}", subject)
+
+
+def _ready_api(bed: Bed) -> bool:
+    try:
+        return kubectl(bed, "get", "--raw=/readyz", "--request-timeout=5s") == "ok"
+    except CommandFailed:
+        return False
 
 
 def node_join(name: str, node_name: str, external: bool, progress: Progress) -> None:
     """A further worker, with an instance of its own in the cloud."""
     prerequisites.need_root("joining a node")
     bed = Bed.load(name)
+    if bed.plan.hard_way:
+        raise BedError(f"the bed {name} has no kubeadm that a node could join with: raise one without --hard-way")
     found = binaries.ensure(bed.version, progress)
     node = bed.plan.add(node_name, control_plane=False)
     _write_node_config(bed, node, external)
@@ -237,7 +270,7 @@ def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
         if not node.control_plane and node == bed.plan.workers[0]:
             machines.write_file(node.name, documents.LEFTOVER_KUBELET_FILE, documents.LEFTOVER_KUBELET_TEXT)
     archives = [images.ensure_programs(progress)]
-    if node.control_plane:
+    if node.control_plane and not bed.plan.hard_way:
         archives.append(images.ensure_control_plane(bed.version, found, progress))
     machines.load_images(node, archives)
 
@@ -264,9 +297,11 @@ def _wait_for_nodes(bed: Bed, nodes: list[Node]) -> None:
 
 
 def _wait_for_system_pods(bed: Bed) -> None:
+    components = 3 if bed.plan.external_etcd else 4
+
     def ready() -> bool:
         pods = _items(bed, "pods", "--namespace=kube-system")
-        return len(pods) >= 4 * len(bed.plan.control_planes) and all(_condition(pod, "Ready") for pod in pods)
+        return len(pods) >= components * len(bed.plan.control_planes) and all(_condition(pod, "Ready") for pod in pods)
 
     machines.wait_until(ready, "readiness of the control plane's Pods", _READY_SECONDS, pause=0.5)
 

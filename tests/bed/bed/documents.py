@@ -25,6 +25,9 @@ from bed.yamlish import dump
 RUNTIME_IMAGE = "localhost/outoftree-ccm:0.1.0"
 NODE_CONFIG = "/etc/bed"
 CRI_SOCKET = "unix:///run/containerd/containerd.sock"
+# Where a cluster without kubeadm has its certificates and kubeconfigs.
+PKI = "/var/lib/kubernetes"
+ETCD = "https://127.0.0.1:2379"
 
 # What in-tree clouds left behind. The ini file is of a kind that no component reads any more.
 LEFTOVER_CLOUD_CONF = "/etc/kubernetes/cloud.conf"
@@ -132,6 +135,20 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
             }
         },
     }
+    if plan.external_etcd:
+        client = f"{PKI}/apiserver-etcd-client"
+        files = {"caFile": f"{PKI}/etcd/ca.crt", "certFile": f"{client}.crt", "keyFile": f"{client}.key"}
+        cluster["etcd"] = {"external": {"endpoints": [ETCD], **files}}
+    if plan.hard_way:  # of kubeadm, only the certificates
+        cluster["certificatesDir"] = PKI
+    kubelet = kubelet_configuration(version)
+    if plan.serving_certs:  # kubeadm hands it to nodes that join later, too
+        kubelet["serverTLSBootstrap"] = True
+    return _documents(init, cluster, kubelet)
+
+
+def kubelet_configuration(version: Version) -> dict[str, Any]:
+    """What a kubelet needs in a container of a developer's machine."""
     kubelet = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -142,11 +159,9 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "nodefs.inodesFree": "0%"},
     }
-    if plan.serving_certs:  # kubeadm hands it to nodes that join later, too
-        kubelet["serverTLSBootstrap"] = True
     if version.minor < 31:
         del kubelet["failCgroupV1"]  # which it does not know
-    return _documents(init, cluster, kubelet)
+    return kubelet
 
 
 def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, external: bool = False) -> str:

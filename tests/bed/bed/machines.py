@@ -65,6 +65,7 @@ mv "/usr/bin/.$1" "/usr/bin/$1"
 rm "/opt/bed/$1"
 """
 NODE_BINARIES = ("kubelet", "kubeadm", "kubectl", "kube-proxy")
+CONTROL_PLANE_BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 _BOOT_SECONDS = 60.0
 INOTIFY_LIMITS = {"max_user_instances": 1024, "max_user_watches": 262144}
 
@@ -142,7 +143,11 @@ def start_forwarder(plan: Plan) -> None:
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     """A machine with systemd, containerd and the Kubernetes binaries, its images loaded, not yet in a cluster."""
-    mounted = [word for name in NODE_BINARIES for word in ("--volume", f"{binaries / name}:/usr/bin/{name}:ro")]
+    mounts = [(name, "/usr/bin") for name in NODE_BINARIES]
+    if node.control_plane:
+        units = CONTROL_PLANE_BINARIES if plan.hard_way else ("etcd",) if plan.external_etcd else ()
+        mounts += [(name, "/usr/local/bin") for name in units]
+    mounted = [word for name, at in mounts for word in ("--volume", f"{binaries / name}:{at}/{name}:ro")]
     stored = [word for place in ("containerd", "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,

@@ -48,7 +48,8 @@ class Node:
 class Plan:
     """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated,
     ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a ``domain``, the
-    machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN."""
+    machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes every component a
+    systemd unit of its host, ``external_etcd`` only etcd."""
 
     name: str
     subnet: str
@@ -58,6 +59,8 @@ class Plan:
     cloud: bool = True
     serving_certs: bool = False
     domain: str = ""
+    hard_way: bool = False
+    external_etcd: bool = False
 
     def host(self, number: int) -> str:
         """The address with that last number in the bed's subnet."""
@@ -157,6 +160,8 @@ def make(
     cloud: bool = True,
     serving_certs: bool = False,
     domain: str = "",
+    hard_way: bool = False,
+    external_etcd: bool = False,
 ) -> Plan:
     """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be."""
     check_name(name, "bed")
@@ -164,6 +169,10 @@ def make(
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")
     if control_planes not in (1, 3, 5):
         raise BedError(f"--control-planes is {control_planes}: stacked etcd wants 1, 3 or 5")
+    if hard_way and (control_planes != 1 or serving_certs):
+        raise BedError("--hard-way sets up one control plane and nothing that kubeadm would: no --serving-certs")
+    if external_etcd and (control_planes != 1 or hard_way):
+        raise BedError("--external-etcd sets up one etcd for one control plane of kubeadm")
     if not 0 <= workers <= 100:
         raise BedError(f"--workers is {workers}: choose 0 to 100")
     subnet = subnet or default_subnet(name)
@@ -176,7 +185,7 @@ def make(
     for other in (POD_CIDR, SERVICE_CIDR):
         if parsed.overlaps(IPv4Network(other)):
             raise BedError(f"--subnet {subnet} overlaps {other}, which is inside the clusters: choose another")
-    plan = Plan(name, str(parsed), kubernetes, [], leftovers, cloud, serving_certs, domain)
+    plan = Plan(name, str(parsed), kubernetes, [], leftovers, cloud, serving_certs, domain, hard_way, external_etcd)
     for number in range(1, control_planes + 1):
         plan.add(f"{name}-control-plane-{number}", control_plane=True)
     for number in range(1, workers + 1):

@@ -70,6 +70,13 @@ def test_the_plan_survives_the_disk() -> None:
         ({"subnet": "10.244.7.0/24"}, "overlaps 10.244.0.0/16"),
         ({"subnet": "kitchen"}, "--subnet kitchen is not a network"),
         ({"domain": "compute..internal"}, "--domain compute..internal cannot end the names of machines"),
+        ({"hard_way": True, "control_planes": 3}, "--hard-way sets up one control plane"),
+        ({"hard_way": True, "serving_certs": True}, "no --serving-certs"),
+        (
+            {"hard_way": True, "external_etcd": True},
+            "one control plane of kubeadm",
+        ),
+        ({"external_etcd": True, "control_planes": 3}, "--external-etcd sets up one etcd"),
         ({"domain": "Internal"}, "--domain Internal cannot end"),
         ({"domain": "a" * 45}, "cannot end the names of machines"),
     ],

@@ -88,3 +88,20 @@ async def test_another_vendors_controller_is_not_asked_about_nodes(kubeconfig: s
     """It has no `ccm nodes`, whether or not its Pods have a command of their own."""
     (found,) = await call(kubeconfig, task("ccm_cluster_info", name=NAME))
     assert found["compared"] == {"done": False, "reason": "it is not this collection's own runtime"}
+
+
+async def test_nodes_that_may_run_the_controller_are_counted(kube: KubeClient, kubeconfig: str) -> None:
+    label = {"example.com/runs": "ccm"}
+    await kube.create(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME, "labels": label}}
+    )
+    try:
+        found, none = await call(
+            kubeconfig,
+            task("ccm_cluster_info", node_selector=label),
+            task("ccm_cluster_info", node_selector=label | {"example.com/more": ""}),
+        )
+    finally:
+        await kube.delete(f"/api/v1/nodes/{NAME}")
+    assert found["node_selector"] == {"labels": label, "nodes": 1}
+    assert none["node_selector"]["nodes"] == 0

@@ -77,11 +77,12 @@ class Cluster:
     def add(self, name: str, files: dict[str, str]) -> Machine:
         pods = static_pods() if any(path.startswith(MANIFESTS) for path in files) else {}
         machine = self.machines[name] = Machine(self.folder / "hosts" / name, files, pods)
+        label = {"node-role.kubernetes.io/control-plane": "" if name in ("kubeadm-cp", "systemd-cp") else "true"}
         ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2099-01-01T00:00:00Z"}
         node = {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "labels": label if name in CONTROL_PLANES else {}},
             "spec": {"providerID": f"sim://north/{name}"},
         }
         self.apiserver.kubectl("create", "-f", "-", input=json.dumps(node))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The leader is killed again and again while everything changes; in the end nothing is leaked, doubled or wrongly gone.
 
-CHAOS_KILLS: how often (`make test`: 3; `make chaos`, which CI runs, too: 100). CHAOS_SEED: the seed of a run that is
+CHAOS_KILLS: how often (`make test`: 3; `make test-ci`: 30; `make chaos`: 100). CHAOS_SEED: the seed of a run that is
 to be repeated; timing differs all the same, because real processes run.
 """
 

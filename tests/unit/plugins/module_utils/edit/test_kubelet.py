@@ -167,6 +167,7 @@ def test_a_drop_in_that_replaces_the_command_is_the_one_that_is_edited() -> None
 
 
 PACKAGE, OURS = "/lib/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/20-x.conf"
+OWN = "/etc/systemd/system/kubelet.service"
 
 
 @pytest.mark.parametrize("flags", [
@@ -222,6 +223,20 @@ def test_a_variable_that_is_set_keeps_its_place_whatever_file_an_unset_one_would
     unit = (PACKAGE, "[Service]\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n")
     files = {FLAGS_ENV: "", DEFAULT: "KUBELET_EXTRA_ARGS=--v=2\n"}
     assert plan_unit(unit, **files)[1] == {DEFAULT: "KUBELET_EXTRA_ARGS=--v=2 --cloud-provider=external\n"}
+
+
+@pytest.mark.parametrize(("command", "name", "before", "changed", "after"), [
+    pytest.param("kubelet $KUBELET_OPTS", "/etc/kubelet.conf", 'KUBELET_OPTS="--v=2"\n',
+                 "/etc/kubelet.conf", 'KUBELET_OPTS="--v=2 --cloud-provider=external"\n', id="its-last-variable"),
+    pytest.param("kubelet $KUBELET_OPTS", "/etc/kubelet.conf", 'KUBELET_OPTS="--cloud-provider=aws --v=2"\n',
+                 "/etc/kubelet.conf", 'KUBELET_OPTS="--cloud-provider=external --v=2"\n', id="where-the-old-value-is"),
+    pytest.param("kubelet $KUBELET_OPTS --v=2", "/etc/kubelet.conf", "KUBELET_OPTS=--node-ip=::1\n",
+                 OWN, "[Service]\nExecStart=kubelet $KUBELET_OPTS --v=2 --cloud-provider=external\n", id="behind-the-flags-of-the-unit"),
+    pytest.param("kubelet $KUBELET_OPTS", "/usr/share/kubelet.conf", "KUBELET_OPTS=--v=2\n",
+                 OWN, "[Service]\nExecStart=kubelet $KUBELET_OPTS --cloud-provider=external\n", id="not-in-a-file-of-a-package"),
+])
+def test_a_unit_of_ones_own_may_name_its_variables_as_it_likes(command: str, name: str, before: str, changed: str, after: str) -> None:
+    assert plan_unit((OWN, f"[Service]\nExecStart={command}\n"), **{name: before})[1] == {changed: after}
 
 
 def test_a_unit_without_a_place_is_named() -> None:

@@ -125,3 +125,14 @@ def test_a_heartbeat_is_the_newer_of_status_and_lease(heartbeat: str, renewed: s
 @pytest.mark.parametrize(("text", "expected"), [("2026-11-21T09:00:00.123456Z", "2026-11-21T09:00:00Z"), ("2026-11-21T09:00:00Z",) * 2, ("", "")])
 def test_times_compare_as_text(text: str, expected: str) -> None:
     assert nodes.seconds_time(text) == expected
+
+
+@pytest.mark.parametrize(("selector", "count"), [
+    pytest.param({}, 4, id="no-label-is-asked-for"),
+    pytest.param({"role": ""}, 2, id="an-empty-value"),
+    pytest.param({"role": "true"}, 1, id="another-value"),
+    pytest.param({"role": "", "zone": "a"}, 1, id="all-labels"),
+])
+def test_nodes_with_every_label_are_counted(selector: dict[str, str], count: int) -> None:
+    labels: list[Any] = [{"role": "", "zone": "a"}, {"role": ""}, {"role": "true"}, None]
+    assert nodes.selected([{"metadata": {"name": "n", "labels": own}} for own in labels], selector) == count

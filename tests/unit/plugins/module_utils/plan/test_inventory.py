@@ -37,6 +37,17 @@ def one(found: list[str], *words: str) -> None:
     assert len(found) == 1 and all(word in found[0] for word in words), found
 
 
+@pytest.mark.parametrize(("selector", "words"), [
+    pytest.param({"labels": {"role": "", "zone": "a"}, "nodes": 0}, ("no Node has the labels role= zone=a,", "NAME role= zone=a'"), id="no-node"),
+    pytest.param({"labels": {"role": ""}, "nodes": 1}, (), id="one-node"),
+    pytest.param({"labels": {}, "nodes": 0}, (), id="any-node"),
+])
+def test_a_controller_without_a_node_to_run_on_is_a_problem(selector: dict[str, Any], words: tuple[str, ...]) -> None:
+    plan: dict[str, Any] = {"problems": [], "warnings": []}
+    inventory.check(plan, {}, {"version": "v1.36.3", "nodes": [], "node_selector": selector}, [])
+    assert len(plan["problems"]) == bool(words) and all(word in plan["problems"][0] for word in words), plan
+
+
 @pytest.mark.parametrize(("version", "own", "managed"), [
     ("v1.33.5-eks-113cf36", node("a"), True), ("v1.33.5-gke.1", node("a"), True), ("v1.33.5", node("a", managed_by="AKS (label x)"), True),
     ("v1.33.5+k3s1", node("a"), False),
