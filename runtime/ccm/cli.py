@@ -99,7 +99,7 @@ def run(name: str, argv: list[str]) -> int:
 
 
 def _printing(work: Callable[[], int]) -> int:
-    """The exit status of `work`. A reader of its output that has enough, such as `head`, ends it without a traceback."""
+    """The exit status of `work`. If the reader of its output has enough, as `head` has, it ends without a traceback."""
     try:
         try:
             return work()

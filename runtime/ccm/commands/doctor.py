@@ -30,7 +30,7 @@ from .asking import answer
 from .cluster_objects import ConfigMap, NodeLease, Pod, ServerVersion, SigningRequest, Workload, WrittenNode
 from .diagnosis import Check, Diagnosis, State, render
 from .explanation import Event
-from .gathering import LEASES, Gathered, all_routes, balancer_outlooks, gather, node_outlooks
+from .gathering import LEASES, Gathered, all_quotas, all_routes, balancer_outlooks, gather, node_outlooks
 from .leading import is_led, leader_lines
 from .node_outlook import one_each
 from .question_flags import GROUP, Questions, parser
@@ -144,9 +144,10 @@ async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
     """All checks."""
     nodes = node_outlooks(found)
     balancers, routes = await asyncio.gather(balancer_outlooks(found), all_routes(found))
+    quotas = await all_quotas(found)
     every = one_each([*nodes, *balancers, *routes])
     answers = found.answers
-    checks = check_cloud.answered(answers, found.options.cloud_provider)
+    checks = [*check_cloud.answered(answers, found.options.cloud_provider), *check_cloud.quotas(quotas)]
     ours = [
         *check_cloud.nodes(found.nodes or [], nodes),
         *check_cloud.services(found.services or [], seen.failures, balancers),

@@ -302,6 +302,16 @@ class Route(Struct, frozen=True):
     owner: str = ""
 
 
+class Quota(Struct, frozen=True):
+    kind: str
+    used: int
+    limit: int
+
+
+class Quotas(Struct, frozen=True):
+    items: list[Quota]
+
+
 class Volume(Struct, frozen=True):
     id: str
     region: str

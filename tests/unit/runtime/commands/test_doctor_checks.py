@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ccm.cloud import Forbidden, QuotaExceeded, RateLimited, Transient, Unauthorized
+from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
 from ccm.commands import check_cloud, check_components, check_others, check_rights, check_times
 from ccm.commands.answers import Action, Outlook
 from ccm.commands.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
@@ -269,10 +269,29 @@ def test_kubelets_that_wait_for_certificates():
     ],
 )
 def test_what_the_cloud_answers(error, state, words):
-    first, second, quotas = check_cloud.answered({"list instances": error, "list routes": None}, "sim")
+    first, second = check_cloud.answered({"list instances": error, "list routes": None}, "sim")
     assert first.state is state and words in first.said
     assert second.state is State.OK and "list routes" in second.said
-    assert quotas.state is State.NOTE and "no call that reads quotas" in quotas.said
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (None, [(State.NOTE, "this provider cannot read quotas")]),
+        ([], [(State.OK, "the cloud names no quota")]),
+        ([Quota("ports", 89, 100), Quota("routes", 0, 5)], [(State.OK, "ports: 89 of 100; routes: 0 of 5")]),
+        ([Quota("ports", 90, 100)], [(State.WARNING, "a quota is nearly used up: ports: 90 of 100")]),
+        ([Quota("ports", 9, 9), Quota("routes", 0, 5)], [(State.WARNING, "a quota is used up: ports: 9 of 9"),
+                                                         (State.OK, "routes: 0 of 5")]),
+        ([Quota("ports", 0, 0)], [(State.WARNING, "a quota is used up: ports: 0 of 0")]),
+        (Forbidden("403"), [(State.NOTE, "the cloud does not show them")]),
+        (Transient("504"), [(State.UNKNOWN, "list quotas: 504")]),
+    ],
+)  # fmt: skip
+def test_quotas(listed, expected):
+    said = check_cloud.quotas(listed)
+    assert [each.state for each in said] == [state for state, _ in expected]
+    assert all(words in each.said for each, (_, words) in zip(said, expected, strict=True))
 
 
 def outlook(name="w1", action=Action.BLOCKED, reason="InstanceNotFound", kind="Node", **more):
