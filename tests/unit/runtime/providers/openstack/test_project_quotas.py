@@ -73,7 +73,13 @@ def test_what_a_row_of_neutron_means(row: Any, expected: list[Quota]) -> None:
 
 @pytest.mark.parametrize(
     ("quota", "limit"),
-    [({"load_balancer": 7}, 7), ({"loadbalancer": 7}, 7), ({"load_balancer": -1}, None), ({"load_balancer": None}, None), ({}, None)],
-)  # fmt: skip
+    [
+        ({"load_balancer": 7}, 7),
+        ({"loadbalancer": 7}, 7),
+        ({"load_balancer": -1}, None),
+        ({"load_balancer": None}, None),
+        ({}, None),
+    ],
+)
 def test_the_limit_of_load_balancers(quota: dict[str, Any], limit: int | None) -> None:
     assert balancer_limit(quota) == limit
