@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
-from ccm.commands import check_cloud, check_components, check_others, check_rights, check_times
+from ccm.commands import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
 from ccm.commands.answers import Action, Outlook
 from ccm.commands.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
 from ccm.commands.diagnosis import Diagnosis, State, render
@@ -253,6 +253,50 @@ def test_kubelets_that_wait_for_certificates():
     done = msgspec.convert({"spec": spec, "status": {"conditions": [{"type": "Approved"}]}}, SigningRequest)
     (said,) = check_times.requests([waiting, waiting, done])
     assert "the kubelets of w1 wait" in said.said and check_times.requests([done]) == []
+
+
+# Webhooks.
+
+
+def configuration(*days, name="volumes.ccm.outoftree.dev", **more):
+    pem = b"".join(certificate(each).public_bytes(serialization.Encoding.PEM) for each in days)
+    bundle = {"caBundle": base64.b64encode(pem).decode()} if days else {}
+    webhook = {"name": name, "clientConfig": bundle | more, "failurePolicy": "Ignore"}
+    return msgspec.convert({"metadata": {"name": "c"}, "webhooks": [webhook]}, check_webhook.Configuration)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([], [State.NOTE]),
+        ([configuration(300, name="sidecars.example.com")], [State.NOTE]),
+        ([configuration(300)], [State.OK, State.OK]),
+        ([configuration(20)], [State.OK, State.WARNING]),
+        ([configuration(-1)], [State.OK, State.PROBLEM]),
+        ([configuration(-1, 300)], [State.OK, State.OK]),  # renewed, and the former one is still trusted
+        ([configuration()], [State.OK]),
+        ([configuration(caBundle="???")], [State.OK, State.NOTE]),
+        ([configuration(caBundle="QUJD")], [State.OK, State.NOTE]),
+    ],
+)
+def test_the_webhook_of_volumes(found, expected):
+    said = check_webhook.configured(found, NOW)
+    assert states(said) == expected
+    assert ("without an answer: Ignore" in said[0].said) == (said[0].state is State.OK)
+
+
+@pytest.mark.parametrize(
+    ("image", "arguments", "served"),
+    [
+        ("localhost/outoftree-ccm:1", ["--webhooks=persistentvolume-label"], True),
+        ("localhost/outoftree-ccm:1", ["--webhooks="], False),
+        ("localhost/outoftree-ccm:1", [], False),
+        ("registry/other-ccm:1", ["--webhooks=*"], False),
+    ],
+)
+def test_whether_webhooks_are_served(image, arguments, served):
+    pod = msgspec.convert({"spec": {"containers": [{"image": image, "args": arguments}]}}, Pod)
+    assert check_webhook.are_served([pod]) is served
 
 
 # The cloud.
