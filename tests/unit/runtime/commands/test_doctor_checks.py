@@ -5,6 +5,7 @@ import base64
 import datetime
 import ipaddress
 import json
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -14,7 +15,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
-from ccm.commands import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
+from ccm.commands import (
+    check_cloud,
+    check_components,
+    check_others,
+    check_rights,
+    check_times,
+    check_webhook,
+    doctor,
+)
 from ccm.commands.answers import Action, Outlook
 from ccm.commands.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
 from ccm.commands.diagnosis import Diagnosis, State, render
@@ -389,3 +398,19 @@ def test_exit_status_and_lines(checks, status):
     assert found.status == status
     lines = render(found, NOW)
     assert all(line.isprintable() for line in lines) and lines[0].endswith("https://api")
+
+
+@pytest.mark.parametrize(("unanswered", "expected"), [(False, []), (True, None)])
+async def test_without_the_right_to_list_them_nobody_says_that_there_are_no_webhooks(unanswered, expected):
+    class Asked:
+        unasked: ClassVar = []
+
+        async def list(self, what, path, kind):
+            if unanswered:
+                self.unasked.append(what)
+            return []
+
+    arguments = {"image": "outoftree-ccm", "args": ["--webhooks=*"]}
+    pod = msgspec.convert({"spec": {"containers": [arguments]}}, Pod)
+    assert await doctor._webhooks(Asked(), [pod]) == expected
+    assert await doctor._webhooks(Asked(), []) is None
