@@ -267,6 +267,7 @@ def _instance(row: Instance) -> cloud.Instance:
         addresses=tuple(cloud.Address(each.type, each.address) for each in row.addresses),
         state=cloud.InstanceState.RUNNING if row.state == "running" else cloud.InstanceState.SHUTDOWN,
         labels=row.labels,
+        pod_cidrs=row.pod_cidrs,
     )
 
 

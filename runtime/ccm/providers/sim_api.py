@@ -282,6 +282,7 @@ class Instance(Struct, frozen=True):
     addresses: tuple[Address, ...]
     labels: dict[str, str]
     state: str
+    pod_cidrs: tuple[str, ...] = ()
 
 
 class LoadBalancer(Struct, frozen=True):

@@ -245,6 +245,12 @@ class ZonesThatNoLabelCanHold(SaysElse):
         return replace(instance, zone=f"Zone {instance.zone}")
 
 
+@mutant("instances.instances_are_well_formed")
+class PodCidrsWithHostBits(SaysElse):
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, pod_cidrs=("10.244.1.7/24",))
+
+
 @mutant("instances.a_listing_repeats_itself")
 class AddressesFlap(SimInstances):
     """Every second listing has them in another order."""
