@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 NO_SIMULATOR = (
@@ -35,6 +36,8 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
+#: The exit status that a shell reports of a program that SIGPIPE ended.
+PIPE_CLOSED = 128 + 13
 #: Those that only read the cluster and the cloud.
 READING = ("explain", "plan", "doctor", "status", "nodes")
 
@@ -50,6 +53,10 @@ def list_of_commands(prog: str = "ccm", names: Iterable[str] = COMMANDS) -> str:
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0 success, 1 failure, 2 invalid command line. Commands have their own: see their `main`."""
     args = list(sys.argv[1:] if argv is None else argv)
+    return _printing(lambda: _main(args))
+
+
+def _main(args: list[str]) -> int:
     if args and args[0] in COMMANDS:
         return run(args[0], args[1:])
     from .manager import logs
@@ -70,6 +77,10 @@ def main(argv: list[str] | None = None) -> int:
 def kubectl(argv: list[str] | None = None) -> int:
     """`kubectl ccm`, which kubectl finds as the program `kubectl-ccm`: commands that only read, and no controller."""
     args = list(sys.argv[1:] if argv is None else argv)
+    return _printing(lambda: _kubectl(args))
+
+
+def _kubectl(args: list[str]) -> int:
     if args and args[0] in READING:
         return run(args[0], args[1:])
     asked = args in ([], ["-h"], ["--help"])
@@ -85,6 +96,18 @@ def run(name: str, argv: list[str]) -> int:
         return 1
     status: int = importlib.import_module(COMMANDS[name].module).main(argv)
     return status
+
+
+def _printing(work: Callable[[], int]) -> int:
+    """The exit status of `work`. If the reader of its output has enough, as `head` has, it ends without a traceback."""
+    try:
+        try:
+            return work()
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+        return PIPE_CLOSED
 
 
 if __name__ == "__main__":

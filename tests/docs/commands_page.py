@@ -15,6 +15,7 @@ from ccm.commands.answers import FINDINGS, NOT_ANSWERED, NOTHING_TO_DO, Outlook,
 from ccm.commands.diagnosis import Check, Diagnosis
 from ccm.commands.doctor import DoctorFlags
 from ccm.commands.explanation import Explanation, Looked, Told
+from ccm.commands.list_nodes import Match
 from ccm.commands.plan import PlanAnswer
 from ccm.commands.question_flags import GROUP, Questions
 from ccm.commands.status import Replica, StatusAnswer, StatusFlags
@@ -71,9 +72,9 @@ package [shtab](https://github.com/iterative/shtab), which the extra `completion
 
 JSON = """## JSON
 
-`--output=json` prints one object. Its key `answer` says which: `explanation`, `plan`, `diagnosis` or `status`. The JSON
-Schema is in [answers.schema.json](answers.schema.json). Later versions may add keys and values of `check` and `reason`;
-they change the meaning of none.
+`--output=json` prints one object. Its key `answer` says which: `explanation`, `plan`, `diagnosis` or `status`.
+`ccm nodes` prints a list. The JSON Schema of all is in [answers.schema.json](answers.schema.json). Later versions may
+add keys and values of `check` and `reason`; they change the meaning of none.
 """
 
 ANSWERS: tuple[tuple[str, type], ...] = (
@@ -81,6 +82,7 @@ ANSWERS: tuple[tuple[str, type], ...] = (
     ("`plan`, of `ccm plan`", PlanAnswer),
     ("`diagnosis`, of `ccm doctor`", Diagnosis),
     ("`status`, of `ccm status`", StatusAnswer),
+    ("Items of the list of `ccm nodes`", Match),
     ("Items of `outlooks`", Outlook),
     ("Items of `lookedUp`", Looked),
     ("Items of `events`", Told),
@@ -158,6 +160,6 @@ def _name(found: Type) -> str:
 
 def schema() -> str:
     """The JSON Schema of all answers."""
-    kind: Any = Explanation | PlanAnswer | Diagnosis | StatusAnswer
+    kind: Any = Explanation | PlanAnswer | Diagnosis | StatusAnswer | list[Match]
     found = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | msgspec.json.schema(kind)
     return json.dumps(found, indent=2) + "\n"

@@ -46,6 +46,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
     "Routes": (cloud.Routes, cloud.Route),
     "Volumes": (cloud.Volumes, cloud.VolumeRef),
     "Tags": (cloud.InstanceTags,),
+    "Quotas": (cloud.Quotas, cloud.Quota),
     "Webhooks": (cloud.Webhook,),
     "Errors": (
         cloud.CloudError,

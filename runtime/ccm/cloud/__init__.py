@@ -51,6 +51,7 @@ from .load_balancer_contract import (
     LoadBalancerSpec,
     Port,
 )
+from .quota_contract import Quota, Quotas
 from .tag_contract import InstanceTags
 
 __all__ = [
@@ -86,7 +87,9 @@ __all__ = [
     "Page",
     "Port",
     "ProviderConfig",
+    "Quota",
     "QuotaExceeded",
+    "Quotas",
     "Rate",
     "RateLimited",
     "RetryAfter",

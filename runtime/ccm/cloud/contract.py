@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from .instance_contract import Instances
 from .load_balancer_contract import LoadBalancers
+from .quota_contract import Quotas
 from .tag_contract import InstanceTags
 
 
@@ -110,8 +111,8 @@ class Limits:
     `listing_lag`: how long reads may show what was before a write: a new object is missing, a deleted one is there
     (eventual consistency); 0 if they never do.
     `groups`: lower rates for groups of operations, by the name of the capability ("instances", "load_balancers",
-    "routes", "volumes", "instance_tags"). A call waits for its turn in its group first, and then for its turn among all
-    calls.
+    "routes", "volumes", "instance_tags", "quotas"). A call waits for its turn in its group first, and then for its turn
+    among all calls.
     """
 
     calls_per_second: float = 20.0
@@ -154,6 +155,7 @@ class Cloud:
     routes: Routes | None = None
     volumes: Volumes | None = None
     instance_tags: InstanceTags | None = None
+    quotas: Quotas | None = None
     #: By the name that selects the webhook in --webhooks.
     webhooks: Mapping[str, Webhook] = MappingProxyType({})
 

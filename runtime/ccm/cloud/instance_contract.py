@@ -61,6 +61,8 @@ class Instance:
     `status.nodeInfo.systemUUID`.
     `incomplete`: why the cloud cannot describe the machine yet, "" if it can. The instance exists, but no Node is
     initialised from it. A Node that is initialised keeps what it has.
+    `pod_cidrs`: the ranges that the cloud itself assigned to this machine for its Pods, such as alias ranges or
+    delegated prefixes. A Node gets the first one of each family. Empty if the cloud assigns none.
     """
 
     provider_id: str
@@ -75,6 +77,7 @@ class Instance:
     warnings: tuple[str, ...] = ()
     system_uuids: tuple[str, ...] = ()
     incomplete: str = ""
+    pod_cidrs: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ccm.cloud import CloudError, ConfigError, Forbidden, QuotaExceeded, RateLimited, Unauthorized
+from ccm.cloud import (
+    CloudError,
+    ConfigError,
+    Forbidden,
+    NotImplementedByCloud,
+    Quota,
+    QuotaExceeded,
+    RateLimited,
+    Unauthorized,
+)
 from ccm.controllers import node_rules
 from ccm.controllers.service_rules import wants_load_balancer
 from ccm.engine.objects import Node, Service, object_key
@@ -14,9 +23,11 @@ from .answers import Action, Outlook, counted
 from .diagnosis import Check, State, some
 from .explanation import Event
 
-CREDENTIALS, NODES, SERVICES, OWNERS, PLAN = "credentials", "nodes", "services", "owners", "plan"
-#: No call of the contract reads quotas: one shows only when the cloud refuses a write.
-NO_QUOTAS = "the provider contract has no call that reads quotas; a quota that is used up shows in Events of Services"
+CREDENTIALS, QUOTAS, NODES, SERVICES, OWNERS, PLAN = "credentials", "quotas", "nodes", "services", "owners", "plan"
+NO_QUOTAS = "this provider cannot read quotas; one that is used up shows in Events of Services"
+RAISE_QUOTA = "raise the quota of the project, or remove what nobody needs"
+#: The share of a quota above which it is worth a warning.
+NEARLY = 0.9
 
 
 def answered(answers: Mapping[str, CloudError | None], provider: str) -> list[Check]:
@@ -30,11 +41,29 @@ def answered(answers: Mapping[str, CloudError | None], provider: str) -> list[Ch
     for what, error in answers.items():
         if error is not None:
             by_error.setdefault(str(error), (error, []))[1].append(what)
-    return [
-        *(_failed(error, what) for error, what in by_error.values()),
-        *found,
-        Check(CREDENTIALS, State.NOTE, NO_QUOTAS),
-    ]
+    return [*(_failed(error, what) for error, what in by_error.values()), *found]
+
+
+def quotas(listed: Sequence[Quota] | CloudError | None) -> list[Check]:
+    """`listed`: what the cloud said; None if the provider cannot ask."""
+    if listed is None:
+        return [Check(QUOTAS, State.NOTE, NO_QUOTAS)]
+    if isinstance(listed, (Unauthorized, Forbidden, NotImplementedByCloud)):
+        return [Check(QUOTAS, State.NOTE, f"the cloud does not show them, which no controller needs: {listed}")]
+    if isinstance(listed, CloudError):
+        return [Check(QUOTAS, State.UNKNOWN, f"the cloud gives no answer: list quotas: {listed}")]
+    found, told = [], []
+    for each in listed:
+        said = f"{each.kind}: {each.used} of {each.limit}"
+        if each.used >= each.limit:
+            found.append(Check(QUOTAS, State.WARNING, f"a quota is used up: {said}", RAISE_QUOTA))
+        elif each.used >= NEARLY * each.limit:
+            found.append(Check(QUOTAS, State.WARNING, f"a quota is nearly used up: {said}", RAISE_QUOTA))
+        else:
+            told.append(said)
+    if told:
+        found.append(Check(QUOTAS, State.OK, "; ".join(told)))
+    return found or [Check(QUOTAS, State.OK, "the cloud names no quota")]
 
 
 def _failed(error: CloudError, what: Sequence[str]) -> Check:
@@ -47,7 +76,7 @@ def _failed(error: CloudError, what: Sequence[str]) -> Check:
         to_do = "find out who else calls the cloud with these credentials; the controller waits and tries again"
         return Check(CREDENTIALS, State.WARNING, f"the cloud throttles{wait}: {said}", to_do)
     if isinstance(error, QuotaExceeded):
-        return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {said}", "raise the quota of the project")
+        return Check(CREDENTIALS, State.PROBLEM, f"a quota is used up: {said}", RAISE_QUOTA)
     to_do = "check the endpoint in --cloud-config and the network; the controller keeps what is there meanwhile"
     return Check(CREDENTIALS, State.UNKNOWN, f"the cloud gives no answer: {said}", to_do)
 

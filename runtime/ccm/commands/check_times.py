@@ -70,7 +70,7 @@ def certificates(found: Mapping[str, bytes], now: datetime.datetime) -> list[Che
         except ValueError as error:
             checks.append(Check(CERTIFICATES, State.NOTE, f"{what}: cannot be read: {error}"))
             continue
-        checks.append(_expiry(what, min(each.not_valid_after_utc for each in several), now))
+        checks.append(expiry(what, min(each.not_valid_after_utc for each in several), now))
     return checks
 
 
@@ -86,10 +86,11 @@ def token(text: str, now: datetime.datetime) -> list[Check]:
         return []
     if ends - now > datetime.timedelta(0):
         return [Check(CERTIFICATES, State.OK, f"the token of this kubeconfig is valid until {ends:%Y-%m-%d %H:%M} UTC")]
-    return [_expiry("the token of this kubeconfig", ends, now)]
+    return [expiry("the token of this kubeconfig", ends, now)]
 
 
-def _expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
+def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:
+    """When something ceases to be valid. Pure."""
     date = f"{ends:%Y-%m-%d %H:%M} UTC"
     if ends <= now:
         return Check(CERTIFICATES, State.PROBLEM, f"{what} expired at {date}", "renew it")

@@ -24,13 +24,13 @@ from ccm.options.command_line import Options, Parser
 from ccm.options.declaration import option
 from ccm.options.values import TEXT
 
-from . import check_cloud, check_components, check_others, check_rights, check_times
+from . import check_cloud, check_components, check_others, check_rights, check_times, check_webhook
 from .answers import Unasked
 from .asking import answer
 from .cluster_objects import ConfigMap, NodeLease, Pod, ServerVersion, SigningRequest, Workload, WrittenNode
 from .diagnosis import Check, Diagnosis, State, render
 from .explanation import Event
-from .gathering import LEASES, Gathered, all_routes, balancer_outlooks, gather, node_outlooks
+from .gathering import LEASES, Gathered, all_quotas, all_routes, balancer_outlooks, gather, node_outlooks
 from .leading import is_led, leader_lines
 from .node_outlook import one_each
 from .question_flags import GROUP, Questions, parser
@@ -74,6 +74,8 @@ class Seen:
     node_leases: list[NodeLease]
     requests: list[SigningRequest]
     client_ca: ConfigMap | None
+    #: Of webhooks; None if the controller serves none, or nobody says.
+    webhooks: list[check_webhook.Configuration] | None
     failures: list[Event]
 
 
@@ -108,10 +110,12 @@ async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
         cluster.list("list deployments.apps", f"{apps}/deployments", Workload),
     )
     path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+    pods = await cluster.list("list pods in kube-system", "/api/v1/namespaces/kube-system/pods", Pod)
     return Seen(
         version=version,
         server_time=moment,
-        pods=await cluster.list("list pods in kube-system", "/api/v1/namespaces/kube-system/pods", Pod),
+        pods=pods,
+        webhooks=await _webhooks(cluster, pods),
         written=await cluster.list("list nodes", NODES.path, WrittenNode),
         workloads=[("DaemonSet", each) for each in daemon_sets] + [("Deployment", each) for each in deployments],
         leases=await cluster.list(f"list leases in {namespace}", f"{leases}/{namespace}/leases", NodeLease),
@@ -129,6 +133,16 @@ async def _look(options: DoctorFlags, cluster: Cluster) -> Seen:
     )
 
 
+async def _webhooks(cluster: Cluster, pods: list[Pod]) -> list[check_webhook.Configuration] | None:
+    """None if the controller serves no webhooks, or the API server gives no answer."""
+    if not check_webhook.are_served(pods):
+        return None
+    unanswered = len(cluster.unasked)
+    what = "list mutatingwebhookconfigurations"
+    found = await cluster.list(what, check_webhook.CONFIGURATIONS, check_webhook.Configuration)
+    return found if len(cluster.unasked) == unanswered else None
+
+
 async def _server(cluster: Cluster) -> tuple[str, datetime.datetime | None]:
     """The API server's version and time."""
     found = await cluster.get("read the version", "/version", ServerVersion)
@@ -144,9 +158,10 @@ async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
     """All checks."""
     nodes = node_outlooks(found)
     balancers, routes = await asyncio.gather(balancer_outlooks(found), all_routes(found))
+    quotas = await all_quotas(found)
     every = one_each([*nodes, *balancers, *routes])
     answers = found.answers
-    checks = check_cloud.answered(answers, found.options.cloud_provider)
+    checks = [*check_cloud.answered(answers, found.options.cloud_provider), *check_cloud.quotas(quotas)]
     ours = [
         *check_cloud.nodes(found.nodes or [], nodes),
         *check_cloud.services(found.services or [], seen.failures, balancers),
@@ -237,5 +252,7 @@ async def _certificates(cluster: Cluster, seen: Seen) -> list[Check]:
     if seen.client_ca is not None and (text := seen.client_ca.data.get("client-ca-file")):
         found["the CA of client certificates"] = text.encode()
     checks = check_times.certificates({what: data for what, data in found.items() if data}, now)
+    if seen.webhooks is not None:
+        checks += check_webhook.configured(seen.webhooks, now)
     token = access.token or (access.token_file.get() if access.token_file is not None else "")
     return [*checks, *check_times.token(token, now), *check_times.requests(seen.requests)]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from ccm.cloud import Backends, CloudError, Instance
+from ccm.cloud import Backends, CloudError, Instance, Quota
 from ccm.controllers import node_rules, route_rules, service_rules, volume_rules
 from ccm.controllers.built_in_controllers import VOLUMES
 from ccm.controllers.context import Context
@@ -244,6 +244,14 @@ async def all_routes(found: Gathered) -> list[Outlook]:
     for error in errors:
         found.cluster.unasked.append(Unasked("ask about a route that no Node claims", str(error)))
     return route_outlooks(plan, unclaimed, going, options, found.now.strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+async def all_quotas(found: Gathered) -> Sequence[Quota] | CloudError | None:
+    """The quotas of the project; None if the provider cannot read them. No controller asks: so it is no `answers`."""
+    cloud = found.gateway.cloud.quotas
+    if cloud is None:
+        return None
+    return found.refused or await answer_of(lambda: found.gateway.call("quotas.list", cloud.list))
 
 
 async def all_volumes(found: Gathered) -> list[Outlook]:

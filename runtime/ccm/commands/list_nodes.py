@@ -13,34 +13,42 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from msgspec import Struct, to_builtins
+from msgspec import Meta, Struct, to_builtins
 
 from ccm.cloud import CloudError, ConfigError, InstanceRef, NotFound, ProviderConfig, Transient, registry
 from ccm.controllers import node_rules
 from ccm.engine.client import ApiError, KubeClient, KubeConfigError
 from ccm.engine.objects import Node
-from ccm.gateway.gateway import Gateway
 from ccm.gateway.instance_directory import InstanceDirectory
 from ccm.gateway.instance_snapshot import Snapshot
 
+from . import answers
 from .question_flags import default_kubeconfig
+from .reading import ReadingClient, ReadingGateway
 
 
 class Match(Struct, frozen=True):
-    """`verdict`: ok, foreign (of another provider), mismatched (Node and cloud disagree), or unknown."""
+    """A Node, and what the cloud says about it."""
 
-    name: str
-    verdict: str
-    instance: str = ""
-    reason: str = ""
+    name: Annotated[str, Meta(description="The Node's name.")]
+    verdict: Annotated[
+        str,
+        Meta(
+            description="`ok`, `foreign` (of another provider), `mismatched` (Node and cloud disagree), or `unknown` "
+            "(the cloud cannot say)."
+        ),
+    ]
+    instance: Annotated[str, Meta(description="The providerID of its instance; empty if there is none.")] = ""
+    reason: Annotated[str, Meta(description="Why the verdict is not `ok`; empty otherwise.")] = ""
 
 
 def main(argv: Sequence[str]) -> int:
     """Exit status: 0 done, 1 no answer from the cloud or the API server, 2 invalid command line or configuration."""
     args = arguments().parse_args(argv)
     try:
-        client = KubeClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
+        client = ReadingClient.from_config(kubeconfig=args.kubeconfig or default_kubeconfig())
         matches = asyncio.run(_ask(client, args.cloud_provider, args.cloud_config))
     except ConfigError as error:
         for problem in error.problems:
@@ -71,7 +79,7 @@ async def _ask(client: KubeClient, provider: str, path: str) -> list[Match]:
         nodes, _ = await client.list("/api/v1/nodes", Node)
     finally:
         await client.close()
-    gateway = Gateway(registry.create(provider, _config(path)))
+    gateway = ReadingGateway(registry.create(provider, _config(path)))
     try:
         await gateway.call("cloud.start", gateway.cloud.start)
         if gateway.cloud.instances is None:
@@ -124,7 +132,6 @@ def _judge(node: Node, snapshot: Snapshot, owns: Callable[[str], bool]) -> Match
 
 
 def table(matches: Sequence[Match]) -> list[str]:
-    rows = [("NODE", "VERDICT", "INSTANCE", "REASON")]
-    rows += [(each.name, each.verdict, each.instance or "-", each.reason) for each in matches]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    """Lines of text, safe for a terminal."""
+    rows = ((each.name, each.verdict, each.instance or "-", each.reason) for each in matches)
+    return answers.table(("NODE", "VERDICT", "INSTANCE", "REASON"), rows)

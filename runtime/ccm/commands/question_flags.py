@@ -35,6 +35,8 @@ class Questions(Options):
     """The flags of one command. Subclasses add words such as the name of an object as fields without `option`."""
 
     requires_provider: ClassVar[bool] = False
+    #: The help of `--cloud-provider` where it is not required.
+    provider_help: ClassVar[str] = "use the controller's provider, to ask the cloud as well"
 
     output: str = option(GROUP, TEXT, "text", "print text for people, or json for programs", check=_output)
 
@@ -55,9 +57,13 @@ def parse(kind: type[Q], argv: Sequence[str], parser: command_line.Parser) -> Q:
 
 def parser(kind: type[Questions], prog: str, description: str, epilog: str = "") -> command_line.Parser:
     """The argument parser of one command, to which it adds its words."""
-    return command_line.parser(
+    found = command_line.parser(
         flags_of(kind), prog=prog, usage="%(prog)s [FLAG ...]", description=description, epilog=epilog, hidden=HIDDEN
     )
+    if not kind.requires_provider:
+        provider = next(each for each in found._actions if "--cloud-provider" in each.option_strings)
+        provider.help = kind.provider_help
+    return found
 
 
 def own_arguments(process: Path = PROCESS_1) -> list[str]:

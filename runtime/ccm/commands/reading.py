@@ -48,6 +48,7 @@ CLOUD_READS = frozenset(
         "load_balancers.deviations",
         "routes.list",
         "volumes.labels",
+        "quotas.list",
     }
 )
 #: Stands for all groups of calls.

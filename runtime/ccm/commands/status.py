@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta, Struct
 
@@ -57,6 +57,8 @@ def _file(text: str) -> None:
 
 @dataclass(frozen=True)
 class StatusFlags(Questions):
+    provider_help: ClassVar[str] = "accepted and not used: this command never asks the cloud"
+
     url: str = option(GROUP, TEXT, "", "read the page of this server, such as https://127.0.0.1:10258", check=_url)
     url_ca_file: str = option(
         GROUP, TEXT, "", "verify the process's certificate with the CAs in this file", check=_file

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr`.
+"""node-ipam-controller: gives each Node its pod CIDRs, from the ranges of `--cluster-cidr` or from the cloud.
 
 It is for clusters in which kube-controller-manager does not: two allocators give one range to two Nodes. So it assigns
 nothing while it sees that kube-controller-manager does. `node_ipam_rules` decides.
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from prometheus_client import Counter, Gauge
 
@@ -47,20 +48,75 @@ LOOK, AGAIN = 60.0, 60.0
 
 @dataclass(frozen=True)
 class NodeIpamOptions:
-    """`services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written at a time."""
+    """`services`: ranges of Services, in which no pod CIDR may lie. `workers`: Nodes written at a time.
+
+    `from_cloud`: whether the cloud assigns pod CIDRs to instances (`--cidr-allocator-type=CloudAllocator`).
+    """
 
     network: PodNetwork
     services: tuple[Network, ...] = ()
     workers: int = 30
+    from_cloud: bool = False
+
+
+class Source(Protocol):
+    """Where pod CIDRs come from. It knows what Nodes hold, by the UID of the Node."""
+
+    def observe(self, node: Node) -> set[str]:
+        """Remember the CIDRs of a Node that has some. Return the UIDs of other Nodes with overlapping ones."""
+        ...
+
+    def release(self, uid: str) -> bool:
+        """Forget a Node that is gone. Return whether it held something."""
+        ...
+
+    def is_news(self, old: Node, new: Node) -> bool:
+        """Return whether a change of a Node without pod CIDRs is a reason to try."""
+        ...
+
+    async def choose(self, node: Node) -> Sequence[str]:
+        """Return the CIDRs of a Node without any; they are its own until it is released. None of them: it needs
+        none now.
+
+        Raises NotAssigned, Requeue and CloudError.
+        """
+        ...
+
+    def usage(self) -> Mapping[str, float]:
+        """Return the used share of each range, from 0 to 1."""
+        ...
+
+
+class RangeSource:
+    """Blocks of the ranges of `--cluster-cidr`, as kube-controller-manager's range allocator."""
+
+    def __init__(self, options: NodeIpamOptions) -> None:
+        network = options.network
+        self._allocator = rules.Allocator(network.cluster, network.node_prefix, options.services)
+        self.observe, self.release = self._allocator.observe, self._allocator.release
+
+    def is_news(self, old: Node, new: Node) -> bool:
+        return False
+
+    async def choose(self, node: Node) -> Sequence[str]:
+        if (cidrs := self._allocator.assign(node.metadata.uid)) is not None:
+            return cidrs
+        raise rules.NotAssigned(
+            f"no pod CIDR is left in {self._allocator.exhausted()} (--cluster-cidr). Pods on this Node get no "
+            "addresses until another Node is deleted",
+            "CIDRNotAvailable",
+        )
+
+    def usage(self) -> Mapping[str, float]:
+        return {str(block.cluster): block.used / block.size for block in self._allocator.ranges}
 
 
 class NodeIpamController:
     name: ClassVar[str] = "node-ipam-controller"
 
-    def __init__(self, context: Context, options: NodeIpamOptions) -> None:
+    def __init__(self, context: Context, options: NodeIpamOptions, source: Source | None = None) -> None:
         self._context, self._options = context, options
-        network = options.network
-        self._allocator = rules.Allocator(network.cluster, network.node_prefix, options.services)
+        self._source = source or RangeSource(options)
         self._events = EventBudget(context.recorder(self.name), context.monotonic)
         self._queue: WorkQueue[str] = WorkQueue("NodeCIDRs", base_delay=0.1, max_delay=300.0)
         #: The Pod of kube-controller-manager that assigns pod CIDRs, "" for none.
@@ -88,7 +144,7 @@ class NodeIpamController:
             else:
                 break
         for node in nodes:
-            self._allocator.observe(node)
+            self._source.observe(node)
         self._measure()
 
     async def _look_for_ever(self) -> None:
@@ -119,21 +175,26 @@ class NodeIpamController:
     def _on_node(self, old: Node | None, new: Node | None) -> None:
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._starved.discard(old.metadata.name)
-            if self._allocator.release(old.metadata.uid):
+            if self._source.release(old.metadata.uid):
                 for name in self._starved:
                     self._queue.add(name)
                 self._measure()
         if new is None:
             return
         if rules.needs_cidrs(new):
-            if old is None or not rules.needs_cidrs(old) or old.metadata.uid != new.metadata.uid:
+            if (
+                old is None
+                or not rules.needs_cidrs(old)
+                or old.metadata.uid != new.metadata.uid
+                or self._source.is_news(old, new)
+            ):
                 self._queue.add(new.metadata.name)
         elif old is None or rules.pod_networks(old) != rules.pod_networks(new):
             self._observe(new)
 
     def _observe(self, node: Node) -> None:
         self._starved.discard(node.metadata.name)
-        others = self._allocator.observe(node)
+        others = self._source.observe(node)
         self._measure()
         if others:
             names = sorted(each.metadata.name for each in self._context.nodes.items() if each.metadata.uid in others)
@@ -157,29 +218,26 @@ class NodeIpamController:
                 f"Pod {self._other} assigns pod CIDRs (--allocate-node-cidrs), so node-ipam-controller assigns none",
             )
             raise Requeue(AGAIN)
-        cidrs = self._allocator.assign(node.metadata.uid)
-        if cidrs is None:
+        try:
+            cidrs = await self._source.choose(node)
+        except rules.NotAssigned as error:
             self._starved.add(name)
-            self._events.event(
-                node,
-                "Warning",
-                "CIDRNotAvailable",
-                f"no pod CIDR is left in {self._allocator.exhausted()} (--cluster-cidr). Pods on this Node get no "
-                "addresses until another Node is deleted",
-            )
-            raise Requeue(AGAIN)
+            self._events.event(node, "Warning", error.reason, str(error))
+            raise Requeue(AGAIN) from None
         self._starved.discard(name)
+        if not cidrs:
+            return
         try:
             await self._context.client.patch(f"{NODES.path}/{name}", rules.patch(node, cidrs))
         except NotFoundError:
             return
         except ConflictError:
             raise Requeue(0.2) from None  # the Node changed; the cache will catch up, and the CIDRs stay reserved
-        for block in self._allocator.ranges:
-            ALLOCATIONS.labels(str(block.cluster)).inc()
+        for cidr in cidrs:
+            ALLOCATIONS.labels(self._options.network.range_of(cidr)).inc()
         self._measure()
         log.info("node %s: assigned pod CIDRs %s", name, ", ".join(cidrs))
 
     def _measure(self) -> None:
-        for block in self._allocator.ranges:
-            USAGE.labels(str(block.cluster)).set(block.used / block.size)
+        for cluster, share in self._source.usage().items():
+            USAGE.labels(cluster).set(share)

@@ -19,9 +19,18 @@ from ccm.engine.objects import Node, ObjectMeta
 
 from .limits import NODE_POD_CIDRS
 from .pod_network_rules import Network, parse
+from .rule_error import RuleError
 
 #: A range has at most 2**16 blocks, as upstream: a bigger one is a mistake in a mask.
 MAX_BITS = 16
+
+
+class NotAssigned(RuleError):
+    """A Node gets no pod CIDRs for now. `reason`: that of the Event."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class BlockRange:

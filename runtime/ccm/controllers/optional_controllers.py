@@ -12,6 +12,9 @@ from .controller_context import ControllerContext
 from .controller_spec import ControllerSpec, Right
 from .signing_requests import GROUP, SIGNER, SIGNING_REQUESTS
 
+#: The values of `--cidr-allocator-type`.
+RANGE_ALLOCATOR, CLOUD_ALLOCATOR = "RangeAllocator", "CloudAllocator"
+
 
 def _instances(cloud: Cloud) -> str | None:
     return None if cloud.instances else "instances"
@@ -26,11 +29,15 @@ def _serving_csr(context: ControllerContext, _: object) -> Controller:
 def _node_ipam(context: ControllerContext, options: Any) -> Controller:
     from .node_ipam import NodeIpamController
 
-    return NodeIpamController(context, options)
+    if not options.from_cloud:
+        return NodeIpamController(context, options)
+    from .node_ipam_cloud import CloudSource
+
+    return NodeIpamController(context, options, CloudSource(context, options, context.vouched()))
 
 
 def _node_ipam_options(flags: Any) -> object:
-    """Raises ValueError for ranges that cannot be cut into pod CIDRs."""
+    """Raises ValueError for an unknown allocator, and for ranges that cannot be cut into pod CIDRs."""
     from .node_ipam import NodeIpamOptions
     from .node_ipam_rules import Allocator, parse_ranges
 
@@ -38,6 +45,12 @@ def _node_ipam_options(flags: Any) -> object:
         raise ValueError("node-ipam-controller requires --cluster-cidr: the ranges from which Nodes get pod CIDRs")
     network = flags.pod_network()
     services = parse_ranges("--service-cluster-ip-range", flags.service_cluster_ip_range)
+    if flags.cidr_allocator_type == CLOUD_ALLOCATOR:
+        return NodeIpamOptions(network, services, from_cloud=True)
+    if flags.cidr_allocator_type not in ("", RANGE_ALLOCATOR):
+        raise ValueError(
+            f"--cidr-allocator-type must be {RANGE_ALLOCATOR} or {CLOUD_ALLOCATOR}, not {flags.cidr_allocator_type!r}"
+        )
     Allocator(network.cluster, network.node_prefix, services)
     return NodeIpamOptions(network, services)
 
@@ -84,7 +97,7 @@ OPTIONAL: tuple[ControllerSpec[Any], ...] = (
     ControllerSpec(
         name="node-ipam-controller",
         alias="nodeipam",
-        summary="Assigns pod CIDRs to Nodes, from the ranges of --cluster-cidr; requires --allocate-node-cidrs.",
+        summary="Assigns pod CIDRs to Nodes, from --cluster-cidr or from the cloud; requires --allocate-node-cidrs.",
         rights=(Right("nodes", "patch"), Right("pods", "list", namespace="kube-system")),
         flags=_node_ipam_options,
         off=_without_allocation,

@@ -62,6 +62,11 @@ class PodNetwork:
     cluster: Sequence[Network]
     node_prefix: Mapping[int, int] = field(default_factory=lambda: NODE_PREFIX)
 
+    def range_of(self, cidr: str) -> str:
+        """Return the range of `cluster` in which a pod CIDR lies, "" for none."""
+        network = parse(cidr)
+        return next((str(each) for each in self.cluster if network is not None and lies_in(network, each)), "")
+
     def problem(self, network: Network) -> str:
         """Return why no route to `network` may be created, "" if one may."""
         if not any(lies_in(network, cidr) for cidr in self.cluster):

@@ -28,7 +28,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from ccm.base import tracing
 from ccm.base.log_context import about
-from ccm.cloud import Cloud, LoadBalancer, Route
+from ccm.cloud import Cloud, LoadBalancer, Quota, Route
 from ccm.cloud.errors import CloudError, ConfigError, RateLimited, Transient, Unauthorized
 
 from .gateway_state import BreakerState, GatewayState
@@ -76,7 +76,7 @@ _ONE: dict[str, type] = {
     "volumes.labels": Mapping,
     "instance_tags.list": Mapping,
 }
-_MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route}
+_MANY: dict[str, type] = {"load_balancers.list": LoadBalancer, "routes.list": Route, "quotas.list": Quota}
 
 
 #: Numbers of calls, from a random start, so that those of two processes differ in a common log.

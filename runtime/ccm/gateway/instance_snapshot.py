@@ -147,7 +147,7 @@ def instance_problem(found: Any) -> str:
         isinstance(key, str) and isinstance(value, str) for key, value in found.labels.items()
     ):
         wrong.append(f"labels={found.labels!r}")
-    for name in ("aliases", "warnings", "system_uuids"):
+    for name in ("aliases", "warnings", "system_uuids", "pod_cidrs"):
         texts_of = getattr(found, name)
         if not isinstance(texts_of, tuple) or not all(isinstance(text, str) and text for text in texts_of):
             wrong.append(f"{name}={texts_of!r}")

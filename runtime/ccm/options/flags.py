@@ -74,6 +74,14 @@ class Flags:
         "assign pod CIDRs to Nodes, if --controllers names node-ipam-controller",
         f"{_SHARED}.AllocateNodeCIDRs",
     )
+    cidr_allocator_type: str = option(
+        _CLOUD,
+        TEXT,
+        "RangeAllocator",
+        "take pod CIDRs from --cluster-cidr (RangeAllocator), or those that the cloud assigned to the instance "
+        "(CloudAllocator)",
+        f"{_SHARED}.CIDRAllocatorType",
+    )
     service_cluster_ip_range: str = option(
         _CLOUD,
         TEXT,

@@ -39,7 +39,6 @@ _HTTP1, _CURVES = "the process serves HTTP/1.1", "the process offers OpenSSL's s
 
 #: Name of the flag -> why it is ignored.
 IGNORED: Mapping[str, Ignored] = {
-    "cidr-allocator-type": Ignored("the only type is RangeAllocator", f"{_SHARED}.CIDRAllocatorType"),
     "external-cloud-volume-plugin": Ignored("upstream does not use it either", f"{_SHARED}.ExternalCloudVolumePlugin"),
     "node-sync-period": Ignored("deprecated upstream", f"{_SHARED}.NodeSyncPeriod", "0s"),
     "min-resync-period": Ignored("informers here do not resync", "Generic.MinResyncPeriod", "12h0m0s"),

@@ -34,7 +34,7 @@ from ccm.cloud import (
     VolumeRef,
 )
 
-from .sim_api import POLL, Api, Instance, LoadBalancer, Route, Settings, Volume
+from .sim_api import POLL, Api, Instance, LoadBalancer, Quotas, Route, Settings, Volume
 
 PROVIDER_ID = re.compile(r"sim://(?P<region>[a-z0-9][a-z0-9-]*)/(?P<id>i-[0-9a-f]{12})")
 VOLUME_ID = re.compile(r"v-[0-9a-f]{12}")
@@ -51,6 +51,7 @@ class SimCloud(cloud.Cloud):
     routes: SimRoutes
     volumes: SimVolumes
     instance_tags: SimInstanceTags
+    quotas: SimQuotas
 
     def __init__(self, config: ProviderConfig) -> None:
         super().__init__(config)
@@ -64,6 +65,7 @@ class SimCloud(cloud.Cloud):
         self.routes = SimRoutes(self._api)
         self.volumes = SimVolumes(self._api)
         self.instance_tags = SimInstanceTags(self._api)
+        self.quotas = SimQuotas(self._api)
 
     async def start(self) -> None:
         await self._api.open()
@@ -241,6 +243,17 @@ class SimInstanceTags:
         await self._api.call("POST", path, Instance, body=body, missing="instance_not_found")
 
 
+class SimQuotas:
+    """This cloud says of each limited kind how many there are."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def list(self) -> list[cloud.Quota]:
+        found = await self._api.call("GET", "/quotas", Quotas)
+        return [cloud.Quota(each.kind, each.used, each.limit) for each in found.items]
+
+
 # Conversions between the cloud's objects and the contract's. No I/O.
 
 
@@ -254,6 +267,7 @@ def _instance(row: Instance) -> cloud.Instance:
         addresses=tuple(cloud.Address(each.type, each.address) for each in row.addresses),
         state=cloud.InstanceState.RUNNING if row.state == "running" else cloud.InstanceState.SHUTDOWN,
         labels=row.labels,
+        pod_cidrs=row.pod_cidrs,
     )
 
 

@@ -282,6 +282,7 @@ class Instance(Struct, frozen=True):
     addresses: tuple[Address, ...]
     labels: dict[str, str]
     state: str
+    pod_cidrs: tuple[str, ...] = ()
 
 
 class LoadBalancer(Struct, frozen=True):
@@ -300,6 +301,16 @@ class Route(Struct, frozen=True):
     instance_id: str
     state: str
     owner: str = ""
+
+
+class Quota(Struct, frozen=True):
+    kind: str
+    used: int
+    limit: int
+
+
+class Quotas(Struct, frozen=True):
+    items: list[Quota]
 
 
 class Volume(Struct, frozen=True):

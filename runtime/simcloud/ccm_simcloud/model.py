@@ -41,6 +41,12 @@ class InstanceBody(Struct, frozen=True):
     addresses: tuple[Address, ...] = ()
     labels: dict[str, str] = {}
     state: InstanceState = "running"
+    #: Ranges that this cloud routes to the instance for Pods.
+    pod_cidrs: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for cidr in self.pod_cidrs:
+            ip_network(cidr)
 
 
 class InstancePatch(Struct, frozen=True):
@@ -52,6 +58,11 @@ class InstancePatch(Struct, frozen=True):
     addresses: tuple[Address, ...] | UnsetType = UNSET
     labels: dict[str, str] | UnsetType = UNSET
     state: InstanceState | UnsetType = UNSET
+    pod_cidrs: tuple[str, ...] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        for cidr in self.pod_cidrs or ():
+            ip_network(cidr)
 
 
 class LabelsBody(Struct, frozen=True):
@@ -70,6 +81,7 @@ class Instance(Struct, frozen=True):
     labels: dict[str, str]
     state: InstanceState
     created_at: float
+    pod_cidrs: tuple[str, ...] = ()
 
     @property
     def internal_ip(self) -> str | None:

@@ -22,7 +22,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from . import strict
-from .config import Config, Timing
+from .config import Config, Quota, Timing
 from .faults import Bucket, FaultBook, Plan, Rule
 from .journal import Journal
 from .model import (
@@ -113,6 +113,7 @@ class Server:
 
         project = "/v1/projects/{project}"
         serve("GET", project, "project.get", get_project)
+        serve("GET", f"{project}/quotas", "quotas.list", get_quotas)
         serve("GET", f"{project}/instances", "instances.list", self._list_instances)
         serve("POST", f"{project}/instances", "instances.create", create_instance)
         serve("GET", f"{project}/instances/{{id}}", "instances.get", get_instance)
@@ -146,6 +147,7 @@ class Server:
         admin.add_delete("/admin/journal", self._clear_journal)
         admin.add_get("/admin/timing", self._get_timing)
         admin.add_patch("/admin/timing", self._change_timing)
+        admin.add_patch("/admin/quotas", self._change_quotas)
         admin.add_post("/admin/clock/advance", self._advance_clock)
         admin.add_delete("/admin/tokens", self._expire_tokens)
         admin.add_put("/admin/projects/{project}/token", self._rotate_token)
@@ -386,6 +388,19 @@ class Server:
 
         return _guarded(change, await request.read())
 
+    async def _change_quotas(self, request: web.Request) -> web.Response:
+        """Change only the given ones, for all projects."""
+
+        def change(raw: bytes) -> Answer:
+            limits = self.world.limits
+            given = _parse(raw)
+            now = {name: getattr(limits, name) for name in QuotaBody.__struct_fields__}
+            body = strict.convert({**now, **given} if isinstance(given, dict) else given, QuotaBody, "")
+            self.world.limits = msgspec.structs.replace(limits, **msgspec.structs.asdict(body))
+            return _json(200, body)
+
+        return _guarded(change, await request.read())
+
     async def _advance_clock(self, request: web.Request) -> web.Response:
         def advance(raw: bytes) -> Answer:
             self.world.advance(_decode(raw, AdvanceBody).seconds)
@@ -435,6 +450,15 @@ class TokenBody(Struct, frozen=True):
 
 class RotateBody(Struct, frozen=True):
     token: Annotated[str, Meta(min_length=1)]
+
+
+class QuotaBody(Struct, frozen=True):
+    """As in `Limits`."""
+
+    instances: Quota | None = None
+    load_balancers: Quota | None = None
+    routes: Quota | None = None
+    volumes: Quota | None = None
 
 
 class AdvanceBody(Struct, frozen=True):
@@ -496,6 +520,10 @@ def set_targets(call: Call) -> Answer:
 def delete_load_balancer(call: Call) -> Answer:
     row = call.project.delete_load_balancer(call.ids["id"])
     return _json(202, row) if row is not None else Answer(204)
+
+
+def get_quotas(call: Call) -> Answer:
+    return _json(200, {"items": call.project.quotas()})
 
 
 def create_route(call: Call) -> Answer:

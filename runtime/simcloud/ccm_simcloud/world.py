@@ -402,6 +402,21 @@ class Project:
         self.volumes.get(id_)
         self._commit((self.volumes, id_, None))
 
+    def quotas(self) -> list[dict[str, Any]]:
+        """Each limited kind, with how many there are and may be."""
+        limits = self._world.limits
+        every: dict[str, tuple[Table[Any], int | None]] = {
+            "instances": (self.instances, limits.instances),
+            "load balancers": (self.load_balancers, limits.load_balancers),
+            "routes": (self.routes, limits.routes),
+            "volumes": (self.volumes, limits.volumes),
+        }
+        return [
+            {"kind": kind, "used": len(table.rows), "limit": limit}
+            for kind, (table, limit) in every.items()
+            if limit is not None
+        ]
+
     def _check_quota(self, table: Table[Any], limit: int | None) -> None:
         if limit is not None and len(table.rows) >= limit:
             what = table.kind.replace("_", " ")

@@ -31,7 +31,15 @@ from ccm.cloud import (
     VolumeRef,
 )
 from ccm.providers import sim, sim_api
-from ccm.providers.sim import SimCloud, SimInstances, SimInstanceTags, SimLoadBalancers, SimRoutes, SimVolumes
+from ccm.providers.sim import (
+    SimCloud,
+    SimInstances,
+    SimInstanceTags,
+    SimLoadBalancers,
+    SimQuotas,
+    SimRoutes,
+    SimVolumes,
+)
 from ccm.providers.sim_api import Api
 
 
@@ -61,23 +69,27 @@ def mutant(*fails: str) -> Callable[[type], type]:
     return register
 
 
+#: The simulated cloud's classes, and the attributes of `Cloud` that they are.
+PARTS: dict[type, str] = {
+    SimInstances: "instances",
+    SimLoadBalancers: "load_balancers",
+    SimRoutes: "routes",
+    SimVolumes: "volumes",
+    SimInstanceTags: "instance_tags",
+    SimQuotas: "quotas",
+}
+
+
 def with_part(part: type) -> Callable[[ProviderConfig], cloud.Cloud]:
     """A simulated cloud with `part` in place of its own capability, or of its Api."""
 
     def create(config: ProviderConfig) -> cloud.Cloud:
         made = SimCloud(config)
         if issubclass(part, Api):
-            for each in (made, made.instances, made.load_balancers, made.routes, made.volumes, made.instance_tags):
+            for each in (made, *(getattr(made, name) for name in PARTS.values())):
                 each._api = part(made._api.settings) if each is made else made._api
         else:
-            parts = {
-                SimInstances: "instances",
-                SimLoadBalancers: "load_balancers",
-                SimRoutes: "routes",
-                SimVolumes: "volumes",
-                SimInstanceTags: "instance_tags",
-            }
-            name = next(name for base, name in parts.items() if issubclass(part, base))
+            name = next(name for base, name in PARTS.items() if issubclass(part, base))
             setattr(made, name, part(made._api))
         return made
 
@@ -144,7 +156,7 @@ class OneSessionForAll(SimCloud):
         if endpoint not in self.shared or self.shared[endpoint]._session.closed:
             await super().start()
             self.shared[endpoint] = self._api
-        for each in (self, self.instances, self.load_balancers, self.routes, self.volumes, self.instance_tags):
+        for each in (self, *(getattr(self, name) for name in PARTS.values())):
             each._api = self.shared[endpoint]
 
 
@@ -231,6 +243,12 @@ class CannotReadForeignIds(SimInstances):
 class ZonesThatNoLabelCanHold(SaysElse):
     def _told(self, instance: cloud.Instance) -> cloud.Instance:
         return replace(instance, zone=f"Zone {instance.zone}")
+
+
+@mutant("instances.instances_are_well_formed")
+class PodCidrsWithHostBits(SaysElse):
+    def _told(self, instance: cloud.Instance) -> cloud.Instance:
+        return replace(instance, pod_cidrs=("10.244.1.7/24",))
 
 
 @mutant("instances.a_listing_repeats_itself")
@@ -1010,3 +1028,18 @@ class TagsNothingSilently(SimInstanceTags):
 class ListsNoTags(SimInstanceTags):
     async def list(self):
         return {}
+
+
+# --- quotas of the project -------------------------------------------------------------------------------------------
+
+
+@mutant("quotas.each_quota_is_listed_once_with_its_numbers")
+class ListsWhatHasNoLimit(SimQuotas):
+    async def list(self):
+        return [*await super().list(), cloud.Quota("volumes", 3, -1)]
+
+
+@mutant("quotas.each_quota_is_listed_once_with_its_numbers")
+class ListsAQuotaTwice(SimQuotas):
+    async def list(self):
+        return [cloud.Quota("routes", 0, 5)] * 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import re
 import ssl
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
+import jsonschema
 import pytest
 
 from ccm import cli
@@ -30,6 +32,7 @@ VOLUMES = "/api/v1/persistentvolumes"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/cloud-controller-manager"
 TAINT = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 CLUSTER_CIDR = "10.244.0.0/16"
+SCHEMA = Path(__file__).parents[3] / "docs/reference/answers.schema.json"
 
 
 async def eventually(check: Callable[[], Awaitable[T]], seconds: float = 20.0, what: str = "") -> T:
@@ -53,6 +56,11 @@ async def ask(*arguments: str) -> tuple[int, str, str]:
             return cli.main(list(arguments))
 
     return await asyncio.to_thread(run), out.getvalue(), err.getvalue()
+
+
+def documented(answer: Any) -> None:
+    """Check the JSON of a command against the schema in docs/reference. Raises jsonschema.ValidationError."""
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(answer)
 
 
 class Ccm:

@@ -135,6 +135,8 @@ class Scene:
             status, out, err = await self.run(*command)
             assert err == "", err
             said[name] = f"{out}exit status {status}"
+        only = (f"--cloud-config={self.conf}", f"--kubeconfig={self.kubeconfig}")
+        assert (await ask("nodes", "--cloud-provider=sim", *only))[0] in (0, 1)
         written = self.cloud.journal(writes=True)[before:]
         assert {each.operation for each in written} <= {"tokens.create"}  # how a client of this cloud signs in
         return said

@@ -6,18 +6,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import jsonschema
 import msgspec
 import pytest
 
 from ccm.commands.diagnosis import Diagnosis
 from ccm.commands.explanation import Explanation
+from ccm.commands.list_nodes import Match
 from ccm.commands.plan import PlanAnswer
 from ccm.engine.client import KubeClient
+from ccm_simcloud.model import VolumeBody
 from ccm_simcloud.testing import Simulator
 from tests.ports import free_port
 
 from ..cluster import ApiServer
-from .support import CLUSTER_CIDR, NODES, SERVICES, VOLUMES, ask, node_body
+from .support import CLUSTER_CIDR, NODES, SERVICES, VOLUMES, ask, documented, node_body
+from .test_volumes import volume_body
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -109,14 +113,33 @@ async def test_flags_that_cannot_be_used(arguments: list[str], said: str, apiser
 
 
 @pytest.mark.parametrize(
-    ("command", "kind"), [("plan", PlanAnswer), ("doctor", Diagnosis), ("explain node worker-1", Explanation)]
+    ("command", "kind"),
+    [
+        ("plan", PlanAnswer),
+        ("doctor", Diagnosis),
+        ("explain node worker-1", Explanation),
+        ("explain service default/web", Explanation),
+        ("explain pv disk", Explanation),
+        ("nodes", list[Match]),
+    ],
 )
 async def test_json_is_as_documented(
     command: str, kind: type, apiserver: ApiServer, kube: KubeClient, cloud: Simulator, conf: Path
 ):
     cloud.add_instance("worker-1")
     await kube.create(NODES, node_body("worker-1", number=1))
-    status, out, err = await ask(*command.split(), "--output=json", *flags(conf, apiserver.kubeconfig()))
-    assert err == "" and status == 1
+    spec = {"type": "LoadBalancer", "ports": [{"port": 80}]}
+    await kube.create(SERVICES, {"metadata": {"name": "web"}, "spec": spec})
+    disk = cloud.project().create_volume(VolumeBody("disk", "north-b"))
+    await kube.create(VOLUMES, volume_body("disk", disk.id))
+    given = flags(conf, apiserver.kubeconfig())
+    status, out, err = await ask(*command.split(), "--output=json", *(given[:3] if command == "nodes" else given))
+    assert err == "" and status == (0 if command == "nodes" else 1), out
     answer = json.loads(out)
+    documented(answer)
     assert msgspec.to_builtins(msgspec.convert(answer, kind, strict=True)) == answer
+
+
+def test_the_schema_refuses_what_is_not_documented():
+    with pytest.raises(jsonschema.ValidationError):
+        documented({"answer": "plan", "server": 7})

@@ -9,6 +9,7 @@ import itertools
 
 from ccm.engine.client import KubeClient
 from ccm.engine.objects import Node
+from ccm_simcloud.model import InstancePatch
 from ccm_simcloud.testing import Simulator
 
 from .conftest import StartCcm
@@ -133,3 +134,32 @@ async def test_it_is_off_without_its_flag(kube: KubeClient, cloud: Simulator, st
     await kube.create(NODES, node_body("unassigned"))
     await asyncio.sleep(1.5)
     assert await kube.get(f"{NODES}/unassigned", Node) and await cidrs(kube, "unassigned") == {}
+
+
+async def test_the_ranges_that_the_cloud_assigned_are_those_of_the_nodes(
+    kube: KubeClient, cloud: Simulator, start_ccm: StartCcm
+):
+    cloud.add_instance("of-cloud-a", pod_cidrs=("10.244.7.0/24", "fd00:10:0:7::/80"))
+    late = cloud.add_instance("of-cloud-b")
+    cloud.add_instance("of-cloud-c", pod_cidrs=("192.0.2.0/24",))
+    for name in ("of-cloud-a", "of-cloud-b", "of-cloud-c"):
+        await kube.create(NODES, node_body(name))
+    ranges = {"cluster_cidr": "10.244.0.0/16,fd00:10::/56", "cidr_allocator_type": "CloudAllocator"}
+    ccm = start_ccm(**ON, **ranges)
+    await ccm.leading()
+    assert await all_have_some(kube, "of-cloud-a") == {"of-cloud-a": ["10.244.7.0/24", "fd00:10:0:7::/80"]}
+    (message,) = await eventually(lambda: event_messages(kube, "CIDRNotAvailable", "of-cloud-b"))
+    assert "assigned no pod CIDR" in message
+    (message,) = await eventually(lambda: event_messages(kube, "CIDRNotAvailable", "of-cloud-c"))
+    assert "192.0.2.0/24" in message and "not inside --cluster-cidr" in message
+    await ccm.stop()
+    cloud.project().change_instance(late.id, InstancePatch(pod_cidrs=("10.244.8.0/24",)))
+    await start_ccm(**ON, **ranges).leading()
+    assert await all_have_some(kube, "of-cloud-b") == {"of-cloud-b": ["10.244.8.0/24"]}
+    assert await cidrs(kube, "of-cloud-c") == {}
+
+
+async def test_an_unknown_allocator_is_refused_at_start(kube: KubeClient, cloud: Simulator, start_ccm: StartCcm):
+    ccm = start_ccm(**ON, cidr_allocator_type="IPAMFromCloud")
+    assert await ccm.wait() != 0
+    assert "--cidr-allocator-type must be RangeAllocator or CloudAllocator, not 'IPAMFromCloud'" in ccm.text

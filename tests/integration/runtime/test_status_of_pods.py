@@ -10,7 +10,7 @@ import asyncio
 import json
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,14 @@ def role_of_the_page() -> list[dict[str, Any]]:
     assert text is not None
     rules: list[dict[str, Any]] = yaml.safe_load(text[1])["rules"]
     return rules
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
+    """One of this file's own, with an audit log."""
+    server = ApiServer(tmp_path_factory.mktemp("audited"), audit=True)
+    yield server
+    server.close()
 
 
 @pytest.fixture
@@ -153,6 +161,13 @@ async def test_the_role_of_the_page_is_enough_for_a_token(
     finally:
         apiserver.kubectl("delete", "serviceaccount", "reader")
     assert token not in out
+    # None of this writes: the API server calls a forwarded port `create` or `get` of a subresource.
+    requests = apiserver.audited(user)
+    objects = [(each["verb"], each["objectRef"]) for each in requests]
+    asked = {(verb, about["resource"], about.get("subresource", "")) for verb, about in objects}
+    forwarded = {("create", "pods", "portforward"), ("get", "pods", "portforward")}
+    assert {("get", "leases", ""), ("list", "pods", "")} < asked
+    assert asked & forwarded and asked <= {("get", "leases", ""), ("list", "pods", ""), *forwarded}
 
 
 async def test_a_certificate_is_verified_if_a_ca_is_named(leader: Ccm, add_pod: AddPod, apiserver: ApiServer):

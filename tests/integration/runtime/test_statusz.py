@@ -12,7 +12,7 @@ from tests.docs.commands import commands
 
 from ..cluster import ApiServer
 from .conftest import StartCcm
-from .support import NODES, SERVICES, Ccm, ask, eventually, node_body, set_ready
+from .support import NODES, SERVICES, Ccm, ask, documented, eventually, node_body, set_ready
 from .test_lifecycle import delete_instance
 
 MARKUP = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -150,6 +150,7 @@ async def test_the_command_prints_the_page_of_a_url(
     assert "leads: it holds the Lease kube-system/cloud-controller-manager" in out and "CLOUD CALLS" in out
     answered, out, _ = await ask("status", url, mine, "--output=json")
     found = json.loads(out)
+    documented(found)
     assert (answered, found["answer"], found["unasked"]) == (0, "status", [])
     assert found["processes"][0]["process"]["role"] == "leader"
     answered, out, err = await ask("status", url, f"--kubeconfig={apiserver.kubeconfig('nobody', ())}")

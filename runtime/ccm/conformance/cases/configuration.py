@@ -23,7 +23,7 @@ case = COLLECTION.case
 UNUSABLE = ("[[[ no configuration at all", "\x00\x01\x02", "no_such_key_of_any_provider: 1\n")
 
 #: The valid keys of `Limits.groups`.
-GROUPS = ("instances", "load_balancers", "routes", "volumes", "instance_tags")
+GROUPS = ("instances", "load_balancers", "routes", "volumes", "instance_tags", "quotas")
 
 
 @case()

@@ -107,7 +107,8 @@ async def it_leaves_foreign_ids_alone(trial: Trial) -> None:
 
 @case()
 async def instances_are_well_formed(trial: Trial) -> None:
-    """Types match the contract, IP addresses are valid, and type, zone and region are valid label values."""
+    """Types match the contract, IP addresses and pod CIDRs are valid, and type, zone and region are valid label
+    values."""
     for instance in await trial.some_instances():
         if problem := instance_problem(instance) or _unfit(instance):
             raise Failed(problem)
@@ -322,6 +323,11 @@ def _unfit(instance: Instance) -> str:
                 ipaddress.ip_address(address.address)
             except ValueError:
                 return f"{instance.name}: {address.type} {address.address!r} is not an IP address"
+    for cidr in instance.pod_cidrs:
+        try:
+            ipaddress.ip_network(cidr)
+        except ValueError:
+            return f"{instance.name}: {cidr!r} in pod_cidrs is not a CIDR"
     for name in ("type", "zone", "region"):
         value = getattr(instance, name)
         if not LABEL_VALUE.fullmatch(value):

@@ -62,6 +62,7 @@ def instance(row: Row, region: str, families: Sequence[str], zone_ids: Mapping[s
             addresses=tuple(addresses(row, families)),
             state=InstanceState.SHUTDOWN if row["State"]["Name"] == "stopped" else InstanceState.RUNNING,
             labels={ZONE_ID: zone_ids[zone]} if zone in zone_ids else {},
+            pod_cidrs=tuple(pod_cidrs(row)),
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("an instance in the answer has not the form that EC2's API describes") from None
@@ -110,6 +111,17 @@ def _ipv6(interfaces: Sequence[Row]) -> Iterator[Address]:
     for interface in interfaces:
         for each in (interface.get("Ipv6Addresses") or ())[:1]:
             yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv6Address(each["Ipv6Address"])))
+
+
+def pod_cidrs(row: Row) -> Iterator[str]:
+    """The IPv6 prefix that is delegated to the primary interface, as in cloud-provider-aws: the first one. Prefixes of
+    other interfaces, and IPv4 ones, are those of network plugins. Raises ValueError for other text."""
+    primary = [
+        each for each in row.get("NetworkInterfaces") or () if each.get("Attachment") and device_index(each) == 0
+    ]
+    for interface in primary[:1]:
+        for each in (interface.get("Ipv6Prefixes") or ())[:1]:
+            yield str(ipaddress.IPv6Network(each["Ipv6Prefix"]))
 
 
 def named_address(node_name: str) -> str:

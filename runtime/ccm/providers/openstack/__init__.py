@@ -20,6 +20,7 @@ from .config import Settings
 from .credentials import named_files, sdk_problem
 from .nodes import OpenStackInstances
 from .octavia_load_balancers import OctaviaLoadBalancers
+from .project_quotas import OpenStackQuotas
 from .router_routes import OpenStackRoutes
 from .session import Api
 
@@ -44,6 +45,7 @@ class OpenStackCloud(cloud.Cloud):
         self.load_balancers = OctaviaLoadBalancers(self._api) if settings.load_balancer.enabled else None
         self.routes = OpenStackRoutes(self._api) if settings.route.router_id else None
         self.volumes = OpenStackVolumes(self._api)
+        self.quotas = OpenStackQuotas(self._api)
 
     @property
     def watched_files(self) -> Sequence[str]:

@@ -2,6 +2,7 @@
 """`ccm` and `kubectl ccm` find their commands, and the controller imports none of them."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -65,3 +66,26 @@ def test_flags_without_a_meaning_for_a_command_are_accepted_and_not_shown(capsys
     assert "--secure-port" not in shown and "--webhooks" not in shown and "--vmodule" not in shown
     options = command_line.parse(["--cloud-provider=sim", "--secure-port=0", "--vmodule=x=1"])
     assert options.secure_port == 0
+
+
+@pytest.mark.parametrize(("name", "required"), [("plan", True), ("explain", False), ("doctor", False)])
+def test_help_says_whether_the_provider_is_required(name, required, capsys):
+    with pytest.raises(SystemExit):
+        cli.run(name, ["--help"])
+    words = " ".join(capsys.readouterr().out.split())
+    assert ("use this installed provider (required)" in words) is required
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["--help"], 0), (["completion", "bash"], cli.PIPE_CLOSED), (["plan", "--help"], 0)]
+)
+def test_a_reader_that_has_enough_gets_no_traceback(arguments, status):
+    """argparse itself ignores that nobody reads its help."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        command = [sys.executable, "-m", "ccm", *arguments]
+        run = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writing)
+    assert (run.returncode, run.stderr) == (status, "")

@@ -5,6 +5,7 @@ import base64
 import datetime
 import ipaddress
 import json
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -13,8 +14,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ccm.cloud import Forbidden, QuotaExceeded, RateLimited, Transient, Unauthorized
-from ccm.commands import check_cloud, check_components, check_others, check_rights, check_times
+from ccm.cloud import Forbidden, Quota, QuotaExceeded, RateLimited, Transient, Unauthorized
+from ccm.commands import (
+    check_cloud,
+    check_components,
+    check_others,
+    check_rights,
+    check_times,
+    check_webhook,
+    doctor,
+)
 from ccm.commands.answers import Action, Outlook
 from ccm.commands.cluster_objects import Container, NodeLease, Pod, SigningRequest, Workload, WrittenNode
 from ccm.commands.diagnosis import Diagnosis, State, render
@@ -255,6 +264,50 @@ def test_kubelets_that_wait_for_certificates():
     assert "the kubelets of w1 wait" in said.said and check_times.requests([done]) == []
 
 
+# Webhooks.
+
+
+def configuration(*days, name="volumes.ccm.outoftree.dev", **more):
+    pem = b"".join(certificate(each).public_bytes(serialization.Encoding.PEM) for each in days)
+    bundle = {"caBundle": base64.b64encode(pem).decode()} if days else {}
+    webhook = {"name": name, "clientConfig": bundle | more, "failurePolicy": "Ignore"}
+    return msgspec.convert({"metadata": {"name": "c"}, "webhooks": [webhook]}, check_webhook.Configuration)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([], [State.NOTE]),
+        ([configuration(300, name="sidecars.example.com")], [State.NOTE]),
+        ([configuration(300)], [State.OK, State.OK]),
+        ([configuration(20)], [State.OK, State.WARNING]),
+        ([configuration(-1)], [State.OK, State.PROBLEM]),
+        ([configuration(-1, 300)], [State.OK, State.OK]),  # renewed, and the former one is still trusted
+        ([configuration()], [State.OK]),
+        ([configuration(caBundle="???")], [State.OK, State.NOTE]),
+        ([configuration(caBundle="QUJD")], [State.OK, State.NOTE]),
+    ],
+)
+def test_the_webhook_of_volumes(found, expected):
+    said = check_webhook.configured(found, NOW)
+    assert states(said) == expected
+    assert ("without an answer: Ignore" in said[0].said) == (said[0].state is State.OK)
+
+
+@pytest.mark.parametrize(
+    ("image", "arguments", "served"),
+    [
+        ("localhost/outoftree-ccm:1", ["--webhooks=persistentvolume-label"], True),
+        ("localhost/outoftree-ccm:1", ["--webhooks="], False),
+        ("localhost/outoftree-ccm:1", [], False),
+        ("registry/other-ccm:1", ["--webhooks=*"], False),
+    ],
+)
+def test_whether_webhooks_are_served(image, arguments, served):
+    pod = msgspec.convert({"spec": {"containers": [{"image": image, "args": arguments}]}}, Pod)
+    assert check_webhook.are_served([pod]) is served
+
+
 # The cloud.
 
 
@@ -269,10 +322,29 @@ def test_kubelets_that_wait_for_certificates():
     ],
 )
 def test_what_the_cloud_answers(error, state, words):
-    first, second, quotas = check_cloud.answered({"list instances": error, "list routes": None}, "sim")
+    first, second = check_cloud.answered({"list instances": error, "list routes": None}, "sim")
     assert first.state is state and words in first.said
     assert second.state is State.OK and "list routes" in second.said
-    assert quotas.state is State.NOTE and "no call that reads quotas" in quotas.said
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (None, [(State.NOTE, "this provider cannot read quotas")]),
+        ([], [(State.OK, "the cloud names no quota")]),
+        ([Quota("ports", 89, 100), Quota("routes", 0, 5)], [(State.OK, "ports: 89 of 100; routes: 0 of 5")]),
+        ([Quota("ports", 90, 100)], [(State.WARNING, "a quota is nearly used up: ports: 90 of 100")]),
+        ([Quota("ports", 9, 9), Quota("routes", 0, 5)], [(State.WARNING, "a quota is used up: ports: 9 of 9"),
+                                                         (State.OK, "routes: 0 of 5")]),
+        ([Quota("ports", 0, 0)], [(State.WARNING, "a quota is used up: ports: 0 of 0")]),
+        (Forbidden("403"), [(State.NOTE, "the cloud does not show them")]),
+        (Transient("504"), [(State.UNKNOWN, "list quotas: 504")]),
+    ],
+)  # fmt: skip
+def test_quotas(listed, expected):
+    said = check_cloud.quotas(listed)
+    assert [each.state for each in said] == [state for state, _ in expected]
+    assert all(words in each.said for each, (_, words) in zip(said, expected, strict=True))
 
 
 def outlook(name="w1", action=Action.BLOCKED, reason="InstanceNotFound", kind="Node", **more):
@@ -326,3 +398,19 @@ def test_exit_status_and_lines(checks, status):
     assert found.status == status
     lines = render(found, NOW)
     assert all(line.isprintable() for line in lines) and lines[0].endswith("https://api")
+
+
+@pytest.mark.parametrize(("unanswered", "expected"), [(False, []), (True, None)])
+async def test_without_the_right_to_list_them_nobody_says_that_there_are_no_webhooks(unanswered, expected):
+    class Asked:
+        unasked: ClassVar = []
+
+        async def list(self, what, path, kind):
+            if unanswered:
+                self.unasked.append(what)
+            return []
+
+    arguments = {"image": "outoftree-ccm", "args": ["--webhooks=*"]}
+    pod = msgspec.convert({"spec": {"containers": [arguments]}}, Pod)
+    assert await doctor._webhooks(Asked(), [pod]) == expected
+    assert await doctor._webhooks(Asked(), []) is None

@@ -71,6 +71,13 @@ def test_the_table_has_a_line_for_each_node():
     assert lines[2].startswith("w2    mismatched  -         the cloud lists no instance named 'w2'")
 
 
+def test_what_kubelets_write_directs_no_terminal():
+    """A kubelet chooses the providerID of its own Node."""
+    hostile = node(provider_id="k3s://\x1b[2J\nw2  ok  sim://w1")
+    lines = table(match([hostile], Snapshot.of(CLOUD, 0.0, 1), lambda id: False))
+    assert len(lines) == 2 and all(line.isprintable() for line in lines)
+
+
 def test_a_file_that_cannot_be_read_is_named(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert cli.main(["nodes", "--cloud-provider", "sim"]) == 1

@@ -116,6 +116,7 @@ FLAGS = {
     "node_cidr_mask_size_ipv4": ("26", 26),
     "node_cidr_mask_size_ipv6": ("80", 80),
     "allocate_node_cidrs": ("true", True),
+    "cidr_allocator_type": ("CloudAllocator", "CloudAllocator"),
     "service_cluster_ip_range": ("10.96.0.0/16", "10.96.0.0/16"),
     "instance_tags": ("a=1,b=", ("a=1", "b=")),
     "configure_cloud_routes": ("false", False),

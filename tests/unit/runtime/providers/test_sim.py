@@ -607,3 +607,13 @@ async def test_labels_of_volumes() -> None:
             await provider.volumes.labels(VolumeRef(CSI_DRIVER, "../instances"))
         with pytest.raises(NotImplementedByCloud, match=r"ebs\.csi"):
             await provider.volumes.labels(VolumeRef("ebs.csi.aws.com", handle))
+
+
+async def test_quotas_are_those_that_have_a_limit() -> None:
+    async with running(limits={"load_balancers": 4, "volumes": 1}) as (simulator, provider):
+        backend(simulator, "w9", "10.89.77.99")
+        found = await provider.quotas.list()
+        assert [(each.kind, each.limit) for each in found] == [("load balancers", 4), ("volumes", 1)]
+        assert found[0].used == 0
+    async with running() as (_, provider):
+        assert await provider.quotas.list() == []

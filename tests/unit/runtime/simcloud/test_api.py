@@ -265,6 +265,11 @@ async def test_quotas_count_per_project() -> None:
         assert (await call("POST", "/volumes", {"name": "more"}))[0] == 403
         route = {"destination": "10.244.1.0/24", "instance_id": simulator.project().instances.ids[0]}
         assert (await call("POST", "/routes", route))[0] == 403
+        assert (await call("GET", "/quotas"))[1]["items"] == [
+            {"kind": "instances", "used": 3, "limit": 3},
+            {"kind": "routes", "used": 0, "limit": 0},
+            {"kind": "volumes", "used": 1, "limit": 1},
+        ]
 
 
 async def test_the_rate_limit_says_when_to_come_back() -> None:
@@ -316,6 +321,17 @@ async def test_the_journal_knows_every_call() -> None:
         assert summary == {"calls": 3, "operations": {"instances.create": 1, "instances.list": 2}}
         await call("DELETE", "/admin/journal")
         assert (await call("GET", "/admin/journal/summary"))[1]["calls"] == 0
+
+
+async def test_quotas_can_be_changed_while_it_runs() -> None:
+    async with cloud(limits={"instances": 2}) as (_, call):
+        status, quotas = await call("PATCH", "/admin/quotas", {"load_balancers": 0})
+        assert (status, quotas["instances"], quotas["load_balancers"]) == (200, 2, 0)
+        assert (await call("POST", "/load-balancers", BALANCER))[0] == 403
+        assert (await call("PATCH", "/admin/quotas", {"load_balancers": None}))[0] == 200
+        assert (await call("POST", "/load-balancers", BALANCER))[0] == 201
+        status, refused = await call("PATCH", "/admin/quotas", {"routes": -1, "nodes": 3})
+        assert status == 400 and "routes" in refused["error"]["message"] and "nodes" in refused["error"]["message"]
 
 
 async def test_timing_can_be_changed_while_it_runs() -> None:

@@ -42,6 +42,26 @@ def test_an_instance_has_everything_that_a_node_shows():
     assert found.state is InstanceState.RUNNING
 
 
+@pytest.mark.parametrize(
+    ("prefixes", "expected"),
+    [
+        ({}, ()),
+        ({0: ["2001:db8:0:1::/80", "2001:db8:0:2::/80"]}, ("2001:db8:0:1::/80",)),
+        ({1: ["2001:db8:0:1::/80"]}, ()),
+    ],
+)
+def test_pod_cidrs_are_the_prefix_of_the_primary_interface(prefixes, expected):
+    """Prefixes of other interfaces, and IPv4 ones, are those of network plugins."""
+    interfaces = [
+        interface(index, "10.0.0.7")
+        | {"Ipv4Prefixes": [{"Ipv4Prefix": "10.0.9.0/28"}]}
+        | {"Ipv6Prefixes": [{"Ipv6Prefix": each} for each in prefixes.get(index, ())]}
+        for index in (1, 0)
+    ]
+    found = rules.instance(machine(NetworkInterfaces=interfaces), "eu-central-1", ("ipv4",), ZONES)
+    assert found.pod_cidrs == expected
+
+
 def test_a_zone_without_a_known_id_gives_no_label():
     assert rules.instance(machine(), "eu-central-1", ("ipv4",), {}).labels == {}
 

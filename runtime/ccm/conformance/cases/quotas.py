@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quotas of the project."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ..trial import Failed, Trial
+from .collection import Collection
+
+COLLECTION = Collection("quotas", needs="quotas")
+case = COLLECTION.case
+
+
+@case()
+async def each_quota_is_listed_once_with_its_numbers(trial: Trial) -> None:
+    """Each quota has a kind of its own, and whole numbers of what is in use and of the limit; none means unlimited."""
+    assert trial.cloud.quotas is not None
+    found = await trial.ask(trial.cloud.quotas.list)
+    if twice := [kind for kind, count in Counter(each.kind for each in found).items() if count > 1]:
+        raise Failed(f"quotas of {', '.join(twice)} are listed more than once")
+    for each in found:
+        numbers = (each.used, each.limit)
+        if not each.kind or any(type(number) is not int or number < 0 for number in numbers):
+            raise Failed(f"quota {each}: it needs a kind, and numbers of 0 or more; leave out what has no limit")
