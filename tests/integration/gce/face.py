@@ -30,6 +30,8 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 PEM = KEY.private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 ).decode()
+#: Google's client for Python names it in each claim, whatever the key says.
+TOKEN_URL = "https://oauth2.googleapis.com/token"
 ACCOUNT = f"ccm@{PROJECT}.iam.gserviceaccount.com"
 SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
@@ -156,7 +158,7 @@ class Face:
         except InvalidSignature:
             return "Invalid JWT Signature."
         found, now = json.loads(_bytes(claims)), time.time()
-        if found["iss"] != ACCOUNT or found["aud"] != f"{self.url}/token" or not found["scope"]:
+        if found["iss"] != ACCOUNT or found["aud"] not in (f"{self.url}/token", TOKEN_URL) or not found["scope"]:
             return f"Invalid JWT: {assertion}"
         if not now - 300 < found["iat"] <= now + 60 or not 0 < found["exp"] - found["iat"] <= 3600:
             return "Invalid JWT: Token must be a short-lived token"
