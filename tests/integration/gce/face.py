@@ -152,9 +152,7 @@ class Face:
     def _wrong_assertion(self, assertion: str) -> str:
         head, claims, signature = assertion.split(".")
         try:
-            KEY.public_key().verify(
-                _bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
-            )
+            KEY.public_key().verify(_bytes(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256())
         except InvalidSignature:
             return "Invalid JWT Signature."
         found, now = json.loads(_bytes(claims)), time.time()

@@ -103,4 +103,3 @@ async def _goes(kube: KubeClient, face: Face) -> None:
     for number in range(4):
         assert await get_node(kube, f"worker-{number}") is not None
     assert await get_node(kube, "other") is not None
-

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
 from ccm.cloud.toolkit.json_api import Failure
 
@@ -26,6 +25,8 @@ ELSEWHERE = "notFound elsewhere"
 LISTING = "compute#instanceAggregatedList"
 #: The only warning that says nothing about missing rows: the scope has none.
 EMPTY = "NO_RESULTS_ON_PAGE"
+#: How many zones a message names that do not answer.
+NAMED = 5
 
 Row = Mapping[str, Any]
 
@@ -157,15 +158,16 @@ def listing(answer: Any) -> Listing:
             raise TypeError
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("the answer is no list of instances, as the API describes it") from None
-    return Listing(rows, following, shorten(printable("; ".join(filter(None, doubts))), 300))
+    found = list(filter(None, doubts))
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return Listing(rows, following, "; ".join(found[:NAMED]) + more)
 
 
 def _doubt(name: str, warning: Any) -> str:
     """Why rows of a scope may be missing, "" if none can be."""
     if not warning or warning["code"] == EMPTY:
         return ""
-    said = f": {warning['message']}" if warning.get("message") else ""
-    return f"{_last(name) or 'the project'}: {warning['code']}{said}"
+    return f"{_last(name) or 'the project'}: {warning['code']}"
 
 
 def failure(answer: Any) -> Failure:
