@@ -68,11 +68,7 @@ def problems(exchange: Exchange) -> Iterator[str]:
         declared = method["parameters"].get(name)
         if declared is None or declared["location"] != ("path" if name in in_path else "query"):
             yield f"{method['id']}: no parameter {name}"
-        elif "pattern" in declared and not re.fullmatch(declared["pattern"], value):
-            yield f"{method['id']}: {name} is {value!r}"
-        elif declared["type"] == "integer" and not (
-            value.isdigit() and int(declared.get("minimum", 0)) <= int(value) <= int(declared.get("maximum", 1 << 32))
-        ):
+        elif not _is_allowed(value, declared):
             yield f"{method['id']}: {name} is {value!r}"
     if exchange.status == 200:
         yield from _unfit(exchange.answer, method["response"], method["id"])
@@ -106,9 +102,17 @@ def _unfit(value: Any, shape: Mapping[str, Any], where: str) -> Iterator[str]:
             return
         for part in value:
             yield from _unfit(part, shape["items"], f"{where}[]")
-    elif not TYPES[kind](value) or ("enum" in shape and value not in shape["enum"]):
+    elif not TYPES[kind](value) or not _is_allowed(value, shape):
         yield f"{where}: is {value!r}"
-    elif "pattern" in shape and not re.fullmatch(shape["pattern"], value):
-        yield f"{where}: is {value!r}"
-    elif shape.get("format") in ("uint64", "int64") and not value.isdigit():
-        yield f"{where}: is {value!r}"
+
+
+def _is_allowed(value: Any, shape: Mapping[str, Any]) -> bool:
+    """Whether a single value is among those that the description allows."""
+    if "enum" in shape and value not in shape["enum"]:
+        return False
+    if "pattern" in shape and not re.fullmatch(shape["pattern"], value):
+        return False
+    text = str(value)
+    if shape.get("format") in ("uint32", "uint64") and not text.isdigit():
+        return False
+    return "minimum" not in shape or int(text) >= int(shape["minimum"])

@@ -38,8 +38,8 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 
 @dataclass
 class Fault:
-    """`kind`: status, html, truncate, half (of a listing), hang, drop, or answer (200 with `answer`). `path`: a pattern.
-    `later`: only later pages. `times`: how often, -1 for always."""
+    """`kind`: status, html, truncate, hang, drop, or answer (200 with `answer`). `path`: a pattern. `later`: only later
+    pages. `times`: how often, -1 for always."""
 
     kind: str
     status: int = 503
@@ -171,11 +171,6 @@ class Face:
             self.exchanges.append(Exchange(request.method, path, dict(request.query), answer.status, None))
             return answer
         status, content = self._answer(request, path)
-        if fault is not None and fault.kind == "half":
-            rows = [row for scope in content.get("items", {}).values() for row in scope.get("instances", ())]
-            dropped = rows[len(rows) // 2 :]
-            for scope in content.get("items", {}).values():
-                scope["instances"] = [row for row in scope.get("instances", ()) if row not in dropped]
         text = json.dumps(content)
         self.exchanges.append(Exchange(request.method, path, dict(request.query), status, json.loads(text)))
         if fault is not None and fault.kind == "truncate":

@@ -106,7 +106,7 @@ async def test_no_broken_answer_makes_an_instance_look_gone(how: str) -> None:
 
 
 async def test_a_404_about_the_project_proves_nothing_about_an_instance() -> None:
-    async with gce(1) as (face, cloud):
+    async with gce(1) as (_, cloud):
         with pytest.raises(Transient, match="zones/europe-west9-z"):
             await cloud.instances.get(InstanceRef("worker-0", f"gce://{PROJECT}/europe-west9-z/worker-0"))
 
@@ -120,9 +120,9 @@ async def test_an_answer_about_another_instance_is_no_answer() -> None:
 
 async def test_a_throttled_read_says_when_to_come_back() -> None:
     async with gce(1) as (face, cloud):
-        with face.fault(Fault("status", status=429, reason="rateLimitExceeded", headers={"Retry-After": "11"})):
-            with pytest.raises(RateLimited) as raised:
-                await cloud.instances.list_page(None)
+        throttled = Fault("status", status=429, reason="rateLimitExceeded", headers={"Retry-After": "11"})
+        with face.fault(throttled), pytest.raises(RateLimited) as raised:
+            await cloud.instances.list_page(None)
         assert raised.value.retry_after == 11
 
 

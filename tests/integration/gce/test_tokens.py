@@ -116,7 +116,7 @@ async def test_a_wrong_key_is_unauthorized_and_not_shown(face: Face, tmp_path: P
     caplog.set_level(logging.DEBUG)
     (tmp_path / "key.json").write_text(face.key_file(client_email="someone@else.example"))
     cloud = GceCloud(config(face, tmp_path))
-    with pytest.raises(Unauthorized, match="Invalid JWT: .*key.json") as raised:
+    with pytest.raises(Unauthorized, match=r"Invalid JWT: .*key\.json") as raised:
         await cloud.start()
     shown = f"{raised.value} {cloud!r} {vars(cloud)} {caplog.text}"
     assert "eyJ" not in shown and not any(line in shown for line in PEM.splitlines()[1:-1])

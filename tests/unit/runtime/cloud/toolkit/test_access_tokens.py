@@ -151,6 +151,6 @@ async def test_no_connection_and_no_start_are_transient() -> None:
     with pytest.raises(Transient, match="not started"):
         await requests.ask("GET", "http://127.0.0.1:1/")
     await requests.open()
-    with pytest.raises(Transient, match="127.0.0.1:1"):
+    with pytest.raises(Transient, match=r"127\.0\.0\.1:1"):
         await requests.ask("GET", "http://127.0.0.1:1/")
     await requests.close()
