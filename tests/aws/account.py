@@ -132,6 +132,14 @@ class Account:
     def terminate(self, id: str) -> None:
         self.ec2.terminate_instances(InstanceIds=[id])
 
+    def create_volume(self, zone: str = "a") -> str:
+        return str(self.ec2.create_volume(AvailabilityZone=f"{REGION}{zone}", Size=1)["VolumeId"])
+
+    def delete_volume(self, id: str) -> None:
+        """Also succeeds if it is gone."""
+        if self.ec2.describe_volumes(Filters=[{"Name": "volume-id", "Values": [id]}])["Volumes"]:
+            self.ec2.delete_volume(VolumeId=id)
+
     # What load balancers are made of.
 
     def balancers(self) -> list[Row]:

@@ -13,7 +13,7 @@ from .proxy import Proxy
 from .world import AwsWorld, config
 
 #: Its capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", "routes", "instance_tags")
+HAS = ("", "instances", "load_balancers", "routes", "volumes", "instance_tags")
 #: EC2 reports no total of a listing; an address of a load balancer is a name; more than a page of 400 load balancers.
 NOT_RUN = {
     "failures.a_listing_cut_short_shows",

@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from ccm.cloud import InstanceRef, NotFound, Route
+from ccm.cloud import InstanceRef, NotFound, Route, VolumeRef
 
 from .services import MORE, PORT, backends, spec
 from .world import config
@@ -64,6 +64,10 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     tags = proxy.actions - since
 
     since = set(proxy.actions)
+    await cloud.volumes.labels(VolumeRef("ebs.csi.aws.com", account.create_volume()))
+    volumes = proxy.actions - since
+
+    since = set(proxy.actions)
     plain = spec(PORT, annotations={"target-group-attributes": "proxy_protocol_v2.enabled=true"})
     full = spec(
         PORT,
@@ -84,7 +88,7 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     await cloud.load_balancers.delete(spec())
     balancers = (proxy.actions - since) | {"ec2:DescribeRouteTables"}
 
-    text = policy(Nodes=base, Routes=routes, LoadBalancers=balancers, InstanceTags=tags)
+    text = policy(Nodes=base, Routes=routes, LoadBalancers=balancers, InstanceTags=tags, Volumes=volumes)
     if os.environ.get("RECORD_COMPARISON") == "1":
         POLICY.write_text(text)
     assert POLICY.read_text() == text

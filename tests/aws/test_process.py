@@ -22,6 +22,7 @@ from ..integration.runtime.support import (
     CLUSTER_CIDR,
     NODES,
     SERVICES,
+    VOLUMES,
     Ccm,
     event_messages,
     eventually,
@@ -36,6 +37,9 @@ from .world import PAGE, config
 
 #: Longer than a busy machine takes, in seconds.
 PATIENCE = 60.0
+#: A volume that does not exist.
+GONE = "vol-0123456789abcdef0"
+TOPOLOGY = "topology.kubernetes.io/"
 #: A port of a Service.
 HTTP = {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}
 #: Reads of what Nodes are made of, which are counted apart from load balancers.
@@ -290,3 +294,46 @@ async def _is_deleted(kube: KubeClient) -> bool:
     except NotFoundError:
         return True
     return False
+
+
+async def test_volumes_get_the_zone_of_their_disk(
+    start: Start, account: Account, proxy: Proxy, kube: KubeClient
+) -> None:
+    """Of the CSI driver and of the in-tree plug-in. One that EC2 does not know is reported, and spoils nothing."""
+    zones = {"csi": "a", "in-tree": "b", "zoned": "b", "gone": ""}
+    handles = {name: account.create_volume(zone) if zone else GONE for name, zone in zones.items()}
+    sources = {
+        "csi": {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": handles["csi"]}},
+        "in-tree": {"awsElasticBlockStore": {"volumeID": f"aws:///{handles['in-tree']}"}},
+        "zoned": {"awsElasticBlockStore": {"volumeID": f"aws://{REGION}b/{handles['zoned']}"}},
+        "gone": {"awsElasticBlockStore": {"volumeID": handles["gone"]}},
+    }
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume"}
+    for name, source in sources.items():
+        await kube.create(VOLUMES, {**body, "metadata": {"name": name}, "spec": {**spec, **source}})
+    since = len(proxy.calls)
+
+    async def found(name: str) -> tuple[Any, Any]:
+        body = await kube.get(f"{VOLUMES}/{name}", dict)
+        return body["metadata"].get("labels"), body["spec"].get("nodeAffinity")
+
+    async def are_labelled() -> bool:
+        return all([(await found(name))[0] for name, zone in zones.items() if zone])
+
+    async with start(controllers="pvlabel", configure_cloud_routes="false"):
+        await eventually(are_labelled, PATIENCE)
+        (message,) = await eventually(lambda: event_messages(kube, "VolumeNotLabelled", "gone"), PATIENCE)
+        assert GONE in message
+    for name, zone in zones.items():
+        labels, affinity = await found(name)
+        if not zone:
+            assert labels is None and affinity is None
+            continue
+        assert labels == {f"{TOPOLOGY}zone": f"{REGION}{zone}", f"{TOPOLOGY}region": REGION}
+        (term,) = affinity["required"]["nodeSelectorTerms"]
+        assert {each["key"]: each["values"] for each in term["matchExpressions"]} == {
+            key: [value] for key, value in labels.items()
+        }
+    calls = proxy.counted(since)["DescribeVolumes"]
+    assert calls <= 2, "one for all, and one more for what is asked again"

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from ccm.cloud import ProviderConfig
+from ccm.cloud import ProviderConfig, VolumeRef
 from ccm.conformance import Listener, Trouble, World
 
 from .account import CLUSTER, KEYS, REGION, Account
@@ -66,6 +66,12 @@ class AwsWorld(World):
 
     async def break_load_balancer(self, name: str) -> None:
         await asyncio.to_thread(self._account.moto.control, do="fail", name=name)
+
+    async def create_volume(self) -> VolumeRef:
+        return VolumeRef("ebs.csi.aws.com", await asyncio.to_thread(self._account.create_volume))
+
+    async def delete_volume(self, ref: VolumeRef) -> None:
+        await asyncio.to_thread(self._account.delete_volume, ref.handle)
 
     async def load_balancer_parts(self) -> frozenset[str]:
         return await asyncio.to_thread(self._account.parts)

@@ -24,9 +24,14 @@ INTRO = """# Drivers and configuration of the provider `libcloud`
 
 Each row was made by running the driver over the answers that Apache Libcloud recorded, in the way in which the
 controller runs it. **Recorded** means: somebody saved an answer of the cloud when the driver was written, and some
-answers were shortened by hand. It says nothing about the cloud of today. A dash means that the recorded answers do not
-have the fact.
+answers were shortened by hand. It says nothing about the cloud of today. **Real** means: the driver also ran on the
+cloud's own software. A dash means that the recorded answers do not have the fact.
 """
+#: Drivers that ran on more than recorded answers -> what that was.
+EVIDENCE = {
+    "digitalocean": "recorded, and a stand-in over HTTP",
+    "openstack": "recorded, and real: Keystone and Nova as released",
+}
 KEYS_INTRO = """## Keys of every driver
 
 The file of `--cloud-config` is YAML. All problems are reported at once, each with its line; no problem quotes a value.
@@ -63,8 +68,11 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield table((*columns, "A listing is whole, because"), rows)
     yield "Each form of providerIDs is the one that the cloud's own controller writes:\n"
     yield table(
-        ("Driver", "Its own controller", "Good to know"),
-        [(f"`{name}`", f"`{each.controller}`", each.note) for name, each in DRIVERS.items()],
+        ("Driver", "Its own controller", "Evidence", "Good to know"),
+        [
+            (f"`{name}`", f"`{each.controller}`", EVIDENCE.get(name, "recorded"), each.note)
+            for name, each in DRIVERS.items()
+        ],
     )
     yield KEYS_INTRO
     rows = [("`driver`", "text", "", f"one of {', '.join(f'`{name}`' for name in DRIVERS)}")]

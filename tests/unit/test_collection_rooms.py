@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,13 @@ BELOW = {
 }
 #: Modules that Ansible runs on managed nodes.
 ON_NODES = ("ccm_component_config", "ccm_component_flags_info", "ccm_image", "ccm_journal_info")
+
+#: What Python 3.12 and 3.13 no longer have (PEP 594, PEP 632, and "What's New in Python 3.12").
+GONE_IN_3_13 = {
+    "aifc", "asynchat", "asyncore", "audioop", "cgi", "cgitb", "chunk", "crypt", "distutils", "imghdr", "imp",
+    "lib2to3", "mailcap", "msilib", "nis", "nntplib", "ossaudiodev", "pipes", "smtpd", "sndhdr", "spwd",
+    "sunau", "telnetlib", "uu", "xdrlib",
+}  # fmt: skip
 
 MODULES = sorted(path for path in UTILS.rglob("*.py") if path.name != "__init__.py")
 
@@ -97,6 +105,30 @@ def test_what_runs_on_managed_nodes_needs_python_3_8_and_nothing_else(module: st
         ast.parse(path.read_text(), feature_version=(3, 8))
         foreign = {each.split(".")[0] for each in imported(path)} - set(sys.stdlib_module_names) - set(BELOW)
         assert foreign <= {"ansible"}, path.name
+
+
+def newer_than_3_8(*files: Path) -> str:
+    """What vermin reports about syntax, modules and functions that Python 3.8 lacks; "" if there are none."""
+    vermin = Path(sys.executable).with_name("vermin")
+    options = ("--target=3.8-", "--violations", "--no-tips", "--eval-annotations")
+    done = subprocess.run([vermin, *options, *files], capture_output=True, text=True, timeout=60)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", ON_NODES)
+def test_what_runs_on_managed_nodes_uses_nothing_that_python_3_8_lacks_or_3_13_removed(module: str):
+    entry = PLUGINS / "modules" / f"{module}.py"
+    files = [entry, *sorted(reached(entry))]
+    assert newer_than_3_8(*files) == ""
+    for path in files:
+        assert not {each.split(".")[0] for each in imported(path)} & GONE_IN_3_13, path.name
+
+
+@pytest.mark.parametrize("line", ["import zoneinfo", "import ast\nast.unparse(tree)", "def f(x: list[int]): ..."])
+def test_something_newer_is_noticed(line: str, tmp_path: Path):
+    source = tmp_path / "newer.py"
+    source.write_text(line + "\n")
+    assert "3.9" in newer_than_3_8(source)
 
 
 def test_no_variable_of_a_role_has_two_homes():

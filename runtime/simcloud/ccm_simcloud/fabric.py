@@ -38,12 +38,13 @@ class Wanted:
 
 
 def decide(project: Project) -> Wanted:
-    """The desired network of a project. Omits blackholes and routes to instances without an address."""
+    """The desired network of a project. Omits blackholes and routes to instances without an address of that family."""
     routes = {}
     for route in project.routes.rows.values():
         instance = project.instances.rows.get(route.instance_id)
-        if instance is not None and instance.internal_ip:
-            routes[route.destination] = instance.internal_ip
+        gateway = instance.gateway_to(route.destination) if instance is not None else None
+        if gateway:
+            routes[route.destination] = gateway
     serving = [row for row in project.load_balancers.rows.values() if row.state in ("active", "updating")]
     ports: dict[Key, Rules] = {}
     for row in serving:

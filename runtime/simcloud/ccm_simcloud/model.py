@@ -83,9 +83,11 @@ class Instance(Struct, frozen=True):
     created_at: float
     pod_cidrs: tuple[str, ...] = ()
 
-    @property
-    def internal_ip(self) -> str | None:
-        return next((address.address for address in self.addresses if address.type == "InternalIP"), None)
+    def gateway_to(self, destination: str) -> str | None:
+        """The first InternalIP of the destination's family."""
+        version = ip_network(destination).version
+        internal = (address.address for address in self.addresses if address.type == "InternalIP")
+        return next((address for address in internal if ip_address(address).version == version), None)
 
 
 class Port(Struct, frozen=True):

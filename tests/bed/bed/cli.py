@@ -41,6 +41,8 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--domain", default="", help="name machines by their addresses in it, as EC2 does: ip-10-...")
     sub.add_argument("--hard-way", action="store_true", help="all components are systemd units, without kubeadm")
     sub.add_argument("--external-etcd", action="store_true", help="etcd is a systemd unit, which kubeadm does not know")
+    sub.add_argument("--kubespray", action="store_true", help="files, units and accounts are those of kubespray")
+    sub.add_argument("--dual-stack", action="store_true", help="addresses of IPv4 and IPv6 everywhere")
 
     sub = command("down", "remove a bed, whole or half", named=True)
     sub.add_argument("--purge", action="store_true", help="remove images and the cache too")
@@ -98,6 +100,8 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
             args.domain,
             args.hard_way,
             args.external_etcd,
+            args.kubespray,
+            args.dual_stack,
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from bed import binaries, documents, hard_way, images, machines, paths, prerequisites, versions
+from bed import binaries, documents, hard_way, images, kubespray, machines, paths, prerequisites, versions
 from bed.errors import BedError
 from bed.machines import on
 from bed.plan import CLOUD_PORT, CLOUD_TOKEN, PROJECT, Node, Plan
@@ -25,7 +25,7 @@ _LOG_COMMANDS = {
     "containerd.log": "journalctl --no-pager --unit containerd",
     "kube-proxy.log": "journalctl --no-pager --unit kube-proxy",
     "control-plane.log": "journalctl --no-pager --unit etcd --unit 'kube-*'",
-    "network.txt": "ip address; ip route; cat /etc/cni/net.d/*",
+    "network.txt": "ip address; ip route; ip -6 route; cat /etc/cni/net.d/*",
     "pods.log": "tail -n +1 /var/log/pods/*/*/*.log",
 }
 
@@ -110,23 +110,24 @@ def _by_kubeadm(bed: Bed, progress: Progress) -> None:
     with progress.step(f"kubeadm init on {first.name}"):
         if bed.plan.external_etcd:
             hard_way.start_etcd(bed.plan)
-        _kubeadm(first, "init", upload=bool(others))
+        _kubeadm(bed.plan, first, "init", upload=bool(others))
         _fetch_kubeconfig(bed)
         _bind(bed, "node-proxiers", "node-proxier", "--group=system:nodes")
     for node in others:
         with progress.step(f"kubeadm join on {node.name}, a control plane"):
-            _kubeadm(node, "join")
+            _kubeadm(bed.plan, node, "join")
     if bed.plan.workers:
         with progress.step(f"kubeadm join on {len(bed.plan.workers)} workers"):
-            in_parallel(lambda node: _kubeadm(node, "join"), bed.plan.workers)
+            in_parallel(lambda node: _kubeadm(bed.plan, node, "join"), bed.plan.workers)
     with progress.step("Nodes Ready, system Pods running"):
         _wait_for_nodes(bed, bed.plan.nodes)
         _wait_for_system_pods(bed)
 
 
 def _hard_way(bed: Bed, progress: Progress) -> None:
-    with progress.step(f"Units of the control plane on {bed.plan.control_planes[0].name}"):
-        _write_private(bed.kubeconfig, hard_way.start_control_plane(bed.plan))
+    names = ", ".join(node.name for node in bed.plan.control_planes)
+    with progress.step(f"Units of the control plane on {names}"):
+        _write_private(bed.kubeconfig, hard_way.start_control_planes(bed.plan))
         machines.wait_until(lambda: _ready_api(bed), "a ready API server", _READY_SECONDS, pause=0.5)
         _bind(bed, "node-proxiers", "node-proxier", "--group=system:nodes")
         _bind(bed, "kubelet-api", "kubelet-api-admin", "--user=kube-apiserver-kubelet-client")
@@ -161,9 +162,9 @@ def node_join(name: str, node_name: str, external: bool, progress: Progress) -> 
         _start(bed, node, found, progress)
         machines.check_ways_out(bed.plan, [node])
         if bed.plan.cloud:
-            _post(bed.plan, "instances", documents.instance(node))
+            _post(bed.plan, "instances", documents.instance(bed.plan, node))
     with progress.step(f"kubeadm join on {node.name}"):
-        _kubeadm(node, "join")
+        _kubeadm(bed.plan, node, "join")
         # With an external cloud provider it is Ready as well: the taint keeps Pods away, not the network.
         _wait_for_nodes(bed, [node])
 
@@ -173,6 +174,8 @@ def install(name: str, version: versions.Version, names: list[str], progress: Pr
     machines that join later have the release of the last kubelet."""
     prerequisites.need_root("installing binaries")
     bed = Bed.load(name)
+    if bed.plan.kubespray:
+        raise BedError(f"the bed {name} runs its kubelet from another place: raise one without --kubespray")
     found = binaries.ensure(version, progress)
     archives = [images.ensure_control_plane(version, found, progress)] if "kubeadm" in names else []
 
@@ -253,8 +256,8 @@ def kubectl(bed: Bed, *arguments: str) -> str:
 
 def _write_node_config(bed: Bed, node: Node, external: bool = False) -> None:
     token, key = bed.secrets["token"], bed.secrets["certificate_key"]
-    if node == bed.plan.control_planes[0]:
-        kubeadm = documents.kubeadm_init(bed.plan, token, key)
+    if node.control_plane and (bed.plan.hard_way or node == bed.plan.control_planes[0]):
+        kubeadm = documents.kubeadm_init(bed.plan, token, key, node)
     else:
         kubeadm = documents.kubeadm_join(bed.plan, node, token, key, external)
     folder = bed.folder / "nodes" / node.name
@@ -275,10 +278,13 @@ def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:
     machines.load_images(node, archives)
 
 
-def _kubeadm(node: Node, command: str, upload: bool = False) -> None:
+def _kubeadm(plan: Plan, node: Node, command: str, upload: bool = False) -> None:
     further = ["--upload-certs"] if upload else []
-    config = f"--config={documents.NODE_CONFIG}/kubeadm.yaml"
-    on(node.name, "kubeadm", command, config, "--ignore-preflight-errors=all", *further, timeout=300)
+    config = f"{documents.NODE_CONFIG}/kubeadm.yaml"
+    if plan.kubespray:
+        kubespray.prepare(plan, node)
+        config = kubespray.kubeadm_config(node)
+    on(node.name, "kubeadm", command, f"--config={config}", "--ignore-preflight-errors=all", *further, timeout=300)
 
 
 def _fetch_kubeconfig(bed: Bed) -> None:
@@ -297,7 +303,7 @@ def _wait_for_nodes(bed: Bed, nodes: list[Node]) -> None:
 
 
 def _wait_for_system_pods(bed: Bed) -> None:
-    components = 3 if bed.plan.external_etcd else 4
+    components = 3 if bed.plan.external_etcd or bed.plan.kubespray else 4
 
     def ready() -> bool:
         pods = _items(bed, "pods", "--namespace=kube-system")

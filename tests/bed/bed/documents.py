@@ -11,10 +11,8 @@ from bed.plan import (
     CLOUD_PORT,
     CLOUD_TOKEN,
     INSTANCE_TYPE,
-    POD_CIDR,
     PROJECT,
     REGION,
-    SERVICE_CIDR,
     ZONES,
     Node,
     Plan,
@@ -28,6 +26,10 @@ CRI_SOCKET = "unix:///run/containerd/containerd.sock"
 # Where a cluster without kubeadm has its certificates and kubeconfigs.
 PKI = "/var/lib/kubernetes"
 ETCD = "https://127.0.0.1:2379"
+# Where kubespray has the cluster's certificates, those of etcd, and kubeadm's patches.
+KUBESPRAY_PKI = "/etc/kubernetes/ssl"
+KUBESPRAY_ETCD_PKI = "/etc/ssl/etcd/ssl"
+KUBESPRAY_PATCHES = "/etc/kubernetes/patches"
 
 # What in-tree clouds left behind. The ini file is of a kind that no component reads any more.
 LEFTOVER_CLOUD_CONF = "/etc/kubernetes/cloud.conf"
@@ -54,7 +56,8 @@ def _args(version: Version, flags: dict[str, str]) -> list[dict[str, str]] | dic
 
 def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
     version = find(plan.kubernetes)
-    kubelet = {"node-ip": node.address}
+    # kubespray's kubelet does not read what kubeadm writes about its flags.
+    kubelet = {} if plan.kubespray else {"node-ip": ",".join(plan.addresses(node))}
     if external:
         kubelet["cloud-provider"] = "external"
     elif plan.leftovers and version.in_tree:
@@ -63,7 +66,7 @@ def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
         "name": node.name,
         "criSocket": CRI_SOCKET,
         "imagePullPolicy": "Never",
-        "kubeletExtraArgs": _args(version, kubelet),
+        **({"kubeletExtraArgs": _args(version, kubelet)} if kubelet else {}),
     }
 
 
@@ -85,6 +88,8 @@ def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
         if version.in_tree:
             apiserver["enable-admission-plugins"] = "NodeRestriction,PersistentVolumeLabel"
             apiserver |= {"cloud-provider": "external", "cloud-config": LEFTOVER_CLOUD_CONF}
+    if plan.kubespray:
+        manager.pop("cloud-config", None)  # one of kubeadm's patches has it
     sections: dict[str, dict[str, Any]] = {}
     for name, flags in (("apiServer", apiserver), ("controllerManager", manager)):
         sections[name] = {"extraArgs": _args(version, flags)} if flags else {}
@@ -98,7 +103,8 @@ def _control_plane(plan: Plan) -> dict[str, dict[str, Any]]:
                     "pathType": "File",
                 }
             ]
-    sections["apiServer"]["certSANs"] = [plan.gateway, *(node.address for node in plan.control_planes)]
+    addresses = [address for node in plan.control_planes for address in plan.addresses(node)]
+    sections["apiServer"]["certSANs"] = [plan.gateway, *addresses]
     return sections
 
 
@@ -106,9 +112,10 @@ def _documents(*documents: dict[str, Any]) -> str:
     return "---\n".join(dump(document) for document in documents)
 
 
-def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
-    """For ``kubeadm init`` on the first control plane. Without cloud integration: that is what is to be migrated."""
-    first = plan.control_planes[0]
+def kubeadm_init(plan: Plan, token: str, certificate_key: str, node: Node | None = None) -> str:
+    """For ``kubeadm init`` on the first control plane, or what signs the certificates of ``node``, another one.
+    Without cloud integration: that is what is to be migrated."""
+    first = node or plan.control_planes[0]
     version = find(plan.kubernetes)
     init = {
         "apiVersion": version.kubeadm_api,
@@ -117,6 +124,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
         "certificateKey": certificate_key,
         "localAPIEndpoint": {"advertiseAddress": first.address, "bindPort": API_PORT},
         "nodeRegistration": _registration(plan, first, external=False),
+        **({"patches": {"directory": KUBESPRAY_PATCHES}} if plan.kubespray else {}),
         **_skipped(version, "addon/coredns", "addon/kube-proxy"),
     }
     cluster = {
@@ -125,7 +133,7 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
         "clusterName": plan.name,
         "kubernetesVersion": plan.kubernetes,
         "controlPlaneEndpoint": plan.api_endpoint,
-        "networking": {"podSubnet": POD_CIDR, "serviceSubnet": SERVICE_CIDR},
+        "networking": {"podSubnet": plan.pod_cidr, "serviceSubnet": plan.service_cidr},
         **_control_plane(plan),
         "etcd": {
             "local": {
@@ -141,6 +149,11 @@ def kubeadm_init(plan: Plan, token: str, certificate_key: str) -> str:
         cluster["etcd"] = {"external": {"endpoints": [ETCD], **files}}
     if plan.hard_way:  # of kubeadm, only the certificates
         cluster["certificatesDir"] = PKI
+    if plan.kubespray:
+        cluster["certificatesDir"] = KUBESPRAY_PKI
+        client = f"{KUBESPRAY_ETCD_PKI}/node-{first.name}"
+        files = {"caFile": f"{KUBESPRAY_ETCD_PKI}/ca.pem", "certFile": f"{client}.pem", "keyFile": f"{client}-key.pem"}
+        cluster["etcd"] = {"external": {"endpoints": [f"https://{first.address}:2379"], **files}}
     kubelet = kubelet_configuration(version)
     if plan.serving_certs:  # kubeadm hands it to nodes that join later, too
         kubelet["serverTLSBootstrap"] = True
@@ -198,7 +211,7 @@ def kube_proxy(plan: Plan) -> str:
             "kind": "KubeProxyConfiguration",
             **({"featureGates": {"NFTablesProxyMode": True}} if young else {}),
             "mode": "nftables",
-            "clusterCIDR": POD_CIDR,
+            "clusterCIDR": plan.pod_cidr,
             "clientConnection": {"kubeconfig": "/etc/kubernetes/kubelet.conf"},
             # Limits of conntrack belong to the host and cannot be set in a container.
             "conntrack": {"maxPerCore": 0, "min": 0},
@@ -207,14 +220,14 @@ def kube_proxy(plan: Plan) -> str:
     )
 
 
-def instance(node: Node) -> dict[str, Any]:
+def instance(plan: Plan, node: Node) -> dict[str, Any]:
     """The machine as its cloud knows it."""
     return {
         "name": node.name,
         "type": INSTANCE_TYPE,
         "zone": node.zone,
         "addresses": [
-            {"type": "InternalIP", "address": node.address},
+            *({"type": "InternalIP", "address": address} for address in plan.addresses(node)),
             {"type": "Hostname", "address": node.name},
         ],
     }
@@ -228,7 +241,7 @@ def cloud(plan: Plan) -> str:
         "token": CLOUD_TOKEN,
         "region": REGION,
         "load_balancer_addresses": plan.load_balancer_addresses,
-        "instances": [instance(machine) for machine in [*plan.nodes, bastion]],
+        "instances": [instance(plan, machine) for machine in [*plan.nodes, bastion]],
     }
     return dump({"projects": [project]})
 
@@ -265,6 +278,6 @@ def group_vars(plan: Plan, kubeconfig: Path, runtime_archive: Path) -> str:
             "ccm_runtime_image_archive": str(runtime_archive),
             "ccm_runtime_cloud_provider": "sim",
             "ccm_runtime_cloud_config": cloud_config(plan),
-            "ccm_runtime_cluster_cidr": POD_CIDR,
+            "ccm_runtime_cluster_cidr": plan.pod_cidr,
         }
     return "# SPDX-License-Identifier: Apache-2.0\n" + dump(variables)

@@ -7,6 +7,8 @@ The flags are where such clusters have them: in the unit, in an environment file
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bed.documents import (
     CRI_SOCKET,
     ETCD,
@@ -17,6 +19,7 @@ from bed.documents import (
 )
 from bed.machines import CONTROL_PLANE_BINARIES, on, write_file
 from bed.plan import API_PORT, POD_CIDR, SERVICE_CIDR, Node, Plan
+from bed.run import in_parallel
 from bed.versions import find
 from bed.yamlish import dump
 
@@ -26,6 +29,11 @@ KUBELET_CONFIG = "/var/lib/kubelet/kubelet-config.yaml"
 KUBELET_CA = "/var/lib/kubelet/ca.crt"
 # The units of the node image that follow a kubelet read it there.
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+# What all control planes have in common, below the PKI's folder.
+SHARED = (
+    *("ca.crt", "ca.key", "etcd/ca.crt", "etcd/ca.key", "front-proxy-ca.crt", "front-proxy-ca.key"),
+    *("sa.key", "sa.pub"),
+)
 
 _UNIT = """\
 [Unit]
@@ -44,6 +52,7 @@ WantedBy=multi-user.target
 def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
     """Units and environment files of a control plane by their paths. Pure, as is `kubelet_files`."""
     old = plan.leftovers and find(plan.kubernetes).in_tree
+    members = plan.control_planes
     apiserver = {
         "advertise-address": node.address,
         "allow-privileged": "true",
@@ -54,7 +63,7 @@ def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
         "etcd-cafile": f"{PKI}/etcd/ca.crt",
         "etcd-certfile": f"{PKI}/apiserver-etcd-client.crt",
         "etcd-keyfile": f"{PKI}/apiserver-etcd-client.key",
-        "etcd-servers": ETCD,
+        "etcd-servers": ",".join(f"https://{each.address}:2379" for each in members) if len(members) > 1 else ETCD,
         "kubelet-client-certificate": f"{PKI}/apiserver-kubelet-client.crt",
         "kubelet-client-key": f"{PKI}/apiserver-kubelet-client.key",
         "kubelet-preferred-address-types": "InternalIP,Hostname",
@@ -87,7 +96,7 @@ def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
         "ExecStart=/usr/local/bin/kube-controller-manager $KUBE_CONTROLLER_MANAGER_ARGS\n"
     )
     return {
-        f"{UNITS}/etcd.service": etcd_unit(node),
+        f"{UNITS}/etcd.service": etcd_unit(node, members),
         f"{UNITS}/kube-apiserver.service": _unit(
             "Kubernetes API Server", "etcd.service", _start("/usr/local/bin/kube-apiserver", apiserver, "notify")
         ),
@@ -101,13 +110,25 @@ def control_plane_files(plan: Plan, node: Node) -> dict[str, str]:
     }
 
 
-def etcd_unit(node: Node) -> str:
-    """etcd beside the control plane, for its API server alone."""
+def etcd_unit(node: Node, members: Sequence[Node] = ()) -> str:
+    """etcd beside a control plane: for its API server alone, or one of several ``members`` of a cluster."""
+    client = f"https://{node.address}:2379"
+    together = {
+        "listen-peer-urls": _peer(node),
+        "initial-advertise-peer-urls": _peer(node),
+        "initial-cluster": ",".join(f"{each.name}={_peer(each)}" for each in members),
+        "peer-client-cert-auth": "true",
+        "peer-trusted-ca-file": f"{PKI}/etcd/ca.crt",
+        "peer-cert-file": f"{PKI}/etcd/peer.crt",
+        "peer-key-file": f"{PKI}/etcd/peer.key",
+    }
+    several = len(members) > 1
     flags = {
         "name": node.name,
         "data-dir": "/var/lib/etcd",
-        "advertise-client-urls": ETCD,
-        "listen-client-urls": ETCD,
+        "advertise-client-urls": client if several else ETCD,
+        "listen-client-urls": f"{client},{ETCD}" if several else ETCD,
+        **(together if several else {}),
         "client-cert-auth": "true",
         "trusted-ca-file": f"{PKI}/etcd/ca.crt",
         "cert-file": f"{PKI}/etcd/server.crt",
@@ -143,18 +164,32 @@ def kubelet_files(plan: Plan, node: Node) -> dict[str, str]:
     return {**files, f"{UNITS}/kubelet.service": _unit("Kubernetes Kubelet", "containerd.service", service)}
 
 
-def start_control_plane(plan: Plan) -> str:
-    """Sign everything, and start the control plane's units. Gives the administrator's kubeconfig."""
-    node = plan.control_planes[0]
+def start_control_planes(plan: Plan) -> str:
+    """Sign everything, and start the control planes' units. Gives the administrator's kubeconfig."""
+    first, *others = plan.control_planes
+    _sign(first)
+    for node in others:
+        for name in SHARED:
+            write_file(node.name, f"{PKI}/{name}", on(first.name, "cat", f"{PKI}/{name}"), "0600")
+        _sign(node)
+    # At once: etcd is ready as soon as most of its members are.
+    in_parallel(lambda node: _start_units(plan, node), plan.control_planes)
+    return _kubeconfig(plan, "admin", "system:masters")
+
+
+def _sign(node: Node) -> None:
+    """Certificates of a control plane, by the authorities that are there or by new ones."""
     config = f"--config={NODE_CONFIG}/kubeadm.yaml"
     on(node.name, "kubeadm", "init", "phase", "certs", "all", config)
     for user in ("controller-manager", "scheduler"):
         on(node.name, "kubeadm", "init", "phase", "kubeconfig", user, config, f"--kubeconfig-dir={PKI}")
+
+
+def _start_units(plan: Plan, node: Node) -> None:
     for path, content in control_plane_files(plan, node).items():
         write_file(node.name, path, content)
     on(node.name, "systemctl", "daemon-reload")
     on(node.name, "systemctl", "enable", "--now", *CONTROL_PLANE_BINARIES)
-    return _kubeconfig(plan, "admin", "system:masters")
 
 
 def start_etcd(plan: Plan) -> None:
@@ -189,6 +224,10 @@ def _kubeconfig(plan: Plan, user: str, group: str) -> str:
 def _gates(old: bool) -> dict[str, str]:
     """A gate that the release after 1.30 does not know."""
     return {"feature-gates": "InTreePluginOpenStackUnregister=true"} if old else {}
+
+
+def _peer(node: Node) -> str:
+    return f"https://{node.address}:2380"
 
 
 def _words(flags: dict[str, str]) -> list[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import shlex
 import time
@@ -37,7 +38,11 @@ for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv4/conf/$each/rp_filter
     echo 0 > /proc/sys/net/ipv4/conf/$each/send_redirects
 done
-exec "$@"
+{dual_stack}exec "$@"
+"""
+_GATEWAY_DUAL_STACK = """\
+ip -6 route add unreachable default metric 1
+echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 """
 # Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
 # otherwise leave the machine through the host, and might get an answer. Neighbours are not believed either.
@@ -50,11 +55,18 @@ ip route add default via {gateway}
 for each in all default eth0; do
     echo 0 > /proc/sys/net/ipv4/conf/$each/accept_redirects
 done
-if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
+{dual_stack}if [ "$(grep -c ' /sys/fs/cgroup/systemd ' /proc/self/mountinfo)" -gt 1 ]; then
     umount /sys/fs/cgroup/systemd/release_agent 2>/dev/null || true
     umount /sys/fs/cgroup/systemd
 fi
 exec /sbin/init
+"""
+_NODE_DUAL_STACK = """\
+ip -6 route add default via {gateway}
+for each in all default eth0; do
+    echo 0 > /proc/sys/net/ipv6/conf/$each/accept_ra
+    echo 0 > /proc/sys/net/ipv6/conf/$each/accept_redirects
+done
 """
 # Lazily: the mount is in use as long as its program runs.
 _INSTALL = """\
@@ -91,10 +103,11 @@ def write_file(machine: str, path: str, content: str, mode: str = "0644") -> Non
 def make_network(plan: Plan) -> None:
     """The bed's bridge, internal: nodes get no default route from podman, and the host forwards and masquerades
     nothing of theirs. (With br_netfilter even frames between two nodes pass the host's masquerade rules.)"""
+    second = ("--ipv6", "--subnet", plan.subnet_6, "--gateway", plan.twin(plan.bridge)) if plan.dual_stack else ()
     try:
         podman(
             "network", "create", "--driver", "bridge", "--internal", "--disable-dns", "--subnet", plan.subnet,
-            "--gateway", plan.bridge, "--label", f"{LABEL}={plan.name}", plan.network,
+            "--gateway", plan.bridge, *second, "--label", f"{LABEL}={plan.name}", plan.network,
         )  # fmt: skip
     except CommandFailed as error:
         if "already used" in error.output or "already being used" in error.output:
@@ -108,14 +121,25 @@ def connect_host(plan: Plan) -> None:
     bridge = podman("network", "inspect", "--format", "{{ .NetworkInterface }}", plan.network).strip()
     if f" {plan.bridge}/" not in run("ip", "-o", "-4", "address", "show", "dev", bridge):
         run("ip", "address", "add", f"{plan.bridge}/24", "dev", bridge)
-    run("iptables", "--wait", "-I", "FORWARD", "-i", bridge, "-o", bridge,
-        "-m", "comment", "--comment", f"{LABEL}={plan.name}", "-j", "ACCEPT")  # fmt: skip
+    second = plan.twin(plan.bridge)
+    if plan.dual_stack and f" {second}/" not in run("ip", "-o", "-6", "address", "show", "dev", bridge):
+        run("ip", "address", "add", f"{second}/64", "dev", bridge, "nodad")
+    for iptables in ("iptables", "ip6tables") if plan.dual_stack else ("iptables",):
+        run(iptables, "--wait", "-I", "FORWARD", "-i", bridge, "-o", bridge,
+            "-m", "comment", "--comment", f"{LABEL}={plan.name}", "-j", "ACCEPT")  # fmt: skip
 
 
 def _disconnect_host(name: str) -> None:
-    for rule in run("iptables", "--wait", "-S", "FORWARD").splitlines():
-        if f"{LABEL}={name}" in [word.strip('"') for word in rule.split()]:
-            run("iptables", "--wait", "-D", *[word.strip('"') for word in rule.split()[1:]])
+    for iptables in ("iptables", "ip6tables"):
+        # A kernel without IPv6 has no such table, and no rule in it.
+        for rule in run(iptables, "--wait", "-S", "FORWARD", check=iptables == "iptables").splitlines():
+            if f"{LABEL}={name}" in [word.strip('"') for word in rule.split()]:
+                run(iptables, "--wait", "-D", *[word.strip('"') for word in rule.split()[1:]])
+
+
+def _at(plan: Plan, address: str) -> list[str]:
+    """The options of ``podman run`` for the addresses of a container."""
+    return ["--ip", address, *(["--ip6", plan.twin(address)] if plan.dual_stack else [])]
 
 
 def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
@@ -123,10 +147,11 @@ def start_gateway(plan: Plan, cloud_yaml: Path) -> None:
     command = GATEWAY_COMMAND if plan.cloud else WITHOUT_CLOUD_COMMAND
     podman(
         "run", "--detach", "--name", plan.gateway_name, "--hostname", plan.gateway_name,
-        "--network", plan.network, "--ip", plan.gateway, "--label", f"{LABEL}={plan.name}",
+        "--network", plan.network, *_at(plan, plan.gateway), "--label", f"{LABEL}={plan.name}",
         "--user", "0", "--privileged", "--http-proxy=false", *limits(),
         "--volume", f"{cloud_yaml}:/etc/bed/cloud.yaml:ro", "--volume", "/var/lib/sim",
-        "--entrypoint", "sh", images.SIMULATOR_IMAGE, "-c", _GATEWAY_START, "gateway", *command,
+        "--entrypoint", "sh", images.SIMULATOR_IMAGE, "-c",
+        _GATEWAY_START.replace("{dual_stack}", _GATEWAY_DUAL_STACK if plan.dual_stack else ""), "gateway", *command,
     )  # fmt: skip
 
 
@@ -143,19 +168,22 @@ def start_forwarder(plan: Plan) -> None:
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
     """A machine with systemd, containerd and the Kubernetes binaries, its images loaded, not yet in a cluster."""
-    mounts = [(name, "/usr/bin") for name in NODE_BINARIES]
+    # kube-proxy is the bed's own and stays in its place.
+    place = "/usr/local/bin" if plan.kubespray else "/usr/bin"
+    mounts = [(name, "/usr/bin" if name == "kube-proxy" else place) for name in NODE_BINARIES]
     if node.control_plane:
-        units = CONTROL_PLANE_BINARIES if plan.hard_way else ("etcd",) if plan.external_etcd else ()
+        units = CONTROL_PLANE_BINARIES if plan.hard_way else ("etcd",) if plan.external_etcd or plan.kubespray else ()
         mounts += [(name, "/usr/local/bin") for name in units]
     mounted = [word for name, at in mounts for word in ("--volume", f"{binaries / name}:{at}/{name}:ro")]
     stored = [word for place in ("containerd", "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
+    second = _NODE_DUAL_STACK.format(gateway=plan.twin(plan.gateway)) if plan.dual_stack else ""
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
-        "--ip", node.address, "--dns", plan.gateway, "--label", f"{LABEL}={plan.name}", "--privileged",
+        *_at(plan, node.address), "--dns", plan.gateway, "--label", f"{LABEL}={plan.name}", "--privileged",
         "--systemd=always", "--cgroupns=private", "--http-proxy=false", *limits(),
         "--tmpfs", "/run", "--tmpfs", "/tmp", *stored, *mounted,
         "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
-        images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway),
+        images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway, dual_stack=second),
     )  # fmt: skip
     wait_until(
         lambda: on(node.name, "ctr", "version", check=False).count("Version:") >= 2,
@@ -187,18 +215,21 @@ def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # 
 
 def check_ways_out(plan: Plan, nodes: Sequence[Node]) -> None:
     """Nothing may leave through the host: nodes know the gateway only, and the gateway knows no way."""
-    outside = "198.51.100.1"  # an address for documentation: nobody's
+    # Addresses for documentation: nobody's.
+    families = [("-4", "198.51.100.1", plan.gateway), ("-6", "2001:db8::1", plan.twin(plan.gateway))]
+    for family, outside, gateway in families[: 2 if plan.dual_stack else 1]:
 
-    def check(node: Node) -> None:
-        ways = on(node.name, "ip", "-o", "-4", "route", "show", "default").strip()
-        way = on(node.name, "ip", "-o", "route", "get", outside)
-        if ways != f"default via {plan.gateway} dev eth0" or f"via {plan.gateway} " not in way:
-            raise BedError(f"{node.name} has the default route {ways!r}: it must be {plan.gateway_name} alone")
+        def check(node: Node, family: str = family, outside: str = outside, gateway: str = gateway) -> None:
+            ways = on(node.name, "ip", "-o", family, "route", "show", "default").strip()
+            way = on(node.name, "ip", "-o", "route", "get", outside)
+            alone = re.fullmatch(rf"default via {gateway} dev eth0( metric \d+ pref medium)?", ways)
+            if not alone or f"via {gateway} " not in way:
+                raise BedError(f"{node.name} has the default route {ways!r}: it must be {plan.gateway_name} alone")
 
-    in_parallel(check, nodes)
-    way = on(plan.gateway_name, "ip", "-o", "route", "get", outside, check=False)
-    if "via" in way or "dev" in way:
-        raise BedError(f"{plan.gateway_name} would reach {outside} by {way.strip()!r}: it must have no way out")
+        in_parallel(check, nodes)
+        way = on(plan.gateway_name, "ip", "-o", "route", "get", outside, check=False)
+        if "via" in way or "dev eth" in way:
+            raise BedError(f"{plan.gateway_name} would reach {outside} by {way.strip()!r}: it must have no way out")
 
 
 def raise_limits(progress: Progress, folder: Path = Path("/proc/sys/fs/inotify")) -> None:

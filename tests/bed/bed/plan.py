@@ -2,7 +2,8 @@
 """Which machines a bed has, and their addresses. Pure: the same name and sizes give the same plan.
 
 In a bed's /24: the host is .1, the gateway (which is the simulated cloud) .2, nodes start at .11, and
-load balancers get .200 to .250.
+load balancers get .200 to .250. A machine of a dual-stack bed has a second address that reads like its first one:
+10.89.77.11 and fd00:10:89:77::11.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from bed.errors import BedError
 
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
+# What dual-stack clusters have besides. kube-controller-manager cuts a /64 for each node.
+POD_CIDR_6 = "fd00:10:244::/56"
+SERVICE_CIDR_6 = "fd00:10:96::/112"
 CLOUD_PORT = 9440
 API_PORT = 6443
 REGION = "north"
@@ -49,7 +53,8 @@ class Plan:
     """A bed. ``leftovers`` asks for what in-tree clouds left behind in clusters that are to be migrated,
     ``serving_certs`` for kubelets that have their serving certificates signed by the cluster. With a ``domain``, the
     machines are named as EC2 names instances by default: ip-10-89-77-11.DOMAIN. ``hard_way`` makes every component a
-    systemd unit of its host, ``external_etcd`` only etcd."""
+    systemd unit of its host, ``external_etcd`` only etcd. ``kubespray`` arranges files as kubespray does.
+    ``dual_stack`` gives machines, Pods and Services addresses of both families."""
 
     name: str
     subnet: str
@@ -61,10 +66,34 @@ class Plan:
     domain: str = ""
     hard_way: bool = False
     external_etcd: bool = False
+    kubespray: bool = False
+    dual_stack: bool = False
 
     def host(self, number: int) -> str:
         """The address with that last number in the bed's subnet."""
         return str(IPv4Network(self.subnet)[number])
+
+    def twin(self, address: str) -> str:
+        """The IPv6 address of the machine with this IPv4 address: its digits, read as hexadecimal ones."""
+        first, last = address.rsplit(".", 1)
+        return f"fd00:{first.replace('.', ':')}::{last}"
+
+    @property
+    def subnet_6(self) -> str:
+        return f"{self.twin(self.host(0)).removesuffix('0')}/64"
+
+    def addresses(self, node: Node) -> list[str]:
+        """The addresses of a node, IPv4 first."""
+        return [node.address, *([self.twin(node.address)] if self.dual_stack else [])]
+
+    @property
+    def pod_cidr(self) -> str:
+        """The Pods' network; with both families both, as Kubernetes takes them."""
+        return f"{POD_CIDR},{POD_CIDR_6}" if self.dual_stack else POD_CIDR
+
+    @property
+    def service_cidr(self) -> str:
+        return f"{SERVICE_CIDR},{SERVICE_CIDR_6}" if self.dual_stack else SERVICE_CIDR
 
     @property
     def bridge(self) -> str:
@@ -105,9 +134,10 @@ class Plan:
 
     @property
     def api_endpoint(self) -> str:
-        """HOST:PORT of the API server: with several control planes the forwarder in the gateway."""
-        several = len(self.control_planes) > 1
-        return f"{self.gateway if several else self.control_planes[0].address}:{API_PORT}"
+        """HOST:PORT of the API server: with several control planes the forwarder in the gateway. A dual-stack bed
+        is reached by IPv6."""
+        address = self.gateway if len(self.control_planes) > 1 else self.control_planes[0].address
+        return f"[{self.twin(address)}]:{API_PORT}" if self.dual_stack else f"{address}:{API_PORT}"
 
     def add(self, name: str, control_plane: bool) -> Node:
         """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
@@ -162,6 +192,8 @@ def make(
     domain: str = "",
     hard_way: bool = False,
     external_etcd: bool = False,
+    kubespray: bool = False,
+    dual_stack: bool = False,
 ) -> Plan:
     """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be."""
     check_name(name, "bed")
@@ -169,10 +201,14 @@ def make(
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")
     if control_planes not in (1, 3, 5):
         raise BedError(f"--control-planes is {control_planes}: stacked etcd wants 1, 3 or 5")
-    if hard_way and (control_planes != 1 or serving_certs):
-        raise BedError("--hard-way sets up one control plane and nothing that kubeadm would: no --serving-certs")
+    if hard_way and serving_certs:
+        raise BedError("--hard-way sets up nothing that kubeadm would: no --serving-certs")
     if external_etcd and (control_planes != 1 or hard_way):
         raise BedError("--external-etcd sets up one etcd for one control plane of kubeadm")
+    if kubespray and (control_planes != 1 or hard_way or external_etcd or serving_certs):
+        raise BedError("--kubespray sets up one control plane with an etcd of its own: give no other layout")
+    if dual_stack and (control_planes != 1 or hard_way or kubespray or not cloud):
+        raise BedError("--dual-stack sets up one control plane of kubeadm in the simulated cloud")
     if not 0 <= workers <= 100:
         raise BedError(f"--workers is {workers}: choose 0 to 100")
     subnet = subnet or default_subnet(name)
@@ -185,7 +221,19 @@ def make(
     for other in (POD_CIDR, SERVICE_CIDR):
         if parsed.overlaps(IPv4Network(other)):
             raise BedError(f"--subnet {subnet} overlaps {other}, which is inside the clusters: choose another")
-    plan = Plan(name, str(parsed), kubernetes, [], leftovers, cloud, serving_certs, domain, hard_way, external_etcd)
+    plan = Plan(
+        name,
+        str(parsed),
+        kubernetes,
+        leftovers=leftovers,
+        cloud=cloud,
+        serving_certs=serving_certs,
+        domain=domain,
+        hard_way=hard_way,
+        external_etcd=external_etcd,
+        kubespray=kubespray,
+        dual_stack=dual_stack,
+    )
     for number in range(1, control_planes + 1):
         plan.add(f"{name}-control-plane-{number}", control_plane=True)
     for number in range(1, workers + 1):

@@ -98,6 +98,27 @@ def test_nodes_have_their_address_and_pull_nothing() -> None:
     assert "controlPlane" not in join
 
 
+def test_a_dual_stack_cluster_has_both_families_everywhere() -> None:
+    bed = plan.make("demo", "v1.36.3", dual_stack=True)
+    init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))
+    cluster, registration = init["ClusterConfiguration"], init["InitConfiguration"]["nodeRegistration"]
+    assert cluster["controlPlaneEndpoint"] == "[fd00:10:89:77::11]:6443"
+    assert cluster["networking"] == {
+        "podSubnet": "10.244.0.0/16,fd00:10:244::/56",
+        "serviceSubnet": "10.96.0.0/16,fd00:10:96::/112",
+    }
+    assert "fd00:10:89:77::11" in cluster["apiServer"]["certSANs"]
+    assert registration["kubeletExtraArgs"] == flags_of({"node-ip": "10.89.77.11,fd00:10:89:77::11"}, old=False)
+    # The API server's own address is of the family of the first network of Services.
+    assert init["InitConfiguration"]["localAPIEndpoint"]["advertiseAddress"] == "10.89.77.11"
+    machine = documents.instance(bed, bed.workers[0])
+    assert [address["address"] for address in machine["addresses"] if address["type"] == "InternalIP"] == [
+        "10.89.77.12",
+        "fd00:10:89:77::12",
+    ]
+    assert yaml.safe_load(documents.kube_proxy(bed))["clusterCIDR"] == "10.244.0.0/16,fd00:10:244::/56"
+
+
 def test_a_later_node_can_join_as_external() -> None:
     bed = plan.make("demo", "v1.36.3")
     join = by_kind(documents.kubeadm_join(bed, bed.workers[0], TOKEN, KEY, external=True))["JoinConfiguration"]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files of a cluster without kubeadm."""
 
+import re
+
 import pytest
 import yaml
 
@@ -69,3 +71,35 @@ def test_an_external_etcd_has_the_certificates_that_kubeadm_is_told() -> None:
     unit = hard_way.etcd_unit(bed.control_planes[0])
     assert f"--trusted-ca-file={external['caFile']} " in unit
     assert external["endpoints"] == ["https://127.0.0.1:2379"] and f"={external['endpoints'][0]} " in unit
+
+
+def test_several_control_planes_have_one_etcd_of_as_many_members() -> None:
+    bed = plan.make("demo", "v1.36.3", control_planes=3, hard_way=True)
+    units = {node: hard_way.control_plane_files(bed, node) for node in bed.control_planes}
+    clusters = set()
+    for node, found in units.items():
+        etcd, apiserver = found[f"{UNITS}/etcd.service"], found[f"{UNITS}/kube-apiserver.service"]
+        (members,) = re.findall(r"--initial-cluster=(\S+)", etcd)
+        assert f"{node.name}=https://{node.address}:2380" in members.split(",")
+        assert f"--listen-peer-urls=https://{node.address}:2380 " in etcd and "--peer-client-cert-auth=true " in etcd
+        clusters.add(members)
+        (servers,) = re.findall(r"--etcd-servers=(\S+)", apiserver)
+        assert servers.split(",") == [f"https://{each.address}:2379" for each in bed.control_planes]
+        assert f"--advertise-address={node.address} " in apiserver
+    assert len(clusters) == 1
+
+
+def test_one_control_plane_has_an_etcd_that_listens_to_it_alone() -> None:
+    control_plane, _ = files("v1.36.3", leftovers=False)
+    etcd = control_plane[f"{UNITS}/etcd.service"]
+    assert "--listen-client-urls=https://127.0.0.1:2379 " in etcd
+    assert "peer" not in etcd and "initial-cluster" not in etcd
+
+
+def test_each_control_plane_signs_certificates_of_its_own_address() -> None:
+    bed = plan.make("demo", "v1.36.3", control_planes=3, hard_way=True)
+    for node in bed.control_planes:
+        documents_ = {each["kind"]: each for each in yaml.safe_load_all(documents.kubeadm_init(bed, "t", "k", node))}
+        init = documents_["InitConfiguration"]
+        assert init["localAPIEndpoint"]["advertiseAddress"] == node.address
+        assert init["nodeRegistration"]["name"] == node.name

@@ -70,8 +70,11 @@ def test_the_plan_survives_the_disk() -> None:
         ({"subnet": "10.244.7.0/24"}, "overlaps 10.244.0.0/16"),
         ({"subnet": "kitchen"}, "--subnet kitchen is not a network"),
         ({"domain": "compute..internal"}, "--domain compute..internal cannot end the names of machines"),
-        ({"hard_way": True, "control_planes": 3}, "--hard-way sets up one control plane"),
         ({"hard_way": True, "serving_certs": True}, "no --serving-certs"),
+        ({"kubespray": True, "external_etcd": True}, "--kubespray sets up one control plane with an etcd of its own"),
+        ({"kubespray": True, "control_planes": 3}, "--kubespray sets up one control plane"),
+        ({"dual_stack": True, "control_planes": 3}, "--dual-stack sets up one control plane"),
+        ({"dual_stack": True, "cloud": False}, "in the simulated cloud"),
         (
             {"hard_way": True, "external_etcd": True},
             "one control plane of kubeadm",
@@ -84,6 +87,21 @@ def test_the_plan_survives_the_disk() -> None:
 def test_what_cannot_be_is_refused(arguments: dict[str, object], says: str) -> None:
     with pytest.raises(BedError, match=says):
         plan.make(**{"name": "demo", "kubernetes": "v1.36.3", **arguments})  # type: ignore[arg-type]
+
+
+def test_a_machine_of_a_dual_stack_bed_has_an_address_of_each_family() -> None:
+    bed = plan.make("demo", "v1.36.3", dual_stack=True)
+    assert bed.addresses(bed.nodes[0]) == ["10.89.77.11", "fd00:10:89:77::11"]
+    network = ip_network(bed.subnet_6)
+    for address in (bed.twin(bed.bridge), bed.twin(bed.gateway), *(bed.addresses(node)[1] for node in bed.nodes)):
+        assert ip_address(address) in network
+    assert bed.api_endpoint == "[fd00:10:89:77::11]:6443"
+    others = [network for text in (bed.pod_cidr, bed.service_cidr) for network in map(ip_network, text.split(","))]
+    assert [other.version for other in others] == [4, 6, 4, 6]
+    assert not any(other.version == 6 and other.overlaps(network) for other in others)
+    plain = plan.make("demo", "v1.36.3")
+    assert plain.addresses(plain.nodes[0]) == ["10.89.77.11"]
+    assert (plain.pod_cidr, plain.service_cidr) == ("10.244.0.0/16", "10.96.0.0/16")
 
 
 def test_a_name_is_given_once() -> None:

@@ -7,11 +7,22 @@ spell in other ways.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
 PASSWORD = "hush0pass+word/9="
+GOOGLE_PEM = (
+    rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    .private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    .decode()
+)
+#: A line of it.
+GOOGLE_KEY = GOOGLE_PEM.splitlines()[5]
 KEY = "hush1key5d41402abc4b2a76b9719d911017c592"
 
 
@@ -38,6 +49,21 @@ def _static(url: str, folder: Path) -> str:
     return f"cluster: demo\ninventory_file: {folder}/inventory.yml\n"
 
 
+def _gce(url: str, folder: Path) -> str:
+    """The key of a service account."""
+    found = {
+        "type": "service_account",
+        "client_email": "ccm@kube.iam.gserviceaccount.com",
+        "private_key": GOOGLE_PEM,
+        "token_uri": f"{url}/token",
+    }
+    (folder / "key.json").write_text(json.dumps(found))
+    return (
+        f"[global]\nproject-id = kube\nlocal-zone = europe-west1-b\napi-endpoint = {url}/compute/v1\n"
+        f"[Runtime]\ncredentials-file = {folder}/key.json\n"
+    )
+
+
 def _vsphere(url: str, folder: Path) -> str:
     host, _, port = url.rpartition("/")[2].partition(":")
     return (
@@ -58,6 +84,9 @@ ACCOUNTS: Mapping[str, Account] = {
             "AWS_REGION": "eu-west-1",
         },
     ),
+    "gce": Account(
+        conf=_gce, secrets=(GOOGLE_KEY, "eyJhbGciOiJSUzI1NiIs")
+    ),  # its lines, and the start of each assertion
     "hetzner": Account(
         conf=lambda url, folder: f"HCLOUD_TOKEN={KEY}\nHCLOUD_ENDPOINT={url}\n",
         secrets=(KEY,),

@@ -45,9 +45,11 @@ class QuotingCloud:
         return web.json_response(answer, status=status, headers=headers, reason="Broken")
 
     def _granted(self, request: web.Request) -> web.Response | None:
-        """The way in: Keystone's discovery and tokens, and the simulated cloud's."""
+        """The way in: Keystone's discovery and tokens, the simulated cloud's, and those of OAuth 2.0."""
         if request.path.endswith("/v1/tokens"):
             return web.json_response({"access_token": ISSUED, "expires_in": 3600})
+        if request.path.endswith("/token"):
+            return web.json_response({"access_token": ISSUED, "token_type": "Bearer", "expires_in": 3600})
         version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": f"{self.url}/v3/"}]}
         if request.path.rstrip("/") == "/v3" and request.method == "GET":
             return web.json_response({"version": version})

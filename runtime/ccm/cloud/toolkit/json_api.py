@@ -11,9 +11,10 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus
 
 import aiohttp
 
@@ -70,6 +71,7 @@ class Dialect:
     `rate_limit_group`: set if the cloud counts calls separately for each kind of resource (`RateLimited.scope`).
     `pause`: the seconds until a call that was too many may be repeated, by the headers of an answer without
     `Retry-After` and the Unix time; None if they do not say.
+    `secret_fields`: names of fields of a query or a form whose values are credentials, such as a signature.
     """
 
     failure: Callable[[Any], Failure | None]
@@ -79,6 +81,7 @@ class Dialect:
     codes: Mapping[str, type[CloudError]] = field(default_factory=dict)
     rate_limit_group: bool = False
     pause: Callable[[Mapping[str, str], float], float | None] = lambda headers, now: None
+    secret_fields: frozenset[str] = frozenset()
 
 
 class JsonPage(NamedTuple):
@@ -95,6 +98,7 @@ class JsonApi:
     `authorise(renew)` returns the authentication headers for each call; after a 401 it is called once more with True.
     `source`: where the credentials are configured, for messages. `timeout`: seconds for one request, less than
     `Limits.deadline`. `ca_file`: CA certificates that verify the cloud's certificate, instead of the system's.
+    `verify`: whether to verify it at all.
     """
 
     def __init__(
@@ -106,20 +110,20 @@ class JsonApi:
         source: str,
         timeout: float = 10.0,
         ca_file: str = "",
+        verify: bool = True,
     ) -> None:
         self._url = url.rstrip("/")
         self._dialect, self._authorise = dialect, authorise
-        self._source, self._timeout, self._ca_file = source, timeout, ca_file
+        self._source, self._timeout, self._ca_file, self._verify = source, timeout, ca_file, verify
         self._session: aiohttp.ClientSession | None = None
-        self._sent: set[str] = set()
 
     def __repr__(self) -> str:
         return f"JsonApi({self._url})"
 
     async def open(self) -> None:
         """Makes no call. Raises ConfigError."""
-        tls: ssl.SSLContext | bool = True
-        if self._ca_file:
+        tls: ssl.SSLContext | bool = self._verify
+        if self._verify and self._ca_file:
             try:
                 tls = await asyncio.to_thread(ssl.create_default_context, cafile=self._ca_file)
             except OSError as error:
@@ -134,16 +138,29 @@ class JsonApi:
             await self._session.close()
             self._session = None
 
-    async def call(self, method: str, path: str, *, query: Query = (), body: Any = None, missing: str = "") -> Any:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: Any = None,
+        form: Query = (),
+        missing: str = "",
+        name: str = "",
+    ) -> Any:
         """Send one request and return the decoded answer, None if it is empty.
 
-        `missing`: the cloud's error code of a 404 that means NotFound. Any other 404, as from a proxy, proves nothing.
-        Raises CloudError.
+        `form`: fields that are sent instead of a JSON body. `name`: what messages call the request, by default its
+        method and path. `missing`: the cloud's error code of a 404 that means NotFound. Any other 404, as from a proxy,
+        proves nothing. Raises CloudError.
         """
-        what = f"{method} {path}"
-        reply = await self._send(method, path, query, body, renew=False)
+        what = name or f"{method} {path}"
+        content = {"data": list(form)} if form else {"json": body}
+        secrets = {value for key, value in (*query, *form) if key in self._dialect.secret_fields}
+        reply = await self._send(method, path, query, content, secrets, what, renew=False)
         if reply.status == 401:
-            reply = await self._send(method, path, query, body, renew=True)
+            reply = await self._send(method, path, query, content, secrets, what, renew=True)
         answer = decoded(reply.body)
         if not 200 <= reply.status < 300:
             raise self._error(what, method, reply, answer, missing)
@@ -179,24 +196,33 @@ class JsonApi:
                 return found
         raise Transient(f"GET {path}: the cloud returned the same next page twice")
 
-    async def _send(self, method: str, path: str, query: Query, body: Any, *, renew: bool) -> _Reply:
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Query,
+        sent: Mapping[str, Any],
+        secrets: Collection[str],
+        what: str,
+        *,
+        renew: bool,
+    ) -> _Reply:
         """Raises Transient if there is no answer."""
         if self._session is None:
             raise Transient("the provider was not started")
-        what = f"{method} {path}"
         credentials = await self._authorise(renew)
-        self._sent = {value.rpartition(" ")[2] for value in credentials.values()}
+        hidden = {value.rpartition(" ")[2] for value in credentials.values()} | _spelt(secrets)
         headers = {"Accept": "application/json", **credentials}
         try:
             async with self._session.request(
-                method, self._url + path, params=list(query), json=body, headers=headers, allow_redirects=False
+                method, self._url + path, params=list(query), headers=headers, allow_redirects=False, **sent
             ) as response:
                 content = bytearray()
                 async for piece in response.content.iter_any():
                     content += piece
                     if len(content) > LARGEST:
                         raise Transient(f"{what}: the answer has more than {LARGEST} bytes")
-                return _Reply(response.status, response.headers, bytes(content))
+                return _Reply(response.status, response.headers, bytes(content), hidden)
         except TimeoutError:
             raise Transient(f"{what}: no answer from {self._url} within {self._timeout:g} s") from None
         except aiohttp.ClientConnectorError as error:
@@ -210,7 +236,7 @@ class JsonApi:
         except (LookupError, TypeError, AttributeError, ValueError):
             own = None
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
-        said = " ".join(filter(None, (code, shorten(printable(self._concealed(str(message))), QUOTED))))
+        said = " ".join(filter(None, (code, shorten(printable(_concealed(str(message), reply.secrets)), QUOTED))))
         text = f"{what}: {reply.status} {said}"
         wait = retry_after(reply.headers, reply.body, time.time())
         if wait is None and reply.status == 429:
@@ -242,18 +268,25 @@ class JsonApi:
                 return Invalid(text)
         return Transient(text, retry_after=wait)
 
-    def _concealed(self, text: str) -> str:
-        """The text without the credentials of the last request, because a cloud may quote the request in its errors."""
-        for each in self._sent:
-            if len(each) >= SHORTEST_SECRET:
-                text = text.replace(each, "***")
-        return text
-
 
 class _Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+    #: Credentials of the request, because a cloud may quote the request in its errors.
+    secrets: Collection[str]
+
+
+def _concealed(text: str, secrets: Collection[str]) -> str:
+    for each in secrets:
+        if len(each) >= SHORTEST_SECRET:
+            text = text.replace(each, "***")
+    return text
+
+
+def _spelt(secrets: Collection[str]) -> set[str]:
+    """Secrets as they are, and as a URL or a form spells them."""
+    return {spelling for each in secrets for spelling in (each, quote(each), quote(each, safe=""), quote_plus(each))}
 
 
 def decoded(body: bytes) -> Any:

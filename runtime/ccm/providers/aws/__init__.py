@@ -17,6 +17,7 @@ from ccm.cloud import ConfigError, Limits, ProviderConfig
 from .aws_api import Api
 from .aws_session import sdk_problem
 from .cloud_conf import Settings
+from .ebs_volumes import EbsVolumes
 from .ec2_instances import Ec2Instances
 from .ec2_tags import Ec2Tags
 from .network_load_balancers import NetworkLoadBalancers
@@ -49,6 +50,7 @@ class AwsCloud(cloud.Cloud):
         self.instances = Ec2Instances(api)
         self.load_balancers = NetworkLoadBalancers(api, self.instances)
         self.routes = VpcRoutes(api, self.instances)
+        self.volumes = EbsVolumes(api)
         self.instance_tags = Ec2Tags(api, self.instances)
 
     async def start(self) -> None:

@@ -300,7 +300,8 @@ DRIVERS: Mapping[str, Driver] = {
         provider_id=lambda row, given: f"openstack:///{row['id']}",
         controller="cloud-provider-openstack",
         zone=lambda row: str(row.get("OS-EXT-AZ:availability_zone") or ""),
-        note="The provider [`openstack`](../providers/openstack.md) does much more.",
+        note="Use [`openstack`](../providers/openstack.md): it does much more. Without region and type: it asks an old "
+        "version of Nova's API. Keystone's catalog must call the service `nova`.",
     ),
     "scaleway": Driver(
         cloud="Scaleway",

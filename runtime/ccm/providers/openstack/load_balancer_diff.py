@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from ccm.cloud import Conflict
 from ccm.cloud.toolkit.steps import Step
 
-from .listener_rules import XFF, Listener, Member, MemberBody, Monitor, Pool
+from .listener_rules import XFF, Listener, Member, Monitor, Pool
 
 Row = Mapping[str, Any]
 #: The API's names of one part, by the names of their collections.
@@ -179,7 +181,7 @@ def member_steps(want: Pool, pool: Row, present: Sequence[Row], serial: bool) ->
     return gone + [Step("POST", path, {"member": member.body()}) for member in want.members if member not in there]
 
 
-def members_put(pool_id: str, bodies: Sequence[Mapping[str, Any] | MemberBody]) -> Step:
+def members_put(pool_id: str, bodies: Sequence[Mapping[str, Any]] | msgspec.Raw) -> Step:
     """Return the step that replaces all members: those that are not included are removed."""
     return Step("PUT", f"/pools/{pool_id}/members", {"members": bodies})
 

@@ -417,7 +417,7 @@ class OctaviaLoadBalancers:
             want = rules.desired_load_balancer(spec, self._section, self._classes)
         except Invalid:
             return "0" * 12
-        key = ("openstack members", want.family, tuple(sorted(want.selector.items(), key=str)))
+        key = ("openstack members", *listener_rules.selection(want))
         return Backends.of(backends).once(key, lambda every: rules.members_fingerprint(members_of(want, every)))
 
 

@@ -346,6 +346,23 @@ async def test_routes_follow_the_cloud_into_the_kernel() -> None:
         await eventually(lambda: cloud.kernel.route_table == {"10.244.2.0/24": "10.0.0.2"})
 
 
+async def test_a_route_leads_to_the_address_of_its_own_family() -> None:
+    async with running_simulator(CONFIG, fabric=True) as cloud:
+        project = cloud.project()
+        old = {"type": "InternalIP", "address": "10.0.0.1"}
+        both = cloud.add_instance("w1", addresses=[old, {"type": "InternalIP", "address": "fd00::1"}])
+        only_old = cloud.add_instance("w2", addresses=[old | {"address": "10.0.0.2"}])
+        for number, instance in enumerate((both, only_old), 1):
+            project.create_route(RouteBody(f"fd00:10:244:{number}::/64", instance.id))
+            project.create_route(RouteBody(f"10.244.{number}.0/24", instance.id))
+        await eventually(lambda: len(cloud.kernel.route_table) == 3)
+        assert cloud.kernel.route_table == {
+            "10.244.1.0/24": "10.0.0.1",
+            "10.244.2.0/24": "10.0.0.2",
+            "fd00:10:244:1::/64": "fd00::1",
+        }
+
+
 async def test_a_port_that_is_taken_is_opened_as_soon_as_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccm_simcloud.fabric.RETRY", 0.02)
     port, node_port = free_port(), free_port()
@@ -395,6 +412,13 @@ async def main():
     await kernel.remove_route("10.244.9.0/24")
     await kernel.remove_route("10.244.9.0/24")
     assert "10.244.9.0/24 via 10.89.0.9" in ip("route"), ip("route")
+    ip("addr", "add", "fd00:89::2/64", "dev", "lan", "nodad")
+    for gateway in ("fd00:89::11", "fd00:89::12"):
+        await kernel.set_route("fd00:10:244:1::/64", gateway)
+    assert (await kernel.routes())["fd00:10:244:1::/64"] == "fd00:89::12"
+    assert ip("-6", "route").count("fd00:10:244:1::/64") == 1, ip("-6", "route")
+    await kernel.remove_route("fd00:10:244:1::/64")
+    assert "fd00:10:244" not in ip("-6", "route")
     for _ in range(2):
         await kernel.add_address("10.89.0.200")
     await kernel.close()

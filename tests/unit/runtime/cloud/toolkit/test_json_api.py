@@ -51,7 +51,7 @@ class Server:
         self.asked: list[tuple[str, str, str, Any]] = []
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        body = await request.json() if request.can_read_body else None
+        body = await request.json() if request.content_type == "application/json" else None
         self.asked.append((request.method, request.path_qs, request.headers.get("Authorization", ""), body))
         found = self.answer(request)
         return await found if asyncio.iscoroutine(found) else found
@@ -241,7 +241,8 @@ async def test_certificates_that_cannot_be_read_are_a_config_error() -> None:
     assert repr(api) == "JsonApi(https://127.0.0.1)"
 
 
-async def test_a_certificate_is_verified_with_the_authorities_that_are_configured(tmp_path: Path) -> None:
+def _certificate(folder: Path) -> ssl.SSLContext:
+    """A server's context for 127.0.0.1; its certificate, which no authority signed, is `ca.pem` in the folder."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "cloud")])
     now, address = datetime.datetime.now(datetime.UTC), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -253,10 +254,15 @@ async def test_a_certificate_is_verified_with_the_authorities_that_are_configure
     )
     pem = serialization.Encoding.PEM
     form, secrecy = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (tmp_path / "ca.pem").write_bytes(certificate.public_bytes(pem))
-    (tmp_path / "key.pem").write_bytes(key.private_bytes(pem, form, secrecy))
+    (folder / "ca.pem").write_bytes(certificate.public_bytes(pem))
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, form, secrecy))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(tmp_path / "ca.pem", tmp_path / "key.pem")
+    tls.load_cert_chain(folder / "ca.pem", folder / "key.pem")
+    return tls
+
+
+async def test_a_certificate_is_verified_with_the_authorities_that_are_configured(tmp_path: Path) -> None:
+    tls = _certificate(tmp_path)
     async with serving(tls=tls) as (server, api):
         with pytest.raises(Transient, match="certificate verify failed"):
             await api.call("GET", "/things")
@@ -335,3 +341,43 @@ async def test_an_error_that_quotes_the_request_has_no_credential() -> None:
         with pytest.raises(Transient, match=r"x Bearer \*\*\*") as caught:
             await api.call("GET", "/things")
         assert SECRET[:5] not in str(caught.value)
+
+
+async def test_a_form_is_sent_as_one_and_its_secret_fields_are_quoted_nowhere() -> None:
+    """In no spelling: a cloud may quote the fields as they came, or as the form spelled them."""
+    dialect = Dialect(failure=DIALECT.failure, secret_fields=frozenset({"signature"}))
+    signature = "q1+Zk/9w8=="
+
+    async def refuse(request: web.Request) -> web.Response:
+        fields = dict(await request.post())
+        return refusal(500, message=f"{fields} {signature} q1%2BZk%2F9w8%3D%3D q1%2BZk/9w8%3D%3D")
+
+    async with serving(dialect) as (server, api):
+        server.answer = refuse
+        with pytest.raises(Transient) as caught:
+            await api.call("POST", "", form=[("command", "listThings"), ("signature", signature)], name="listThings")
+        assert str(caught.value).startswith("listThings: 500 ") and "'command': 'listThings'" in str(caught.value)
+        assert "9w8" not in str(caught.value) and "***" in str(caught.value)
+
+
+async def test_secrets_of_calls_side_by_side_are_not_mixed_up() -> None:
+    dialect = Dialect(failure=DIALECT.failure, secret_fields=frozenset({"signature"}))
+
+    async def refuse(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.05)
+        return refusal(500, message=f"you sent {request.query['signature']}")
+
+    async with serving(dialect) as (server, api):
+        server.answer = refuse
+        calls = (api.call("GET", "/things", query=[("signature", f"signature-{each}")]) for each in range(5))
+        for error in await asyncio.gather(*calls, return_exceptions=True):
+            assert "you sent ***" in str(error)
+
+
+async def test_a_certificate_is_not_verified_where_the_configuration_says_so(tmp_path: Path) -> None:
+    tls = _certificate(tmp_path)
+    async with serving(tls=tls, verify=False) as (_, api):
+        assert await api.call("GET", "/things") == {"ok": True}
+    async with serving(tls=tls) as (_, api):
+        with pytest.raises(Transient, match="certificate"):
+            await api.call("GET", "/things")

@@ -96,7 +96,7 @@ class FakeOpenStack(Neutron):
         self, method: str, service: str, path: str, *, params: Any = None, body: Any = None, headers: Any = None,
         missing: str = "",
     ) -> Any:  # fmt: skip
-        body = msgspec.to_builtins(body)
+        body = msgspec.json.decode(msgspec.json.encode(body))
         path, _, query = path.partition("?")
         parts = path.strip("/").split("/")
         shape = [part if index % 2 == 0 else "ID" for index, part in enumerate(parts[service == BALANCER :])]

@@ -18,6 +18,7 @@ from ccm.providers.openstack.marks import Mark
 
 ALL = Features()
 NODES = [Backend("a", "openstack:///1", (Address(AddressType.INTERNAL_IP, "10.0.0.1"),), {})]
+TWO = [*NODES, Backend("b", "openstack:///2", (Address(AddressType.INTERNAL_IP, "10.0.0.2"),), {})]
 
 
 def desired(*ports: Port, local: bool = False, **annotations: str) -> DesiredLoadBalancer:
@@ -105,12 +106,13 @@ def test_a_port_without_a_node_port_has_no_members():
     assert "healthmonitor" not in dataclasses.replace(found, pool=dataclasses.replace(found.pool, monitor=None)).whole()
 
 
+@pytest.mark.parametrize("nodes", [[], NODES, TWO], ids=len)
 @pytest.mark.parametrize(("local", "subnet"), [(False, "subnet"), (True, "subnet"), (False, ""), (True, "")])
-def test_members_alone_are_those_of_the_whole_pool(local: bool, subnet: str) -> None:
+def test_members_alone_are_those_of_the_whole_pool(local: bool, subnet: str, nodes: list[Backend]) -> None:
     want = desired(port(), local=local)
-    (whole,) = listeners(want, NODES, subnet, ALL)
-    alone = msgspec.to_builtins(member_bodies(want, NODES, port(), subnet, ALL))
-    assert alone == [member.body() for member in whole.pool.members] and len(alone) == len(NODES)
+    (whole,) = listeners(want, nodes, subnet, ALL)
+    alone = msgspec.json.decode(member_bodies(want, nodes, port(), subnet, ALL))
+    assert alone == [member.body() for member in whole.pool.members] and len(alone) == len(nodes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access tokens of OAuth 2.0: requests for them, and one token for all calls until shortly before it expires."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from ccm.base.connection_problem import connection_problem
+from ccm.base.text import printable, shorten
+from ccm.cloud import CloudError, RateLimited, Transient, Unauthorized
+
+from .json_api import QUOTED, SHORTEST_SECRET, decoded
+from .retry_after import retry_after
+
+#: How long before its end a token is replaced, in seconds; at most half of its life.
+EARLY = 300.0
+#: No token is replaced sooner than this after it was fetched, in seconds: many calls may be refused together.
+PAUSE = 5.0
+#: How long to wait after a failed renewal while the present token is valid, in seconds.
+AGAIN = 30.0
+#: The maximum size of an answer with a token, in bytes.
+LARGEST = 1 << 20
+#: Refusals of the credentials, if the service itself answers.
+REFUSALS = (400, 401, 403, 404)
+
+
+@dataclass(frozen=True)
+class AccessToken:
+    """`lifetime`: seconds from now."""
+
+    text: str = field(repr=False)
+    lifetime: float
+
+
+class AccessTokens:
+    """The present token, renewed before it ends. `fetch` gets another one and raises CloudError."""
+
+    def __init__(
+        self, fetch: Callable[[], Awaitable[AccessToken]], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._fetch, self._monotonic = fetch, monotonic
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._fetched = self._due = self._ends = 0.0
+
+    async def get(self, renew: bool = False) -> str:
+        """`renew`: the cloud refused the present token. Raises CloudError if there is no valid one."""
+        async with self._lock:
+            now = self._monotonic()
+            if self._token and (now < self._fetched + PAUSE if renew else now < self._due):
+                return self._token
+            try:
+                found = await self._fetch()
+            except CloudError:
+                if renew or not self._token or now >= self._ends:
+                    raise
+                self._due = min(now + AGAIN, self._ends)
+                return self._token
+            self._token, self._fetched = found.text, now
+            self._ends = now + found.lifetime
+            self._due = self._ends - min(EARLY, found.lifetime / 2)
+            return self._token
+
+
+class TokenRequests:
+    """Requests to services that hand out tokens. `source`: where the credentials are configured, for messages."""
+
+    def __init__(self, source: str, timeout: float) -> None:
+        self._source, self._timeout = source, timeout
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        await self.close()
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self._timeout))
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        form: Mapping[str, str] | None = None,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Mapping[str, Any]:
+        """The answer, a JSON object. Raises Unauthorized if the service refuses the credentials, RateLimited, and
+        otherwise Transient."""
+        status, answered, content = await self.send(
+            method, url, form=form, body=body, query=query, headers=headers or {}
+        )
+        answer = decoded(content)
+        if status == 200 and isinstance(answer, dict):
+            return answer
+        secrets = [
+            *(form or {}).values(),
+            *(body.values() if isinstance(body, dict) else ()),
+            *(headers or {}).values(),
+        ]
+        text = (
+            f"{method} {url}: {status} {_reason(answer, [each for each in secrets if isinstance(each, str)])}".strip()
+        )
+        wait = retry_after(answered, content, time.time())
+        if status == 429:
+            raise RateLimited(text, retry_after=wait)
+        if status in REFUSALS and isinstance(answer, dict) and "error" in answer:
+            raise Unauthorized(f"{text}. Check the credentials in {self._source}")
+        raise Transient(text if status != 200 else f"{method} {url}: the answer is not a JSON object", retry_after=wait)
+
+    async def send(
+        self, method: str, url: str, *, headers: Mapping[str, str], **more: Any
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and content of an answer, whatever they are. `more`: `form`, `body` and `query` of `ask`.
+        Raises Transient."""
+        if self._session is None:
+            raise Transient("the provider was not started")
+        try:
+            async with self._session.request(
+                method,
+                url,
+                data=more.get("form"),
+                json=more.get("body"),
+                params=more.get("query"),
+                headers=headers,
+                allow_redirects=False,
+            ) as response:
+                content = await response.content.read(LARGEST)
+                while piece := await response.content.read(LARGEST):
+                    content += piece
+                    if len(content) > LARGEST:
+                        raise Transient(f"{method} {url}: the answer has more than {LARGEST} bytes")
+                return response.status, response.headers, content
+        except TimeoutError:
+            raise Transient(f"{method} {url}: no answer within {self._timeout:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            raise Transient(f"{method} {url}: {connection_problem(error)}") from None
+        except (aiohttp.ClientError, ValueError) as error:
+            raise Transient(f"{method} {url}: {type(error).__name__}") from None
+
+
+def token_in(answer: Mapping[str, Any], what: str) -> AccessToken:
+    """The token in an answer of OAuth 2.0. Raises Transient if it has none."""
+    text, lifetime = answer.get("access_token"), answer.get("expires_in")
+    try:
+        seconds = float(lifetime)  # type: ignore[arg-type]  # Azure writes a string
+    except (TypeError, ValueError):
+        seconds = 0.0
+    if not is_token(text) or not 0 < seconds < float("inf"):
+        raise Transient(f"{what}: the answer has no access token")
+    return AccessToken(str(text), seconds)
+
+
+def is_token(text: Any) -> bool:
+    """Whether a header can have it."""
+    return isinstance(text, str) and text.isascii() and text.isprintable() and text != "" and " " not in text
+
+
+def _reason(answer: Any, secrets: Sequence[str]) -> str:
+    """What the service says, without what was sent: a service may quote the request."""
+    if not isinstance(answer, dict):
+        return "not an answer of this service; is a proxy in between?"
+    error = answer.get("error")
+    if isinstance(error, dict):
+        parts = [error.get("status") or error.get("code"), error.get("message")]
+    else:
+        parts = [error, answer.get("error_description")]
+    said = " ".join(str(each) for each in parts if each)
+    for each in secrets:
+        for secret in {each, each.rpartition(" ")[2]}:
+            if len(secret) >= SHORTEST_SECRET:
+                said = said.replace(secret, "***")
+    return shorten(printable(said), QUOTED)

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which volume of EBS a PersistentVolume means, and the labels that it gets. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ccm.base.text import quoted
+from ccm.cloud import Invalid, NotFound, NotImplementedByCloud, Transient, VolumeRef
+
+from .instance_rules import Row
+
+#: The CSI driver, and Kubernetes' former in-tree plugin.
+DRIVERS = ("ebs.csi.aws.com", "kubernetes.io/aws-ebs")
+#: As the in-tree plugin read it: the ID alone, or behind a zone, which may be empty.
+HANDLE = re.compile(r"(?:aws://[a-z0-9-]*/)?(?P<id>vol-[0-9a-f]{8,32})")
+#: States of a volume that is gone, although EC2 may show it for a while.
+GONE = ("deleting", "deleted")
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+def volume_id(ref: VolumeRef) -> str:
+    """The volume's ID. A zone before it is not used: EC2 knows where the volume is. Raises NotImplementedByCloud for
+    volumes of others, Invalid for a handle of another form."""
+    if ref.driver not in DRIVERS:
+        raise NotImplementedByCloud(f"volumes of driver {ref.driver!r} are not those of EBS ({', '.join(DRIVERS)})")
+    match = HANDLE.fullmatch(ref.handle)
+    if match is None:
+        raise Invalid(f"volume handle {quoted(ref.handle)} is not of the form vol-... or aws://ZONE/vol-...")
+    return match["id"]
+
+
+def labels(id: str, rows: Mapping[str, Row], region: str) -> dict[str, str]:
+    """`rows`: ID -> the volume as EC2 has it now. Raises NotFound, and Transient for a row without a zone."""
+    row = rows.get(id)
+    if row is None or row.get("State") in GONE:
+        raise NotFound(f"there is no volume {id}")
+    zone = row.get("AvailabilityZone")
+    if not zone:
+        raise Transient(f"volume {id} in the answer has no zone")
+    return {ZONE: str(zone), REGION: region}

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of Apache CloudStack (docs/providers/cloudstack.md): what cloudstack-kubernetes-provider is in Go.
+
+`cloud_config` reads its configuration, `api` makes a call, and each capability is a file of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.cloud import Limits, ProviderConfig
+
+from .api import Api
+from .balancer_calls import CloudStackLoadBalancers
+from .cloud_config import Settings
+from .virtual_machines import CloudStackInstances
+
+log = logging.getLogger(__name__)
+
+
+class CloudStackCloud(cloud.Cloud):
+    name: ClassVar[str] = "cloudstack"
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        settings = self._settings = Settings.parse(config)
+        self._api = Api(settings)
+        runtime = settings.runtime
+        self.limits = Limits(runtime.calls_per_second, runtime.burst, deadline=4 * runtime.request_timeout + 3)
+        self.instances = CloudStackInstances(self._api)
+        self.load_balancers = CloudStackLoadBalancers(self._api) if settings.balancers.enabled else None
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return self._settings.files
+
+    async def start(self) -> None:
+        for sentence in self._settings.ignored:
+            log.warning("%s", sentence)
+        await self._api.open()
+
+    async def close(self) -> None:
+        await self._api.close()

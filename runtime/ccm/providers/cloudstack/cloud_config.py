@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration: the cloud-config of cloudstack-kubernetes-provider, unchanged, and keys of our own. Pure.
+
+All problems are found at once, each with file and line. No problem quotes a value, because it may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.gcfg_sections import GcfgSections
+from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number
+
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def url(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
+        raise ValueError("expected https://HOST/client/api, without credentials")
+    return raw
+
+
+def uuid(raw: str) -> str:
+    """The ID of an object. IDs of the first releases of CloudStack are numbers."""
+    if not UUID.fullmatch(raw) and not re.fullmatch(r"[1-9][0-9]{0,15}", raw):
+        raise ValueError("expected an ID, such as a5b7e7c4-5c2b-4f1a-9d39-0c1c3fd6d2d5")
+    return raw
+
+
+def path(raw: str) -> str:
+    if not raw.startswith("/"):
+        raise ValueError("expected an absolute path")
+    return raw
+
+
+KINDS = {**COMMON_KINDS, url: "URL", uuid: "ID", path: "path"}
+
+
+@dataclass(frozen=True)
+class Global:
+    """Keys of cloudstack-kubernetes-provider, and files for secrets."""
+
+    api_url: str = key("", "the API, such as `https://cloud.example/client/api`", url)
+    api_key: str = key("", "the API key of the user", secret=True)
+    secret_key: str = key("", "the user's secret key", secret=True)
+    secret_key_file: str = key("", "the file that contains the secret key; a change of it is noticed", path, ours=True)
+    project_id: str = key("", "the project with the machines and load balancers; without it, the user's own", uuid)
+    region: str = key("", "the region of all Nodes; without it, a Node's region is its zone")
+    ssl_no_verify: bool = key(False, "whether to accept any certificate of the API", boolean)
+    ca_file: str = key("", "the authorities that sign the API's certificate", path, ours=True)
+
+
+@dataclass(frozen=True)
+class LoadBalancer:
+    """Our own section."""
+
+    enabled: bool = key(True, "whether to serve Services of type LoadBalancer", boolean, ours=True)
+    network_id: str = key("", "the network of load balancers; without it, that of the first Node", uuid, ours=True)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Our own section."""
+
+    request_timeout: float = key(15.0, "how long to wait for an answer of the API", duration, ours=True)
+    job_interval: float = key(1.0, "how long until the next question about a job of the cloud", duration, ours=True)
+    page_size: int = key(
+        100, "rows in a page; an administrator may allow fewer than 500 (`default.page.size`)", count, ours=True
+    )
+    calls_per_second: float = key(10.0, "how many operations start in a second, on average", number, ours=True)
+    burst: int = key(25, "how many operations may start at once after a pause", count, ours=True)
+
+
+SECTIONS: dict[str, type] = {"Global": Global, "LoadBalancer": LoadBalancer, "Runtime": Runtime}
+#: Section and key without effect here -> the reason.
+IGNORED = {("Global", "zone"): "each Node has the zone of its machine"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`ignored`: one sentence for each key without effect."""
+
+    common: Global
+    balancers: LoadBalancer
+    runtime: Runtime
+    source: str
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, config: ProviderConfig) -> Settings:
+        """Raises ConfigError with all problems."""
+        if not config.text.strip():
+            raise ConfigError([f"{config.source}: it is empty: the provider cloudstack needs a cloud-config"])
+        reader = GcfgSections(config.text, SECTIONS, ignored=IGNORED)
+        common, balancers, runtime = (reader.section(name) for name in SECTIONS)
+        wrong = {line for line, _ in reader.problems}
+        reported = {name for name, line in reader.lines("Global").items() if line in wrong}
+        for at, problem in _problems(common, reported):
+            reader.problem("Global", at, problem)
+        if reader.problems:
+            raise ConfigError([f"{config.source}: {problem}" for problem in reader.report()])
+        return cls(common, balancers, runtime, config.source, tuple(reader.ignored))
+
+    @property
+    def files(self) -> list[str]:
+        return [each for each in (self.common.secret_key_file, self.common.ca_file) if each]
+
+
+def _problems(found: Global, reported: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Key and problem. `reported`: keys whose values cannot be used, so that they are not missing."""
+    for name in ("api-url", "api-key"):
+        if not getattr(found, name.replace("-", "_")) and name not in reported:
+            yield name, f"{name}: it is missing"
+    if not found.secret_key and not found.secret_key_file and "secret-key-file" not in reported:
+        yield "secret-key", "secret-key: it is missing, and so is secret-key-file"
+    if found.secret_key and found.secret_key_file:
+        yield "secret-key-file", "secret-key-file: secret-key is set, too: remove one of them"
+    for name in ("api_key", "secret_key"):
+        if not re.fullmatch(r"[!-~]*", getattr(found, name)):
+            yield name.replace("_", "-"), f"{name.replace('_', '-')}: a key has only letters, digits and signs"
+    if found.ssl_no_verify and found.ca_file:
+        yield "ssl-no-verify", "ssl-no-verify: ca-file is set, too: remove one of them"

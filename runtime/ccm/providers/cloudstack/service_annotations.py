@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The annotations of Services, the same as in cloudstack-kubernetes-provider. Pure.
+
+An invalid value is reported on the Service. Each value has a form and a maximum length, because the author of a Service
+may be untrusted and values end up in the cloud's resources and in Events.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from ccm.cloud import Invalid
+from ccm.cloud.toolkit.annotation_reader import Annotation, AnnotationTable, ServiceAnnotations, boolean, host_name
+
+PREFIX = "service.beta.kubernetes.io/cloudstack-load-balancer-"
+MANY = 50
+
+
+def cidrs(text: str) -> tuple[str, ...]:
+    """IPv4 networks, sorted. An empty list would let nobody in."""
+    parts = text.split(",")
+    try:
+        found = {str(ipaddress.IPv4Network(part.strip(), strict=False)) for part in parts}
+    except ValueError:
+        found = set()
+    if not found or len(parts) > MANY:
+        raise ValueError(f"at least one and at most {MANY} IPv4 CIDRs, comma-separated")
+    return tuple(sorted(found))
+
+
+TABLE = AnnotationTable(
+    PREFIX,
+    (
+        Annotation(
+            f"{PREFIX}proxy-protocol",
+            "true or false",
+            "Sends the PROXY protocol to the nodes; for TCP only.",
+            boolean,
+            "false",
+        ),
+        Annotation(f"{PREFIX}hostname", "DNS name", "Is the status of the Service, instead of the address.", host_name),
+        Annotation(f"{PREFIX}source-cidrs", "CIDRs", "Which clients the rules admit.", cidrs, "all clients"),
+        Annotation(
+            f"{PREFIX}ip-associated-by-controller",
+            "true or false",
+            "Is written by cloudstack-kubernetes-provider. Counts when a Service is taken over from it: whether its "
+            "`spec.loadBalancerIP` is released with it.",
+            boolean,
+            "false",
+        ),
+    ),
+)
+
+
+def parse(given: Mapping[str, str]) -> ServiceAnnotations:
+    """Raises Invalid with all values that cannot be used, and all annotations that are probably misspelled."""
+    found = ServiceAnnotations(given, TABLE)
+    problems = [*found.problems, *(f"annotation {key}: unknown" for key in TABLE.unknown(given))]
+    if problems:
+        raise Invalid("; ".join(problems))
+    return found

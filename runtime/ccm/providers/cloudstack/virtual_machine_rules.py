@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a virtual machine is as an instance: providerID, addresses in order, zone and type. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, Transient
+
+Row = Mapping[str, Any]
+
+PREFIX = "external-cloudstack://"
+#: IDs of the first releases of CloudStack are numbers.
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[1-9][0-9]{0,15}", re.ASCII)
+#: States in which a machine does not run. One that is Destroyed can be recovered, and one that is Expunging exists
+#: until the API lists it no more.
+SHUT_DOWN = frozenset({"Stopped", "Shutdown", "Destroyed", "Expunging", "Error"})
+#: What Kubernetes does not accept in the value of a label.
+UNFIT = re.compile(r"[^A-Za-z0-9_.-]+")
+LONGEST = 63
+
+
+def machine_id(provider_id: str) -> str | None:
+    """The machine's ID, None for any other providerID. The provider in Kubernetes wrote no providerID."""
+    found = provider_id.removeprefix(PREFIX)
+    return found if found != provider_id and ID.fullmatch(found) else None
+
+
+def known_id(provider_id: str) -> str:
+    """The machine's ID. Raises Conflict."""
+    if (found := machine_id(provider_id)) is None:
+        raise Conflict(f"providerID {provider_id!r} is not of the form {PREFIX}ID")
+    return found
+
+
+def instance(row: Row, region: str) -> Instance:
+    """The instance of a row of `listVirtualMachines`. `region`: as configured, "" without one. Raises Transient if the
+    row has another shape."""
+    try:
+        name, zone = str(row["name"]), label(str(row["zonename"]))
+        if not ID.fullmatch(str(row["id"])):
+            raise ValueError("the ID has another form")
+        found = tuple(_addresses(row))
+        state = InstanceState.SHUTDOWN if str(row["state"]) in SHUT_DOWN else InstanceState.RUNNING
+        # The order of cloudstack-kubernetes-provider.
+        addresses = (*found[:1], Address(AddressType.HOSTNAME, name), *found[1:])
+        return Instance(
+            provider_id=f"{PREFIX}{row['id']}",
+            name=name,
+            type=instance_type(str(row.get("serviceofferingname") or "")),
+            zone=zone,
+            region=label(region) or zone,
+            addresses=addresses,
+            state=state,
+            aliases=() if name == name.lower() else (name.lower(),),
+            incomplete="" if found else "the cloud names no address of the machine yet",
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Transient("a virtual machine in the answer has not the form that the API describes") from None
+
+
+def networks(row: Row) -> tuple[str, ...]:
+    """IDs of the networks in which the machine has an interface, in their order. Raises Transient."""
+    try:
+        return tuple(str(each["networkid"]) for each in row.get("nic") or ())
+    except (LookupError, TypeError, AttributeError):
+        raise Transient("a virtual machine in the answer has not the form that the API describes") from None
+
+
+def instance_type(offering: str) -> str:
+    """The service offering's name as cloudstack-kubernetes-provider writes it: letters and digits only."""
+    return re.sub(r"[^A-Za-z0-9]", "", offering)[:LONGEST]
+
+
+def label(text: str) -> str:
+    """The text as the value of a label: what does not fit becomes a dash."""
+    return UNFIT.sub("-", text)[:LONGEST].strip("-_.")
+
+
+def _addresses(row: Row) -> Iterator[Address]:
+    """Addresses of the interfaces, IPv4 before IPv6, then the public one of static NAT."""
+    seen = set()
+    for nic in row.get("nic") or ():
+        for key in ("ipaddress", "ip6address"):
+            if nic.get(key) and (each := str(ipaddress.ip_address(nic[key]))) not in seen:
+                seen.add(each)
+                yield Address(AddressType.INTERNAL_IP, each)
+    if row.get("publicip") and (each := str(ipaddress.ip_address(row["publicip"]))) not in seen:
+        yield Address(AddressType.EXTERNAL_IP, each)

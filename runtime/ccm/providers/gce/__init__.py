@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider of Google Compute Engine (docs/providers/gce.md): Nodes, as cloud-provider-gcp describes them.
+
+`gce_conf` reads its gce.conf, `google_credentials` and `google_tokens` prove who asks, `compute_api` makes a call, and
+`compute_rules` converts. Load balancers and routes are left to cloud-provider-gcp.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ccm import cloud
+from ccm.cloud import Limits, ProviderConfig
+
+from .compute_api import Api
+from .compute_instances import ComputeInstances
+from .gce_conf import Settings
+
+log = logging.getLogger(__name__)
+
+#: Requests in one call of the contract, one after the other, at most: a token, and a lookup of a name with a domain.
+REQUESTS = 6
+
+
+class GceCloud(cloud.Cloud):
+    name: ClassVar[str] = "gce"
+
+    def __init__(self, config: ProviderConfig) -> None:
+        super().__init__(config)
+        settings = self._settings = Settings.parse(config)
+        runtime = settings.runtime
+        self.limits = Limits(runtime.calls_per_second, runtime.calls_burst, deadline=REQUESTS * runtime.request_timeout)
+        self._api = Api(settings)
+        self.instances = ComputeInstances(self._api)
+
+    @property
+    def watched_files(self) -> Sequence[str]:
+        return [path] if (path := self._settings.credentials_file) else []
+
+    async def start(self) -> None:
+        for sentence in self._settings.ignored:
+            log.warning("%s: %s", self.config.source, sentence)
+        await self._api.open()
+
+    async def close(self) -> None:
+        await self._api.close()

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance of Compute Engine is for a Node: providerID, names, addresses in order, zone and type. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
+from ccm.cloud.toolkit.json_api import Failure
+
+PROVIDER_ID = re.compile(r"gce://(?P<project>[a-z0-9.:-]+)/(?P<zone>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)")
+#: Names that an instance can have, and those with the domain of an instance.
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+DOTTED = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+#: States of an instance that exists and does not run. STOPPING may also be a deletion.
+DOWN = {"STOPPED", "SUSPENDED", "TERMINATED"}
+#: The code of a 404 about the instance itself.
+MISSING = "notFound"
+#: The code of a 404 about what contains it, such as the project.
+ELSEWHERE = "notFound elsewhere"
+LISTING = "compute#instanceAggregatedList"
+#: The only warning that says nothing about missing rows: the scope has none.
+EMPTY = "NO_RESULTS_ON_PAGE"
+#: How many zones a message names that do not answer.
+NAMED = 5
+
+Row = Mapping[str, Any]
+
+
+class Place(NamedTuple):
+    project: str
+    zone: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"gce://{self.project}/{self.zone}/{self.name}"
+
+
+def place(provider_id: str) -> Place | None:
+    """The parts of a providerID, None for anything else."""
+    match = PROVIDER_ID.fullmatch(provider_id)
+    return Place(*match.groups()) if match else None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The project, and the zones whose instances are found by their names: `zone`, or its whole region. Without a
+    zone, all of the project. cloud-provider-gcp finds an instance by its providerID in any zone, and so do we."""
+
+    project: str
+    zone: str = ""
+    regional: bool = False
+
+    def covers(self, zone: str) -> bool:
+        if not self.zone:
+            return True
+        return region_of(zone) == region_of(self.zone) if self.regional else zone == self.zone
+
+    def __str__(self) -> str:
+        if not self.zone:
+            return f"project {self.project}"
+        where = f"region {region_of(self.zone)}" if self.regional else f"zone {self.zone}"
+        return f"{where} of project {self.project}"
+
+
+def region_of(zone: str) -> str:
+    """`europe-west1` of `europe-west1-b`."""
+    return zone.rpartition("-")[0]
+
+
+def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
+    """The instance of a row. Raises Transient if the row has another shape."""
+    try:
+        name, zone = str(row["name"]), _last(row["zone"])
+        found = place(f"gce://{scope.project}/{zone}/{name}")
+        if found is None or not isinstance(row["status"], str):
+            raise ValueError
+        addresses = ordered(_addresses(row), ipv6_first)
+        first, *more = names(row, found, scope)
+        return Instance(
+            provider_id=str(found),
+            name=first,
+            aliases=tuple(more),
+            type=_last(row["machineType"]),
+            zone=zone,
+            region=region_of(zone),
+            addresses=addresses,
+            state=InstanceState.SHUTDOWN if row["status"] in DOWN else InstanceState.RUNNING,
+            incomplete="" if addresses else "Compute Engine shows no address of it yet",
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Transient("an instance in the answer has not the form that the API describes") from None
+
+
+def names(row: Row, found: Place, scope: Scope) -> list[str]:
+    """The name, the host name that somebody chose, and the internal DNS names, zonal and global. An instance of another
+    zone has only its zonal DNS name: its own name may be that of an instance of the cluster."""
+    organisation, _, project = found.project.rpartition(":")
+    domain = f"c.{project}{'.' if organisation else ''}{organisation}.internal"
+    zonal = f"{found.name}.{found.zone}.{domain}"
+    if not scope.covers(found.zone):
+        return [zonal]
+    chosen = str(row.get("hostname") or found.name)
+    return list(dict.fromkeys([found.name, chosen, zonal, f"{found.name}.{domain}"]))
+
+
+def ordered(addresses: Iterator[Address], ipv6_first: bool) -> tuple[Address, ...]:
+    """By family, otherwise as the interfaces have them: the order that Nodes have already."""
+    return tuple(sorted(addresses, key=lambda each: (":" in each.address) != ipv6_first))
+
+
+def _addresses(row: Row) -> Iterator[Address]:
+    """Raises ValueError for what is no address."""
+    for interface in row.get("networkInterfaces") or ():
+        if text := interface.get("networkIP"):
+            yield _address(AddressType.INTERNAL_IP, text)
+        for each in interface.get("accessConfigs") or ():
+            if text := each.get("natIP"):
+                yield _address(AddressType.EXTERNAL_IP, text)
+        text = interface.get("ipv6Address")
+        if not text and interface.get("ipv6AccessType") == "EXTERNAL":
+            # An InternalIP in cloud-provider-gcp, too: it is the interface's only IPv6 address.
+            text = next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
+        if text:
+            yield _address(AddressType.INTERNAL_IP, text)
+
+
+def _address(kind: AddressType, text: Any) -> Address:
+    """Spelled as the cloud spells it: Nodes have it so already."""
+    ipaddress.ip_address(str(text))
+    return Address(kind, str(text))
+
+
+class Listing(NamedTuple):
+    """One page. `unreachable`: what Compute Engine says about rows that may be missing, "" if none can be."""
+
+    rows: list[Row]
+    next: str | None
+    unreachable: str
+
+
+def listing(answer: Any) -> Listing:
+    """A page of the aggregated list. Raises Transient if it has another shape."""
+    try:
+        if answer["kind"] != LISTING:
+            raise ValueError
+        scopes = answer.get("items") or {}
+        rows = [row for scope in scopes.values() for row in scope.get("instances") or ()]
+        warnings = [(each, scope.get("warning")) for each, scope in scopes.items()]
+        doubts = [_doubt(name, warning) for name, warning in [("", answer.get("warning")), *warnings]]
+        doubts += [_last(each) for each in answer.get("unreachables") or ()]
+        following = answer.get("nextPageToken") or None
+        if not isinstance(following, str | None):
+            raise TypeError
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise Transient("the answer is no list of instances, as the API describes it") from None
+    found = list(filter(None, doubts))
+    more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return Listing(rows, following, "; ".join(found[:NAMED]) + more)
+
+
+def _doubt(name: str, warning: Any) -> str:
+    """Why rows of a scope may be missing, "" if none can be."""
+    if not warning or warning["code"] == EMPTY:
+        return ""
+    return f"{_last(name) or 'the project'}: {warning['code']}"
+
+
+def failure(answer: Any) -> Failure:
+    """The API's error. A 404 can be about the instance, or about what contains it."""
+    error = answer["error"]
+    message = str(error["message"])
+    code = str(error["errors"][0]["reason"])
+    named = re.search(r"The resource '(?P<path>[^']*)' was not found", message)
+    if code == MISSING and named and not re.search(r"/instances/[^/]+$", named["path"]):
+        code = ELSEWHERE
+    return Failure(code, message)
+
+
+def _last(url: Any) -> str:
+    if not isinstance(url, str):
+        raise TypeError
+    return url.rpartition("/")[2]

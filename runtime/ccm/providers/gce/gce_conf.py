@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parser for the gce.conf of cloud-provider-gcp, unchanged; it may also be empty. No I/O.
+
+All problems are reported at once, each with its line. The documentation is generated from these tables.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.gcfg_sections import GcfgSections
+from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, one_of
+
+COMPUTE = "https://compute.googleapis.com/compute/v1"
+#: The address that Google's own libraries use.
+METADATA = "169.254.169.254"
+#: The largest page that the API gives.
+LARGEST_PAGE = 500
+
+
+def project(raw: str) -> str:
+    """An ID, with the domain of an organisation in older ones, or a number."""
+    if not re.fullmatch(r"([a-z0-9.-]+:)?[a-z0-9][a-z0-9-]{0,62}", raw):
+        raise ValueError("expected the ID or the number of a project")
+    return raw
+
+
+def zone(raw: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", raw):
+        raise ValueError("expected the name of a zone, such as europe-west1-b")
+    return raw
+
+
+def endpoint(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s@?#]*)?", raw):
+        raise ValueError("expected https://HOST/PATH, without credentials")
+    return raw.rstrip("/").removesuffix("/projects")
+
+
+def token_url(raw: str) -> str:
+    if raw != "nil":
+        raise ValueError("only nil is supported: other URLs are those of GKE's control planes")
+    return raw
+
+
+def page(raw: str) -> int:
+    if (value := count(raw)) > LARGEST_PAGE:
+        raise ValueError(f"expected a whole number from 1 to {LARGEST_PAGE}")
+    return value
+
+
+KINDS = {
+    **COMMON_KINDS,
+    project: "ID or number of a project",
+    zone: "zone",
+    endpoint: "URL",
+    token_url: "`nil`",
+    page: f"whole number from 1 to {LARGEST_PAGE}",
+}
+
+
+@dataclass(frozen=True)
+class Global:
+    """The project, and where its Nodes are."""
+
+    project_id: str = key(
+        "", "the project of the Nodes; that of the service account's key, or of this machine, unless set", project
+    )
+    local_zone: str = key("", "the zone of the Nodes; that of this machine unless set", zone)
+    multizone: bool = key(False, "whether Nodes are in all zones of the region of `local-zone`", boolean)
+    regional: bool = key(False, "as `multizone`", boolean)
+    stack_type: str = key(
+        "IPV4", "with `IPV6`, a Node's IPv6 addresses come first", one_of("IPV4", "IPV6", "IPV4_IPV6")
+    )
+    api_endpoint: str = key(COMPUTE, "the URL of the Compute Engine API", endpoint)
+    token_url: str = key("", "accepted with the value `nil`; the same credentials are used without it", token_url)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Keys of this project. cloud-provider-gcp warns of the section and continues."""
+
+    credentials_file: str = key(
+        "",
+        "JSON key of a service account, or configuration of workload identity federation; "
+        "`GOOGLE_APPLICATION_CREDENTIALS`, or else the metadata server, unless set",
+        ours=True,
+    )
+    request_timeout: float = key(10.0, "how long to wait for one answer", duration, ours=True)
+    calls_per_second: float = key(10.0, "the rate of calls", number, ours=True)
+    calls_burst: int = key(100, "how many calls may follow one another without a pause", count, ours=True)
+    page_size: int = key(LARGEST_PAGE, "instances in a page of a listing", page, ours=True)
+
+
+SECTIONS: dict[str, type] = {"global": Global, "Runtime": Runtime}
+_NODES_ONLY = "load balancers and routes are left to cloud-provider-gcp"
+IGNORED = {
+    ("global", "token-body"): "no token is fetched from GKE's control plane",
+    ("global", "network-project-id"): _NODES_ONLY,
+    ("global", "network-name"): _NODES_ONLY,
+    ("global", "subnetwork-name"): _NODES_ONLY,
+    ("global", "secondary-range-name"): _NODES_ONLY,
+    ("global", "node-tags"): _NODES_ONLY,
+    ("global", "node-instance-prefix"): _NODES_ONLY,
+    ("global", "container-api-endpoint"): "GKE's API is never called",
+    ("global", "alpha-features"): "only version 1 of the API is called",
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """gce.conf, parsed. `credentials_file`: "" for the metadata server. `metadata`: host and port of that server.
+    `ignored`: sentences about keys without effect."""
+
+    source: str
+    common: Global
+    runtime: Runtime
+    credentials_file: str = ""
+    metadata: str = METADATA
+    ignored: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, config: ProviderConfig) -> Settings:
+        """Raises ConfigError with all problems, each with file and line."""
+        reader = GcfgSections(config.text, SECTIONS, ignored=IGNORED)
+        common, runtime = reader.section("global"), reader.section("Runtime")
+        if reader.problems:
+            raise ConfigError([f"{config.source}: {problem}" for problem in reader.report()])
+        named = config.environment.get("GOOGLE_APPLICATION_CREDENTIALS", "")
+        metadata = config.environment.get("GCE_METADATA_HOST", "") or METADATA
+        return cls(config.source, common, runtime, runtime.credentials_file or named, metadata, tuple(reader.ignored))

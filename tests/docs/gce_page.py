@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/reference/gce.md: what the provider `gce` reads of gce.conf, from its tables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ccm.providers.gce import gce_conf as conf
+
+INTRO = """# Configuration of the provider `gce`
+
+This page lists each key of gce.conf. [Another page](../providers/gce.md) says how to run the provider.
+
+The provider reads the file of cloud-provider-gcp. Unknown keys and invalid values are errors, and all are reported at
+once, each with its line. Durations are Go's: `5s`, `1m30s`.
+"""
+OTHERS = """## Keys without effect
+
+A warning in the log names them.
+"""
+VARIABLES = """## Variables
+
+`GOOGLE_APPLICATION_CREDENTIALS` names a file with credentials, unless `credentials-file` does. `GCE_METADATA_HOST`
+names another metadata server, as for Google's own libraries.
+"""
+
+
+def page(head: str, table: Any) -> Iterator[str]:
+    """`table` makes a table of column names and rows."""
+    yield head + INTRO
+    for name, section in conf.SECTIONS.items():
+        yield f"## `[{name}]`\n\n{section.__doc__}\n"
+        yield table(("Key", "Value", "Default", "Meaning"), [_row(each) for each in dataclasses.fields(section)])
+    yield OTHERS
+    rows = [(f"`[{section}] {key}`", why) for (section, key), why in conf.IGNORED.items()]
+    yield table(("Key", "Reason"), rows)
+    yield VARIABLES
+
+
+def _row(field: dataclasses.Field[Any]) -> tuple[str, str, str, str]:
+    kind = field.metadata["kind"]
+    default = "" if field.default == "" else f"`{str(field.default).removesuffix('.0')}`"
+    if isinstance(field.default, bool):
+        default = default.lower()
+    if kind.__name__ == "duration":
+        default = f"{default[:-1]}s`"
+    key = field.name.replace("_", "-")
+    return f"`{key}`", conf.KINDS.get(kind, kind.__name__), default, field.metadata["help"]

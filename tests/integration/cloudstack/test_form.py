@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by other clients that
+read everything over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccm.cloud import Instance, InstanceRef, NotFound, ProviderConfig
+from ccm.providers.libcloud import LibcloudCloud
+
+from .face import API_KEY, SECRET, Exchange
+from .shapes import problems
+from .world import cloudstack
+
+
+async def journey() -> list[Exchange]:
+    """Every kind of call that the provider makes."""
+    async with cloudstack(3) as (face, cloud):
+        page = await cloud.instances.list_page(None)
+        for each in page.instances:
+            assert await cloud.instances.get(InstanceRef(each.name, each.provider_id)) == each
+            assert await cloud.instances.get(InstanceRef(each.name)) == each
+        with pytest.raises(NotFound):
+            nobody = "external-cloudstack://a5b7e7c4-5c2b-4f1a-9d39-0c1c3fd6d2d5"
+            await cloud.instances.get(InstanceRef("nobody", nobody))
+        return face.exchanges
+
+
+async def test_every_call_and_answer_has_the_described_form() -> None:
+    exchanges = await journey()
+    assert {problem for each in exchanges for problem in problems(each)} == set()
+
+
+async def test_libcloud_lists_the_same_machines() -> None:
+    """Its driver for CloudStack, as the provider `libcloud` runs it: same providerIDs, names, zones and states."""
+    async with cloudstack(3) as (face, cloud):
+        face.region.machines[next(iter(face.region.machines))]["state"] = "Stopped"
+        text = f"driver: cloudstack\napi_url: {face.url}\napi_key: {API_KEY}\nsecret_key: {SECRET}\n"
+        other = LibcloudCloud(ProviderConfig(text, "libcloud.yaml", {}))
+        await other.start()
+        try:
+            theirs = (await other.instances.list_page(None)).instances
+        finally:
+            await other.close()
+        ours = (await cloud.instances.list_page(None)).instances
+        assert len(ours) == 3 and [_shown(each) for each in theirs] == [_shown(each) for each in ours]
+
+
+def _shown(instance: Instance) -> tuple[object, ...]:
+    return instance.provider_id, instance.name, instance.zone, instance.state
+
+
+@pytest.mark.parametrize("spoilt", [{"id": 1}, {"surprise": "x"}, {"nic": [{"ipaddress": None}]}])
+async def test_another_form_is_noticed(spoilt: dict[str, object]) -> None:
+    async with cloudstack(1) as (face, cloud):
+        await cloud.instances.list_page(None)
+        exchange = face.exchanges[-1]
+        assert list(problems(exchange)) == []
+        exchange.answer["listvirtualmachinesresponse"]["virtualmachine"][0].update(spoilt)
+        assert list(problems(exchange)) != []
+
+
+@pytest.mark.parametrize("changed", [{"surprise": "x"}, {"page": "one"}, {"id": "5"}])
+async def test_another_call_is_noticed(changed: dict[str, str]) -> None:
+    async with cloudstack(1) as (face, cloud):
+        await cloud.instances.list_page(None)
+        exchange = face.exchanges[-1]
+        exchange.fields.update(changed)
+        assert list(problems(exchange)) != []
