@@ -39,7 +39,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
 )
 #: Name -> width and height of the window, in pixels.
-SIZES = {"docs": (1000, 1100), "wide": (1280, 1500), "tablet": (800, 1900), "phone": (400, 3600)}
+SIZES = {"docs": (1000, 1120), "wide": (1280, 1500), "tablet": (800, 1900), "phone": (400, 3600)}
 #: Blink's numbers of the schemes.
 SCHEMES = {"dark": 0, "light": 1}
 

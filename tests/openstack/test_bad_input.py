@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from ccm.cloud import ProviderConfig
 from ccm.engine.client import KubeClient
+from ccm.providers.openstack import OpenStackCloud
 
 from ..integration.runtime.support import (
     NODES,
@@ -202,3 +204,24 @@ async def test_all_that_is_wrong_with_the_file_is_told_at_once_with_its_lines(si
             ccm.text,
         )
     assert "another-secret-word" not in ccm.text
+
+
+async def test_quotas_of_the_project_are_read_with_the_customers_own_role(site: Site, reader: str) -> None:
+    """Neutron says what is in use, Octavia what the limit is; -1 is no quota. A reader may look, too."""
+    octavia, network = site.admin.load_balancer, site.admin.network
+    try:
+        await asyncio.to_thread(octavia.update_quota, site.project, load_balancers=5)
+        await asyncio.to_thread(network.update_quota, site.project, floating_ips=7, security_groups=-1)
+        in_use = len(await asyncio.to_thread(site.balancers)), len(list(network.ips(project_id=site.project)))
+        for user in ({}, {"username": reader}):
+            cloud = OpenStackCloud(ProviderConfig(site.conf(Global=user), "cloud.conf"))
+            try:
+                await cloud.start()
+                found = {each.kind: (each.used, each.limit) for each in await cloud.quotas.list()}
+            finally:
+                await cloud.close()
+            assert found["load balancers"] == (in_use[0], 5) and found["floating IPs"] == (in_use[1], 7)
+            assert "security groups" not in found
+    finally:
+        await asyncio.to_thread(octavia.delete_quota, site.project)
+        await asyncio.to_thread(network.delete_quota, site.project)

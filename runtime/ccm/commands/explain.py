@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -54,8 +55,15 @@ def arguments() -> Parser:
     p = parser(ExplainFlags, "ccm explain", DESCRIPTION)
     p.usage = "ccm explain node|service|pv NAME [FLAG ...]"
     p.add_argument("kind", choices=[*KINDS, *SPELLINGS], metavar="KIND", help="node, service or pv")
-    p.add_argument("name", metavar="NAME", help="the object's name; of a Service, NAMESPACE/NAME")
+    p.add_argument("name", metavar="NAME", type=_name, help="the object's name; of a Service, NAMESPACE/NAME")
     return p
+
+
+def _name(text: str) -> str:
+    """Without a name, the path would be that of the list. Raises ArgumentTypeError."""
+    if not text.rpartition("/")[2].strip():
+        raise argparse.ArgumentTypeError(f"{text!r} names no object")
+    return text
 
 
 async def _ask(options: ExplainFlags) -> Explanation:

@@ -55,7 +55,10 @@ figure { margin: 0; min-width: 0; } figcaption { font-size: .87rem; color: var(-
 svg { display: block; width: 100%; height: auto; background: var(--page); border: 1px solid var(--line); }
 svg .area { fill: var(--mark); opacity: .18; } svg .line { fill: none; stroke: var(--mark); stroke-width: 1.5; }
 svg.bad .area { fill: var(--bad); } svg.bad .line { stroke: var(--bad); }
-svg text { fill: var(--soft); font: 10px system-ui, "DejaVu Sans", sans-serif; }
+.plot { position: relative; } .plot::before, .axis { color: var(--soft); font-size: .75rem; line-height: 1.2; }
+.plot::before { content: attr(data-most); position: absolute; left: .25rem; top: .1rem; }
+.axis { display: flex; justify-content: space-between; }
+.axis::before { content: attr(data-from); } .axis::after { content: attr(data-to); }
 @media (max-width: 60rem) { .half { grid-column: span 6; } }
 @media (max-width: 42rem) { body { padding: .75rem; } .third { grid-column: span 6; }
   .plots { grid-template-columns: repeat(2, minmax(0, 1fr)); }
@@ -145,8 +148,10 @@ def _plots(found: Status) -> Iterator[str]:
     yield '<div class="plots">\n'
     for each in plotted:
         bad = any(word in each.name for word in _BAD)
-        caption = f"{_text(each.name)}: {each.values[-1]:.3g} now, {max(each.values):.3g} at most"
-        yield f"<figure>{plot(each, found.step, bad=bad)}<figcaption>{caption}</figcaption></figure>\n"
+        most = f"{max(each.values):.3g}"
+        yield f'<figure><div class="plot" data-most="{most}">{plot(each, found.step, bad=bad)}</div>'
+        yield '<div class="axis" data-from="1 h ago" data-to="now"></div>'
+        yield f"<figcaption>{_text(each.name)}: {each.values[-1]:.3g} now, {most} at most</figcaption></figure>\n"
     yield "</div></section>\n"
 
 

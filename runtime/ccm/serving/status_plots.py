@@ -9,13 +9,16 @@ from ccm.base.text import QUOTED, printable, shorten
 
 from .status_report import Series
 
-WIDTH, HEIGHT, TOP, BOTTOM = 240, 72, 12, 12
+WIDTH, HEIGHT, TOP, BOTTOM = 240, 68, 20, 1
 #: Seconds that the horizontal axis shows.
 HOUR = 3600.0
 
 
 def plot(series: Series, step: float, *, bad: bool = False) -> str:
-    """An `svg` element. The right edge is now; a process that started later has no line to the left."""
+    """An `svg` element, without text: it would be as small as the plot is, and terminal browsers would run it together.
+
+    The right edge is now; a process that started later has no line to the left.
+    """
     values = series.values
     most = max([*values, 0.0])
     scale = most if most > 0 else 1.0
@@ -31,7 +34,5 @@ def plot(series: Series, step: float, *, bad: bool = False) -> str:
     kind = ' class="bad"' if bad else ""
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"{kind}><title>{name}</title>'
-        f'<polygon class="area" points="{area}"/><polyline class="line" points="{line}"/>'
-        f'<text x="3" y="10">{most:.3g}</text><text x="3" y="{HEIGHT - 2}">1 h ago</text>'
-        f'<text x="{WIDTH - 3}" y="{HEIGHT - 2}" text-anchor="end">now</text></svg>'
+        f'<polygon class="area" points="{area}"/><polyline class="line" points="{line}"/></svg>'
     )

@@ -102,6 +102,8 @@ async def test_a_cloud_that_does_not_answer(
         (["doctor", "--output=yaml"], "--output must be text or json, not 'yaml'"),
         (["doctor", "--service-account=ccm"], "'ccm' is not NAMESPACE/NAME"),
         (["explain", "pod", "x"], "invalid choice: 'pod'"),
+        (["explain", "node", ""], "argument NAME: '' names no object"),
+        (["explain", "service", "shop/"], "argument NAME: 'shop/' names no object"),
         (["explain", "node"], "the following arguments are required: NAME"),
         (["plan", "--cloud-provider=sim", "--what"], "unknown argument '--what'"),
     ],

@@ -114,7 +114,7 @@ def _ipv6(interfaces: Sequence[Row]) -> Iterator[Address]:
 
 
 def pod_cidrs(row: Row) -> Iterator[str]:
-    """The IPv6 prefix that is delegated to the primary interface, as in cloud-provider-aws: the first one. Prefixes of
+    """The first IPv6 prefix that is delegated to the primary interface; cloud-provider-aws refuses several. Prefixes of
     other interfaces, and IPv4 ones, are those of network plugins. Raises ValueError for other text."""
     primary = [
         each for each in row.get("NetworkInterfaces") or () if each.get("Attachment") and device_index(each) == 0

@@ -29,23 +29,21 @@ class OpenStackQuotas:
     async def list(self) -> list[Quota]:
         found = []
         if DETAILS in await self._api.extensions():
-            what = f"/quotas/{self._api.project_id}/details.json"
-            found += of_neutron(_quota(await self._api.call("GET", NETWORK, what), f"network {what}"))
+            found += of_neutron(await self._quota(NETWORK, f"/quotas/{self._api.project_id}/details.json"))
         if self._api.settings.load_balancer.enabled:
-            what = f"/lbaas/quotas/{self._api.project_id}"
-            limit = balancer_limit(_quota(await self._api.call("GET", LOAD_BALANCER, what), f"load-balancer {what}"))
+            limit = balancer_limit(await self._quota(LOAD_BALANCER, f"/lbaas/quotas/{self._api.project_id}"))
             if limit is not None:
                 path = "/lbaas/loadbalancers"
                 used = await self._api.pages(LOAD_BALANCER, path, "loadbalancers", of_project(self._api))
                 found.append(Quota(BALANCERS, len(used), limit))
         return found
 
-
-def _quota(answer: Any, what: str) -> Mapping[str, Any]:
-    quota = answer.get("quota") if isinstance(answer, dict) else None
-    if not isinstance(quota, dict):
-        raise Transient(f"GET {what}: the response has no quota")
-    return quota
+    async def _quota(self, service: str, path: str) -> Mapping[str, Any]:
+        answer = await self._api.call("GET", service, path)
+        quota = answer.get("quota") if isinstance(answer, dict) else None
+        if not isinstance(quota, dict):
+            raise Transient(f"GET {service} {path}: the response has no quota")
+        return quota
 
 
 def of_neutron(quota: Mapping[str, Any]) -> list[Quota]:
