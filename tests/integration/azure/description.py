@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import typing_extensions
 from azure.mgmt.compute import models as compute_models
 from azure.mgmt.compute import types as compute
 from azure.mgmt.compute.operations import _operations as compute_requests
@@ -138,6 +139,8 @@ def _other_request(exchange: Exchange, operation: Operation, arguments: Mapping[
     """Whether Microsoft's client would send another request."""
     query = {name: value for name, value in exchange.query.items() if name != "$skiptoken"}
     expand = {"expand": query["$expand"]} if "$expand" in query else {}
+    if query.get("$expand", "instanceView") not in set(compute_models.InstanceViewTypes):
+        yield f"{operation.name}: $expand is {query['$expand']}"
     version = {"api_version": operation.version} if operation.version else {}
     try:
         wanted = operation.build(**arguments, **expand, **version)
@@ -166,7 +169,7 @@ def _unfit(value: Any, shape: Any, where: str) -> Iterator[str]:
                 yield f"{where}: is {value!r}"
         elif all(list(_unfit(value, each, where)) for each in choices):
             yield f"{where}: is {value!r}"
-    elif typing.is_typeddict(shape):
+    elif typing_extensions.is_typeddict(shape):
         if not isinstance(value, dict):
             yield f"{where}: is {value!r}"
             return

@@ -180,6 +180,7 @@ class Face:
             return 404, _error("SubscriptionNotFound", "The subscription could not be found.")
         if not path.lower().startswith(BASE.lower() + "/"):
             return 404, _error("ResourceGroupNotFound", "Resource group could not be found.")
+        path = path[: len(BASE)] + SEGMENTS.sub(lambda found: SPELT[found[0].lower()], path[len(BASE) :])
         expanded = request.query.get("$expand") == "instanceView"
         rows = self._rows(path[len(BASE) :])
         if rows is None:
@@ -206,8 +207,9 @@ class Face:
                 return _one(group.machines, BASE + path)
             case ["Microsoft.Compute", "virtualMachineScaleSets"]:
                 return list(group.sets.values())
-            case ["Microsoft.Compute", "virtualMachineScaleSets", name, *rest] if name in group.sets:
-                return self._in_set(name, rest, path)
+            case ["Microsoft.Compute", "virtualMachineScaleSets", name, *rest]:
+                named = next((each for each in group.sets if each.lower() == name.lower()), None)
+                return None if named is None else self._in_set(named, rest)
             case ["Microsoft.Network", "networkInterfaces"]:
                 return list(group.interfaces.values())
             case ["Microsoft.Network", "networkInterfaces", _]:
@@ -218,7 +220,7 @@ class Face:
                 return _one(group.public, BASE + path)
         return None
 
-    def _in_set(self, name: str, rest: list[str], path: str) -> list[Any] | None:
+    def _in_set(self, name: str, rest: list[str]) -> list[Any] | None:
         group = self.group
         match rest:
             case ["virtualMachines"]:
@@ -236,6 +238,12 @@ class Face:
         return None
 
 
+#: Parts of paths that Azure takes in any case -> as they are described.
+SPELT = {
+    each.lower(): each
+    for each in ("Microsoft.Compute", "Microsoft.Network", "virtualMachines", "virtualMachineScaleSets")
+}
+SEGMENTS = re.compile("|".join(rf"(?<=/){re.escape(each)}(?=/|$)" for each in SPELT), re.IGNORECASE)
 #: Last parts of the paths of listings.
 LISTS = {"virtualMachines", "virtualMachineScaleSets", "networkInterfaces", "publicIPAddresses", "publicipaddresses"}
 

@@ -47,7 +47,7 @@ class Group:
             "location": LOCATION,
             "tags": {"cluster": "kube"},
             "properties": {
-                "hardwareProfile": {"vmSize": "Standard_D4s_v5"},
+                "hardwareProfile": {"vmSize": "Standard_D4s_v3"},
                 **_properties(computer or name, interface),
                 **properties,
             },
@@ -63,7 +63,7 @@ class Group:
             "id": f"{SETS}/{name}",
             "type": "Microsoft.Compute/virtualMachineScaleSets",
             "location": LOCATION,
-            "sku": {"name": "Standard_D8s_v5", "tier": "Standard", "capacity": 3},
+            "sku": {"name": "Standard_D8s_v3", "tier": "Standard", "capacity": 3},
             "properties": {"orchestrationMode": mode, "provisioningState": "Succeeded"},
         }
         self.sets[name] = row
@@ -85,7 +85,7 @@ class Group:
             "type": "Microsoft.Compute/virtualMachineScaleSets/virtualMachines",
             "location": LOCATION,
             "instanceId": str(number),
-            "sku": {"name": "Standard_D8s_v5", "tier": "Standard"},
+            "sku": {"name": "Standard_D8s_v3", "tier": "Standard"},
             "tags": {"cluster": "kube"},
             "properties": {"latestModelApplied": True, **_properties(computer, interface)},
         }

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Page, Transient
 
@@ -24,6 +25,9 @@ from .resource_ids import MachineId
 SEPARATOR = ","
 #: Spellings that are remembered at most.
 SPELLINGS = 100_000
+#: Resources that are read one by one, at a time.
+TURNS = 10
+T = TypeVar("T")
 
 
 class ArmMachines:
@@ -31,11 +35,13 @@ class ArmMachines:
         self._api = api
         #: Key of an ID -> the spelling that was listed first: Azure may spell an ID in several ways.
         self._spellings: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(TURNS)
 
     async def list_page(self, token: str | None) -> Page:
         """Machines of their own first, then each scale set; `token` names the sets that are left."""
         if token is None:
-            found, left = await asyncio.gather(self._own_machines(), self._scale_sets())
+            left = await self._scale_sets()
+            found = await self._own_machines()
         else:
             first, *left = token.split(SEPARATOR)
             found = await self._set_machines(first)
@@ -81,7 +87,7 @@ class ArmMachines:
     async def _own_machines(self) -> list[Instance]:
         """Machines that are in no set, and those of flexible sets."""
         compute, network = f"{self._api.group}/Microsoft.Compute", f"{self._api.group}/Microsoft.Network"
-        machines, interfaces, public = await asyncio.gather(
+        machines, interfaces, public = await together(
             self._api.rows_of(f"{compute}/virtualMachines", version(COMPUTE, expand="instanceView")),
             self._api.rows_of(f"{network}/networkInterfaces", version(NETWORK)),
             self._api.rows_of(f"{network}/publicIPAddresses", version(NETWORK)),
@@ -99,7 +105,7 @@ class ArmMachines:
         machines = await self._api.rows_of(f"{path}/virtualMachines", version(COMPUTE, expand="instanceView"))
         if not machines:
             return []
-        interfaces, public = await asyncio.gather(
+        interfaces, public = await together(
             self._parts(f"{path}/networkInterfaces"), self._parts(f"{path}/publicipaddresses")
         )
         return await self._described(machines, interfaces, public, in_set=True)
@@ -130,14 +136,15 @@ class ArmMachines:
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
         """What is not in a listing: resources of other resource groups, and those that were created after it."""
         wanted = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
-        rows = await asyncio.gather(*(self._resource(each) for each in wanted))
+        rows = await together(*(self._resource(each) for each in wanted))
         return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
 
     async def _resource(self, id: str) -> Row | None:
-        if not id.startswith("/subscriptions/"):
+        if not id.startswith("/subscriptions/"):  # it follows the host's name in a URL
             raise Transient("an ID in the answer is none of Azure's resources")
         try:
-            found = await self._api.call("GET", id, query=version(NETWORK), missing=MISSING)
+            async with self._turns:
+                found = await self._api.call("GET", id, query=version(NETWORK), missing=MISSING)
         except NotFound:
             return None
         if not isinstance(found, dict):
@@ -159,10 +166,11 @@ class ArmMachines:
             except (NotFound, Invalid) as error:
                 # What Azure answers about a number that is not used any more is not documented.
                 return await self._in_set(id, error)
-            interfaces, public = await asyncio.gather(
-                self._parts(f"{id.path}/networkInterfaces"), self._public_of(id, _row(row))
+            machine = _row(row)
+            interfaces, public = await together(
+                self._parts(f"{id.path}/networkInterfaces"), self._public_of(id, machine)
             )
-            (found,) = await self._described([_row(row)], interfaces, public, in_set=True)
+            (found,) = await self._described([machine], interfaces, public, in_set=True)
         if found.provider_id.lower() != id.key:
             raise Transient(f"GET {id.path}: the answer is about {found.provider_id}")
         return found
@@ -194,6 +202,17 @@ class ArmMachines:
         if spelling == found.provider_id:
             return found
         return dataclasses.replace(found, provider_id=spelling)
+
+
+async def together(*steps: Coroutine[Any, Any, T]) -> list[T]:
+    """The results of concurrent steps. If one fails, none of the others goes on."""
+    tasks = [asyncio.create_task(step) for step in steps]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _row(answer: object) -> Row:
