@@ -44,8 +44,8 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Operation:
-    """`build`: the package's function for the request. `version`: "" for the only one. `shape`: of the answer, or of each
-    value in it."""
+    """`build`: the package's function for the request. `version`: "" for the only one. `shape`: of the answer, or of
+    each value in it."""
 
     build: Callable[..., Any]
     shape: type
@@ -128,7 +128,9 @@ def problems(exchange: Exchange) -> Iterator[str]:
             yield f"{operation.name}: {exchange.status} with {answer!r}"
     elif not operation.is_list:
         yield from _unfit(answer, operation.shape, operation.name)
-    elif not isinstance(answer, dict) or not isinstance(answer.get("value"), list) or set(answer) - {"value", "nextLink"}:
+    elif (
+        not isinstance(answer, dict) or not isinstance(answer.get("value"), list) or set(answer) - {"value", "nextLink"}
+    ):
         yield f"{operation.name}: no list"
     else:
         for row in answer["value"]:

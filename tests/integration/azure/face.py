@@ -115,7 +115,9 @@ class Face:
             return web.json_response({"error": "invalid_request", "error_description": "no"}, status=400)
         named = request.query.get("client_id") or request.query.get("msi_res_id") or ""
         if named and named != CLIENT and not named.startswith("/subscriptions/"):
-            return web.json_response({"error": "invalid_request", "error_description": "Identity not found"}, status=400)
+            return web.json_response(
+                {"error": "invalid_request", "error_description": "Identity not found"}, status=400
+            )
         granted = self._grant(f"identity {named}".strip())
         return web.json_response({**granted, "expires_in": str(granted["expires_in"])})
 
@@ -137,7 +139,9 @@ class Face:
             return "AADSTS5002730: Invalid JWT token"
         if (found["aud"], found["iss"], found["sub"]) != (url, CLIENT, CLIENT) or not found["jti"]:
             return "AADSTS700023: Client assertion audience claim does not match"
-        return "" if found["nbf"] <= now < found["exp"] else "AADSTS700024: Client assertion is not within its time range"
+        return (
+            "" if found["nbf"] <= now < found["exp"] else "AADSTS700024: Client assertion is not within its time range"
+        )
 
     # Azure Resource Manager
 

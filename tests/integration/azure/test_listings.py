@@ -73,7 +73,7 @@ async def test_a_link_that_repeats_itself_ends() -> None:
 
 
 async def test_every_spelling_of_an_id_is_the_same_machine() -> None:
-    async with azure() as (face, cloud):
+    async with azure() as (_, cloud):
         (found,) = (each for each in await listed(cloud) if each.name == "worker-2")
         assert f"/resourceGroups/{GROUP.lower()}/" in found.provider_id
         for spelling in (found.provider_id.upper().replace("AZURE:", "azure:"), found.provider_id.lower()):
@@ -155,7 +155,10 @@ BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "a list": ({"kind": "answer", "answer": []}, Transient),
     "values that are no list": ({"kind": "answer", "answer": {"value": {}}}, Transient),
     "a row without an ID": ({"kind": "answer", "answer": {"value": [{"name": "a"}]}}, Transient),
-    "429": ({"kind": "status", "status": 429, "code": "TooManyRequests", "headers": {"Retry-After": "11"}}, RateLimited),
+    "429": (
+        {"kind": "status", "status": 429, "code": "TooManyRequests", "headers": {"Retry-After": "11"}},
+        RateLimited,
+    ),
     "no permission": ({"kind": "status", "status": 403, "code": "AuthorizationFailed"}, Unauthorized),
     "no longer valid": ({"kind": "status", "status": 401, "code": "ExpiredAuthenticationToken"}, Unauthorized),
 }

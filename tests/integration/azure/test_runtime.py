@@ -48,7 +48,9 @@ async def test_nodes_come_stop_and_go(
         number = next(iter(face.group.set_machines["pool-b"]))
         theirs = f"{START}/virtualMachineScaleSets/POOL-B/virtualMachines/{number}".replace("kube-rg", "KUBE-RG")
         await kube.create(NODES, node_body("worker-3", number=4, providerID=theirs))
-        await kube.create(NODES, node_body("other", providerID=f"{START}/virtualMachines/a".replace("kube-rg", "other")))
+        await kube.create(
+            NODES, node_body("other", providerID=f"{START}/virtualMachines/a".replace("kube-rg", "other"))
+        )
         ccm = Ccm([f"--{name}={value}" for name, value in flags.items()], tmp_path / "ccm.log", port)
         try:
             await eventually(lambda: initialised(kube, *names), PATIENCE)

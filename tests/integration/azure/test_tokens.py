@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: for a secret, a certificate, a federated token, and of managed identities. Each is renewed in time and after it
-was refused, and none is shown."""
+"""Tokens: for a secret, a certificate, a federated token, and of managed identities. Each is renewed in time and after
+it was refused, and none is shown."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ async def test_a_managed_identity(face: Face, identity: str | None, kind: str) -
 
 async def test_an_identity_that_the_machine_does_not_have_is_unauthorized(face: Face) -> None:
     given = config(face, useManagedIdentityExtension=True, userAssignedIdentityID="somebody")
-    with pytest.raises(Unauthorized, match="Identity not found.*the managed identity"):
+    with pytest.raises(Unauthorized, match=r"Identity not found.*the managed identity"):
         await granted(face, given)
 
 

@@ -69,14 +69,20 @@ def test_clouds(cloud: str, manager: str, authority: str) -> None:
 
 
 def test_an_endpoint_of_its_own_is_its_own_audience() -> None:
-    found = parse({"AZURE_AUTHORITY_HOST": "https://login.stack.example/"}, resourceManagerEndpoint="https://arm.example/")
+    found = parse(
+        {"AZURE_AUTHORITY_HOST": "https://login.stack.example/"}, resourceManagerEndpoint="https://arm.example/"
+    )
     assert found.endpoints == ("https://arm.example", "https://login.stack.example", "https://arm.example")
 
 
 @pytest.mark.parametrize(
     ("more", "variables", "expected"),
     [
-        ({}, {"AZURE_CLIENT_SECRET": "other", "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"}, ("t", "c", "other", "", "")),
+        (
+            {},
+            {"AZURE_CLIENT_SECRET": "other", "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"},
+            ("t", "c", "other", "", ""),
+        ),
         ({"aadClientSecret": None, "aadClientCertPath": "/c.pem"}, {}, (..., ..., "", "", "/c.pem")),
         ({}, {"AZURE_FEDERATED_TOKEN_FILE": "/token"}, (..., ..., ..., "/token", "")),
         (

@@ -24,7 +24,12 @@ def machine(id: str = ALONE, **more: Any) -> dict[str, Any]:
         "osProfile": {"computerName": "Worker-1"},
         "instanceView": {"platformFaultDomain": 2, "statuses": [{"code": "PowerState/running"}]},
     }
-    row = {"id": id, "name": "Vm-1", "location": "WestEurope", "properties": {**properties, **more.pop("properties", {})}}
+    row = {
+        "id": id,
+        "name": "Vm-1",
+        "location": "WestEurope",
+        "properties": {**properties, **more.pop("properties", {})},
+    }
     return {**row, **more}
 
 
