@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-In docs/reference, {aws,commands,configuration,conformance,contract,controllers,flags,hetzner,libcloud,metrics}.md and
-{openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md and
+In docs/reference, {aws,cloudstack,commands,configuration,conformance,contract,controllers,flags,hetzner,libcloud}.md
+and {metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md and
 docs/how-to/another-controller.md, and the collection's table of controllers.
 """
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import aws_page
+import cloudstack_page
 import commands_page
 import contract_page
 import controllers_table
@@ -166,6 +167,7 @@ def pages() -> dict[str, str]:
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "aws.md": "\n".join(aws_page.page(HEAD, _table)),
+        "cloudstack.md": "\n".join(cloudstack_page.page(HEAD, _table)),
         "hetzner.md": "\n".join(hetzner_page.page(HEAD, _table)),
         "libcloud.md": "\n".join(libcloud_page.page(HEAD, _table)),
         "openstack.md": "\n".join(openstack_page.page(HEAD, _table)),

@@ -49,7 +49,7 @@ def shapes() -> dict[str, dict[str, Any]]:
         name: {"job": shape["job"], "takes": parsed(shape["takes"]), "answers": parsed(shape["answers"])}
         for name, shape in found.items()
     }
-    # The description has only what `lbvmips=true` asks for; without it there are machines, as the vendor's client reads.
+    # The description has only what `lbvmips=true` asks for; the vendor's client reads machines otherwise.
     every["listLoadBalancerRuleInstances"]["answers"] = every["listVirtualMachines"]["answers"]
     return every
 
@@ -97,7 +97,7 @@ def _parameters(exchange: Exchange, takes: dict[str, Any]) -> Iterator[str]:
     for name in takes:
         if name.endswith("*") and name.rstrip("*") not in given:
             yield f"{exchange.command}: {name.rstrip('*')} is missing"
-    if not COMMON <= given:
+    if COMMON - given:
         yield f"{exchange.command}: {', '.join(COMMON - given)} is missing"
 
 

@@ -192,7 +192,7 @@ async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: N
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_service_that_goes_while_it_is_created_leaves_nothing_behind(way: str, at_once: None) -> None:
-    """Each call of the creation fails once, the process starts again, and the Service is deleted without another try."""
+    """Each call of the creation fails once. A new process deletes the Service without another try."""
     number = await _number_of_calls(way)
     for at in range(number):
         async with cloudstack(2, job_seconds=0.0) as (face, cloud):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by other clients that
-read everything over HTTP."""
+"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by another client
+that lists the machines over HTTP."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime as a process, between a real API server and the CloudStack-shaped cloud: Nodes that come and go, and a load
-balancer. It runs at --v=9 and never shows a key."""
+"""The runtime as a process, between a real API server and the CloudStack-shaped cloud: Nodes that come and go, and a
+load balancer. It runs at --v=9 and never shows a key."""
 
 from __future__ import annotations
 

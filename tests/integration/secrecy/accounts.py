@@ -58,6 +58,10 @@ ACCOUNTS: Mapping[str, Account] = {
             "AWS_REGION": "eu-west-1",
         },
     ),
+    "cloudstack": Account(
+        conf=lambda url, folder: f"[Global]\napi-url = {url}/client/api\napi-key = {KEY}\nsecret-key = {PASSWORD}\n",
+        secrets=(KEY, PASSWORD, "signature="),
+    ),
     "hetzner": Account(
         conf=lambda url, folder: f"HCLOUD_TOKEN={KEY}\nHCLOUD_ENDPOINT={url}\n",
         secrets=(KEY,),
