@@ -28,8 +28,9 @@ A warning in the log names them.
 """
 ANNOTATIONS = f"""## Annotations of Services
 
-These are the annotations of cloudstack-kubernetes-provider. All have the prefix `{service_annotations.PREFIX}`. An Event
-of the Service reports an invalid value and an unknown name with this prefix; nothing of such a Service is written.
+These are the annotations of cloudstack-kubernetes-provider. All have the prefix
+`{service_annotations.PREFIX}`. An Event of the Service reports an invalid value
+and an unknown name with this prefix; nothing of such a Service is written.
 """
 
 

@@ -2,8 +2,8 @@
 """`make docs`: what is written from the code.
 
 In docs/reference, {aws,cloudstack,commands,configuration,conformance,contract,controllers,flags,hetzner,libcloud}.md
-and {metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md and
-docs/how-to/another-controller.md, and the collection's table of controllers.
+and {metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md
+and docs/how-to/another-controller.md, and the collection's table of controllers.
 """
 
 from __future__ import annotations
