@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-In docs/reference, {aws,azure,commands,configuration,conformance,contract,controllers,flags,gce,hetzner}.md and
-{libcloud,metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of
+In docs/reference, {aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and
+{hetzner,libcloud,metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of
 docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of controllers.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import aws_page
 import azure_page
+import cloudstack_page
 import commands_page
 import contract_page
 import controllers_table
@@ -169,6 +170,7 @@ def pages() -> dict[str, str]:
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "aws.md": "\n".join(aws_page.page(HEAD, _table)),
         "azure.md": "\n".join(azure_page.page(HEAD, _table)),
+        "cloudstack.md": "\n".join(cloudstack_page.page(HEAD, _table)),
         "gce.md": "\n".join(gce_page.page(HEAD, _table)),
         "hetzner.md": "\n".join(hetzner_page.page(HEAD, _table)),
         "libcloud.md": "\n".join(libcloud_page.page(HEAD, _table)),

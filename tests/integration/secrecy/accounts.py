@@ -98,6 +98,10 @@ ACCOUNTS: Mapping[str, Account] = {
         secrets=(PASSWORD,),
         environment=lambda url: {"AZURE_AUTHORITY_HOST": url},
     ),
+    "cloudstack": Account(
+        conf=lambda url, folder: f"[Global]\napi-url = {url}/client/api\napi-key = {KEY}\nsecret-key = {PASSWORD}\n",
+        secrets=(KEY, PASSWORD, "signature="),
+    ),
     # A line of the key, and the start of each assertion.
     "gce": Account(conf=_gce, secrets=(GOOGLE_KEY, "eyJhbGciOiJSUzI1NiIs")),
     "hetzner": Account(
