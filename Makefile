@@ -265,7 +265,7 @@ openstack-once: test-openstack # as test-openstack, and the services end; after 
 	@$(MAKE) openstack-down
 
 .PHONY: test-clouds
-test-clouds: test-openstack test-vsphere test-hetzner test-aws test-gce test-libcloud ## every provider of a cloud against that cloud's services, or a stand-in for them
+test-clouds: test-openstack test-vsphere test-hetzner test-aws test-azure test-cloudstack test-gce test-libcloud ## every provider of a cloud against that cloud's services, or a stand-in for them
 
 .PHONY: record-comparison
 record-comparison: export RECORD_COMPARISON := 1
@@ -275,6 +275,14 @@ record-comparison: test-clouds ## write what the tests see of providers beside t
 .PHONY: test-hetzner
 test-hetzner: setup binaries ## the provider hetzner against our stand-in; make integration runs it, too
 	@$(INTEGRATION) $(call junit,hetzner) tests/integration/hetzner tests/unit/runtime/providers/hetzner
+
+.PHONY: test-azure
+test-azure: setup binaries ## the provider azure against our stand-in; make integration runs it, too
+	@$(INTEGRATION) $(call junit,azure) tests/integration/azure tests/unit/runtime/providers/azure
+
+.PHONY: test-cloudstack
+test-cloudstack: setup binaries ## the provider cloudstack against our stand-in; make integration runs it, too
+	@$(INTEGRATION) $(call junit,cloudstack) tests/integration/cloudstack tests/unit/runtime/providers/cloudstack
 
 .PHONY: test-gce
 test-gce: setup binaries ## the provider gce against our stand-in; make integration runs it, too

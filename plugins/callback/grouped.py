@@ -13,8 +13,10 @@ version_added: 0.1.0
 author:
   - The outoftree.ccm authors (@outoftree)
 description:
-  - Shows each change, message and failure as the callback P(ansible.builtin.default#callback) does, but one line for all hosts that a task
-    changed. It does not show tasks without a change, and the recap has one line for all hosts with the same counts.
+  - Has one line for all hosts that a task changed, and one line for a message of one line. Longer messages and failures are those of
+    P(ansible.builtin.default#callback).
+  - It does not show tasks without a change. A play that runs again for the next batch of hosts shows its name once. The recap has one
+    line for all hosts with the same counts.
   - With C(-v), it shows the same as P(ansible.builtin.default#callback).
 requirements:
   - Set it as C(stdout_callback) in C(ansible.cfg), or as C(ANSIBLE_STDOUT_CALLBACK).
@@ -50,6 +52,7 @@ class CallbackModule(Default):
         super().__init__()
         self._changed = []
         self._changed_task = None
+        self._shown_play = None
 
     def _is_short(self, result):
         """Whether a result needs no line of its own: it has no message for people, and no warning."""
@@ -57,8 +60,21 @@ class CallbackModule(Default):
         told = data.get("_ansible_verbose_always") or data.get("warnings") or data.get("deprecations") or "results" in data
         return not told and not self._display.verbosity
 
+    def _line_of(self, result):
+        """The message of a result if it has one line and nothing else to show, or else ""."""
+        data = _part(result, "result")
+        if self._display.verbosity or data.get("changed") or data.get("warnings") or data.get("deprecations") or "results" in data:
+            return ""
+        message = data.get("msg") if data.get("_ansible_verbose_always") else ""
+        shown = {name for name in data if not name.startswith("_ansible_")} - {"changed", "failed", "msg"}
+        return message if isinstance(message, str) and "\n" not in message and not shown else ""
+
     def v2_runner_on_ok(self, result):
-        if not self._is_short(result):
+        line = self._line_of(result)
+        if line:
+            self._flush()
+            self._display.display("ok: [{0}] {1}".format(_part(result, "host").get_name(), line), color=C.COLOR_OK)
+        elif not self._is_short(result):
             self._flush()
             super().v2_runner_on_ok(result)
         elif _part(result, "result").get("changed"):
@@ -86,7 +102,12 @@ class CallbackModule(Default):
 
     def v2_playbook_on_play_start(self, play):
         self._flush()
-        super().v2_playbook_on_play_start(play)
+        name = play.get_name().strip()
+        if self._display.verbosity or name != self._shown_play:
+            super().v2_playbook_on_play_start(play)
+        else:  # the next batch of a play with `serial`
+            self._play = play
+        self._shown_play = name
 
     def _task_start(self, task, prefix=None):
         self._flush()
@@ -99,15 +120,13 @@ class CallbackModule(Default):
         self._last_task_name = task.get_name().strip()
 
     def _flush(self):
-        """Show which hosts the last task changed."""
+        """Show in one line which hosts the last task changed."""
         if not self._changed:
             return
         task, names = self._changed_task, sorted(self._changed, key=grouping.in_order)
         self._changed, self._changed_task = [], None
-        if self._last_task_banner != task._uuid:
-            self._print_task_banner(task)
-        self._display.display("changed: [{0}]".format(names[0]) if len(names) == 1 else
-                              "changed: {0}".format(grouping.hosts(names)), color=C.COLOR_CHANGED)
+        self._display.display("changed: {0}: {1}".format(
+            "[{0}]".format(names[0]) if len(names) == 1 else grouping.hosts(names), task.get_name().strip()), color=C.COLOR_CHANGED)
 
     def v2_playbook_on_stats(self, stats):
         self._flush()

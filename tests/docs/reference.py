@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`make docs`: what is written from the code.
 
-In docs/reference, {aws,commands,configuration,conformance,contract,controllers,flags,gce,hetzner,libcloud}.md and
-{metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of docs/providers/static.md and
-docs/how-to/another-controller.md, and the collection's table of controllers.
+In docs/reference, {aws,azure,cloudstack,commands,configuration,conformance,contract,controllers,flags,gce}.md and
+{hetzner,libcloud,metrics,openstack,variables}.md; the JSON Schema of the commands' answers, the tables of
+docs/providers/static.md and docs/how-to/another-controller.md, and the collection's table of controllers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import aws_page
+import azure_page
+import cloudstack_page
 import commands_page
 import contract_page
 import controllers_table
@@ -167,6 +169,8 @@ def pages() -> dict[str, str]:
         "conformance.md": "\n".join(_conformance()),
         "contract.md": "\n".join(contract_page.page(HEAD, _table)),
         "aws.md": "\n".join(aws_page.page(HEAD, _table)),
+        "azure.md": "\n".join(azure_page.page(HEAD, _table)),
+        "cloudstack.md": "\n".join(cloudstack_page.page(HEAD, _table)),
         "gce.md": "\n".join(gce_page.page(HEAD, _table)),
         "hetzner.md": "\n".join(hetzner_page.page(HEAD, _table)),
         "libcloud.md": "\n".join(libcloud_page.page(HEAD, _table)),

@@ -117,7 +117,9 @@ class Face:
             status, answer = refused(command, Refusal(fault.code, fault.text))
         response = self._answered(request, fields, status, answer)
         if fault is not None and fault.kind == "truncate":
-            return web.Response(text=str(response.text)[: len(str(response.text)) // 2], content_type="application/json")
+            return web.Response(
+                text=str(response.text)[: len(str(response.text)) // 2], content_type="application/json"
+            )
         return response
 
     def _answered(self, request: web.Request, fields: Fields, status: int, answer: Any) -> web.Response:
@@ -129,12 +131,7 @@ class Face:
     def _fail(self, answer: Any, fault: Fault) -> None:
         """The job that was just started has no effect."""
         (content,) = answer.values()
-
-        def effect() -> None:
-            raise Refusal(fault.code, fault.text)
-
-        ends, _ = self.region._effects[content["jobid"]]
-        self.region._effects[content["jobid"]] = (ends, effect)
+        self.region.fail(content["jobid"], Refusal(fault.code, fault.text))
 
     def _check(self, fields: Fields) -> None:
         """Keys, signature and validity."""
@@ -168,10 +165,10 @@ class Face:
         return self._page("loadbalancerrule", [dict(each) for each in self.region.rules.values()], fields)
 
     def _list_load_balancer_rule_instances(self, fields: Fields) -> Row:
-        if (id_ := fields.pop("id")) not in self.region.rules:
+        if (id_ := fields["id"]) not in self.region.rules:
             raise missing(id_)
         rows = [self.region.machines[each] for each in self.region.assigned[id_]]
-        return self._page("loadbalancerruleinstance", rows, fields)
+        return self._page("loadbalancerruleinstance", rows, {**fields, "id": ""})
 
     def _list_public_ip_addresses(self, fields: Fields) -> Row:
         every = fields.get("allocatedonly") == "false"

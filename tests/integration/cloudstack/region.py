@@ -41,7 +41,7 @@ class Region:
         #: Kind and ID of an object -> its tags.
         self.tags: dict[tuple[str, str], dict[str, str]] = {}
         self.jobs: dict[str, Row] = {}
-        self._effects: dict[str, tuple[float, Callable[[], None]]] = {}
+        self._effects: dict[str, tuple[float, Callable[[], None], Callable[[], None]]] = {}
         for number in range(free):
             self.add_address(f"203.0.113.{number + 10}")
 
@@ -116,22 +116,33 @@ class Region:
 
     # Jobs.
 
-    def start(self, command: str, effect: Callable[[], None]) -> str:
+    def start(self, command: str, effect: Callable[[], None], undo: Callable[[], None] = lambda: None) -> str:
+        """`undo`: what follows if the job fails."""
         job = new_id()
         self.jobs[job] = {"jobid": job, "cmd": command, "jobstatus": 0, "jobresultcode": 0, "jobprocstatus": 0}
-        self._effects[job] = (time.monotonic() + self.job_seconds, effect)
+        self._effects[job] = (time.monotonic() + self.job_seconds, effect, undo)
         return job
+
+    def fail(self, job: str, refusal: Refusal) -> None:
+        """Let a job that runs fail without an effect."""
+
+        def effect() -> None:
+            raise refusal
+
+        ends, _, undo = self._effects[job]
+        self._effects[job] = (ends, effect, undo)
 
     def tick(self, *, all_: bool = False) -> None:
         """Let jobs end whose time is over."""
         for job in list(self._effects):
-            ends, effect = self._effects[job]
+            ends, effect, undo = self._effects[job]
             if not all_ and time.monotonic() < ends:
                 return
             del self._effects[job]
             try:
                 effect()
             except Refusal as refusal:
+                undo()
                 result = {"errorcode": refusal.code, "errortext": refusal.text}
                 self.jobs[job] |= {"jobstatus": 2, "jobresultcode": refusal.code, "jobresult": result}
             else:
@@ -145,7 +156,10 @@ class Region:
         if row is None:
             raise Refusal(533, f"Insufficient address capacity: {address or 'no address is free'}")
         row["state"] = "Allocating"
-        return row["id"], self.start("AssociateIPAddrCmd", lambda: self._allocate(row, network))
+        back = {"state": "Free"}
+        return row["id"], self.start(
+            "AssociateIPAddrCmd", lambda: self._allocate(row, network), lambda: row.update(back)
+        )
 
     def _allocate(self, row: Row, network: Row) -> None:
         row |= {

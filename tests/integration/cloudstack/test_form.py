@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by other clients that
-read everything over HTTP."""
+"""The provider's calls and the stand-in's answers, by CloudStack's own description of its API, and by another client
+that lists the machines over HTTP."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from ccm.cloud import Instance, InstanceRef, NotFound, ProviderConfig
+from ccm.cloud import Backends, Instance, InstanceRef, NotFound, Port, ProviderConfig
 from ccm.providers.libcloud import LibcloudCloud
 
 from .face import API_KEY, SECRET, Exchange
-from .shapes import problems
+from .services import deleted, nodes, patiently, service, settled
+from .shapes import problems, shapes
 from .world import cloudstack
 
 
@@ -24,12 +27,28 @@ async def journey() -> list[Exchange]:
         with pytest.raises(NotFound):
             nobody = "external-cloudstack://a5b7e7c4-5c2b-4f1a-9d39-0c1c3fd6d2d5"
             await cloud.instances.get(InstanceRef("nobody", nobody))
+        backends = await nodes(cloud)
+        spec, kept = service(source_ranges=("198.51.100.0/24",)), service(load_balancer_ip="203.0.113.12")
+        await settled(cloud, spec, backends)
+        await settled(cloud, kept, backends)
+        await patiently(cloud.load_balancers.update_backends, spec, Backends(backends[1:]))
+        for changed in (
+            dataclasses.replace(spec, session_affinity="ClientIP"),
+            dataclasses.replace(spec, ports=(Port("p", "UDP", 80, 31080), Port("q", "TCP", 80, 31081))),
+            dataclasses.replace(spec, source_ranges=()),
+        ):
+            await settled(cloud, changed, backends)
+        by_hand = next(iter(face.region.rules.values()))
+        face.region.create_rule(by_hand | {"publicport": "8080", "name": "by-hand", "description": ""})
+        for each in (spec, kept):
+            await deleted(cloud, each)
         return face.exchanges
 
 
 async def test_every_call_and_answer_has_the_described_form() -> None:
     exchanges = await journey()
     assert {problem for each in exchanges for problem in problems(each)} == set()
+    assert {each.command for each in exchanges} == set(shapes())
 
 
 async def test_libcloud_lists_the_same_machines() -> None:

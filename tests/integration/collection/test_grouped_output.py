@@ -20,6 +20,8 @@ PLAY: dict[str, Any] = {
     "hosts": "all",
     "gather_facts": False,
     "strategy": "linear",
+    "serial": [3, 4],
+    "max_fail_percentage": 100,
     "tasks": [
         {"name": "Look", "ansible.builtin.set_fact": {"seen": True}},
         {
@@ -30,6 +32,11 @@ PLAY: dict[str, Any] = {
         {
             "name": "Say something",
             "ansible.builtin.debug": {"msg": "to be read"},
+            "when": "inventory_hostname == 'worker-2'",
+        },
+        {
+            "name": "Say more",
+            "ansible.builtin.debug": {"msg": "first line\nsecond line"},
             "when": "inventory_hostname == 'worker-2'",
         },
         {
@@ -67,17 +74,25 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_hosts_that_a_task_changed_have_one_line(short: str) -> None:
     changed = [line for line in short.splitlines() if line.startswith("changed:")]
-    assert len(changed) == 1
-    assert changed[0].startswith("changed: 6 hosts: worker-1, worker-2, worker-4")
+    assert changed == [
+        "changed: 2 hosts: worker-1, worker-2: Change all but one",
+        "changed: 4 hosts: worker-4...worker-7: Change all but one",
+    ]
 
 
 def test_messages_and_failures_are_all_there(short: str) -> None:
-    assert "to be read" in short
+    lines = short.splitlines()
+    assert "ok: [worker-2] to be read" in lines and "TASK [Say something]" not in short
+    assert "TASK [Say more]" in short and "first line" in short and "second line" in short
     assert "worker-5" in short and "the disk is full" in short
 
 
 def test_a_task_without_a_change_has_no_line(short: str) -> None:
-    assert "TASK [Look]" not in short and "TASK [Change all but one]" in short
+    assert "Look" not in short
+
+
+def test_a_play_of_several_batches_shows_its_name_once(short: str) -> None:
+    assert short.count("PLAY [Change the workers]") == 1
 
 
 def test_the_recap_has_one_line_for_hosts_of_which_the_same_is_known(short: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime as a process with the provider `gce`, between a real API server and the stand-in: Nodes come, stop and go,
-and a zone that does not answer costs none."""
+"""The runtime as a process with the provider `gce`, between a real API server and the stand-in: Nodes come, stop and
+go, and a zone that does not answer costs none."""
 
 from __future__ import annotations
 

@@ -84,9 +84,26 @@ ACCOUNTS: Mapping[str, Account] = {
             "AWS_REGION": "eu-west-1",
         },
     ),
-    "gce": Account(
-        conf=_gce, secrets=(GOOGLE_KEY, "eyJhbGciOiJSUzI1NiIs")
-    ),  # its lines, and the start of each assertion
+    "azure": Account(
+        conf=lambda url, folder: json.dumps(
+            {
+                "resourceManagerEndpoint": url,
+                "tenantId": "t",
+                "subscriptionId": "0b1f6471-1bf0-4dda-aec3-cb9272f09590",
+                "resourceGroup": "kube",
+                "aadClientId": "c",
+                "aadClientSecret": PASSWORD,
+            }
+        ),
+        secrets=(PASSWORD,),
+        environment=lambda url: {"AZURE_AUTHORITY_HOST": url},
+    ),
+    "cloudstack": Account(
+        conf=lambda url, folder: f"[Global]\napi-url = {url}/client/api\napi-key = {KEY}\nsecret-key = {PASSWORD}\n",
+        secrets=(KEY, PASSWORD, "signature="),
+    ),
+    # A line of the key, and the start of each assertion.
+    "gce": Account(conf=_gce, secrets=(GOOGLE_KEY, "eyJhbGciOiJSUzI1NiIs")),
     "hetzner": Account(
         conf=lambda url, folder: f"HCLOUD_TOKEN={KEY}\nHCLOUD_ENDPOINT={url}\n",
         secrets=(KEY,),

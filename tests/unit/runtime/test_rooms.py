@@ -38,7 +38,7 @@ def test_imports_go_in_no_circle(graph):
     assert left == {}
 
 
-@pytest.mark.parametrize("provider", ["gce", "hetzner", "openstack", "sim", "static"])
+@pytest.mark.parametrize("provider", ["azure", "cloudstack", "gce", "hetzner", "openstack", "sim", "static"])
 def test_a_provider_imports_the_contract_and_the_toolkit(graph, provider):
     modules = [each for each in graph.modules if each.startswith(f"ccm.providers.{provider}")]
     imported = {found for module in modules for found in graph.find_modules_directly_imported_by(module)}

@@ -81,17 +81,14 @@ class Addresses:
     async def release_left(self, spec: LoadBalancerSpec, intent: Intent, rules: owners.Rules) -> bool:
         """Start to release what a tag names, if it is there and nobody uses it. Whether there was something."""
         row = await self.named(intent.address)
-        if (
-            row is None
-            or row["state"] == "Free"
-            or row.get("associatednetworkid", intent.network_id) != (intent.network_id)
-        ):
+        if row is None or row["state"] == "Free":
             return False
-        used = row.get("issourcenat") or row.get("isstaticnat") or rules.others_on(str(row["id"]), ())
-        if row["state"] == "Allocated" and not used:
-            what = f"the release of {intent.address}"
-            await self._jobs.start(spec.uid, "disassociateIpAddress", {"id": str(row["id"])}, what)
-        return row["state"] != "Allocated" or not used
+        elsewhere = row.get("associatednetworkid", intent.network_id) != intent.network_id
+        if elsewhere or row.get("issourcenat") or row.get("isstaticnat") or rules.others_on(str(row["id"]), ()):
+            return False
+        what = f"the release of {intent.address}"
+        await self._jobs.start(spec.uid, "disassociateIpAddress", {"id": str(row["id"])}, what)
+        return True
 
     async def _free(self, spec: LoadBalancerSpec) -> str:
         """A free address; Services that ask at the same time get different ones most of the time."""

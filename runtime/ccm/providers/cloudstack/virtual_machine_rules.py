@@ -13,6 +13,8 @@ from ccm.cloud import Address, AddressType, Conflict, Instance, InstanceState, T
 Row = Mapping[str, Any]
 
 PREFIX = "external-cloudstack://"
+#: What the provider in Kubernetes wrote, until about 1.15.
+IN_TREE = "cloudstack://"
 #: IDs of the first releases of CloudStack are numbers.
 ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[1-9][0-9]{0,15}", re.ASCII)
 #: States in which a machine does not run. One that is Destroyed can be recovered, and one that is Expunging exists
@@ -24,9 +26,11 @@ LONGEST = 63
 
 
 def machine_id(provider_id: str) -> str | None:
-    """The machine's ID, None for any other providerID. The provider in Kubernetes wrote no providerID."""
-    found = provider_id.removeprefix(PREFIX)
-    return found if found != provider_id and ID.fullmatch(found) else None
+    """The machine's ID, None for any other providerID."""
+    for prefix in (PREFIX, IN_TREE):
+        if provider_id.startswith(prefix) and ID.fullmatch(found := provider_id.removeprefix(prefix)):
+            return found
+    return None
 
 
 def known_id(provider_id: str) -> str:

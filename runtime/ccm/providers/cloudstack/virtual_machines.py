@@ -38,5 +38,9 @@ class CloudStackInstances:
     def owns(self, provider_id: str) -> bool:
         return rules.machine_id(provider_id) is not None
 
+    def canonical(self, provider_id: str) -> str | None:
+        found = rules.machine_id(provider_id)
+        return None if found is None else f"{rules.PREFIX}{found}"
+
     def _instance(self, row: Row) -> Instance:
         return rules.instance(row, self._api.settings.common.region)

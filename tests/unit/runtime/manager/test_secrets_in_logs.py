@@ -32,6 +32,9 @@ CONFIGS = {
         f"[Global]\nauth-url = http://127.0.0.1:PORT/v3\napplication-credential-id = c0ffee\n"
         f"application-credential-secret = {CANARY}\nregion = north\n"
     ),
+    "cloudstack": (
+        f"[Global]\napi-url = http://127.0.0.1:PORT/client/api\napi-key = {CANARY}-key\nsecret-key = {CANARY}\n"
+    ),
     "hetzner": f"HCLOUD_TOKEN={CANARY * 4}\nHCLOUD_ENDPOINT=http://127.0.0.1:PORT/v1\n",
     "vsphere": (
         f"global:\n  user: ccm\n  password: {CANARY}\n  port: PORT\n  insecureFlag: true\n"

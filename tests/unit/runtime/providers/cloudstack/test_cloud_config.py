@@ -97,7 +97,10 @@ def test_secrets_and_authorities_in_files_are_watched() -> None:
             f"{MINIMAL}api-url = https://u:p@cloud.example/\n",
             "cloud-config: line 5: [Global] api-url: expected https://HOST/client/api, without credentials",
         ),
-        (f"{MINIMAL}secret-key-file = s\n", "cloud-config: line 5: [Global] secret-key-file: expected an absolute path"),
+        (
+            f"{MINIMAL}secret-key-file = s\n",
+            "cloud-config: line 5: [Global] secret-key-file: expected an absolute path",
+        ),
         (f"{MINIMAL}regon = z\n", "cloud-config: line 5: [Global] regon: unknown key; did you mean region?"),
         (f"{MINIMAL}[Loadbalancers]\n", "unknown section; known sections are Global, LoadBalancer, Runtime"),
         (f"{MINIMAL}project-id = mine\n", "project-id: expected an ID"),

@@ -110,7 +110,8 @@ def test_a_missing_part_says_nothing(part: str) -> None:
     [
         (f"external-cloudstack://{ID}", ID),
         ("external-cloudstack://2600", "2600"),
-        (f"cloudstack://{ID}", None),
+        (f"cloudstack://{ID}", ID),
+        (f"digitalocean://{ID}", None),
         (f"external-cloudstack:///{ID}", None),
         (f"external-cloudstack://{ID}/x", None),
         ("external-cloudstack://", None),

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parser for the azure.json of cloud-provider-azure, JSON or YAML, unchanged. No I/O.
+
+All problems are reported at once, each with its line; none quotes a value. The documentation is generated from these
+tables.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ccm.cloud import ConfigError, ProviderConfig
+from ccm.cloud.toolkit.located_yaml import Located, Problems, read
+from ccm.cloud.toolkit.setting_kinds import KINDS as COMMON_KINDS
+from ccm.cloud.toolkit.setting_kinds import boolean, count, duration, key, number, text
+
+#: The address of the instance metadata service, which hands out tokens of managed identities.
+METADATA = "http://169.254.169.254"
+VMSS, STANDARD, FLEX = "vmss", "standard", "vmssflex"
+
+
+class CloudEndpoints(NamedTuple):
+    """`authority`: of Microsoft Entra ID. `audience`: of tokens for Azure Resource Manager."""
+
+    manager: str
+    authority: str
+    audience: str
+
+
+CLOUDS = {
+    "azurepubliccloud": CloudEndpoints(
+        "https://management.azure.com", "https://login.microsoftonline.com", "https://management.azure.com"
+    ),
+    "azurechinacloud": CloudEndpoints(
+        "https://management.chinacloudapi.cn",
+        "https://login.chinacloudapi.cn",
+        "https://management.core.chinacloudapi.cn",
+    ),
+    "azureusgovernmentcloud": CloudEndpoints(
+        "https://management.usgovcloudapi.net",
+        "https://login.microsoftonline.us",
+        "https://management.core.usgovcloudapi.net",
+    ),
+}
+ALIASES = {
+    "": "azurepubliccloud",
+    "azurecloud": "azurepubliccloud",
+    "azurepublic": "azurepubliccloud",
+    "azurechina": "azurechinacloud",
+    "azureusgovernment": "azureusgovernmentcloud",
+}
+
+
+def cloud_kind(raw: str) -> str:
+    name = ALIASES.get(raw.lower(), raw.lower())
+    if name not in CLOUDS:
+        raise ValueError("expected AzurePublicCloud, AzureChinaCloud or AzureUSGovernmentCloud")
+    return name
+
+
+def vm_kind(raw: str) -> str:
+    if raw.lower() not in (VMSS, STANDARD, FLEX):
+        raise ValueError("expected vmss, standard or vmssflex")
+    return raw.lower()
+
+
+def guid(raw: str) -> str:
+    if not re.fullmatch(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}", raw):
+        raise ValueError("expected a GUID")
+    return raw.lower()
+
+
+def tenant(raw: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9.-]{1,128}", raw):
+        raise ValueError("expected a GUID, or a domain of the tenant")
+    return raw
+
+
+def group(raw: str) -> str:
+    if not re.fullmatch(r"[\w.()-]{1,90}", raw):
+        raise ValueError("expected the name of a resource group")
+    return raw
+
+
+def endpoint(raw: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/@?#]+/?", raw):
+        raise ValueError("expected https://HOST, without path and credentials")
+    return raw.rstrip("/")
+
+
+KINDS: dict[Callable[[str], Any], str] = {
+    **COMMON_KINDS,
+    cloud_kind: "name of a cloud",
+    vm_kind: "`vmss`, `standard` or `vmssflex`",
+    guid: "GUID",
+    tenant: "GUID or domain",
+    group: "name of a resource group",
+    endpoint: "URL",
+}
+
+
+@dataclass(frozen=True)
+class Common:
+    """The keys of cloud-provider-azure that have an effect. Upper and lower case of keys do not matter."""
+
+    cloud: str = key("azurepubliccloud", "the cloud; Azure's public one unless set", cloud_kind)
+    resource_manager_endpoint: str = key("", "the URL of Azure Resource Manager, if not the cloud's own", endpoint)
+    tenant_id: str = key("", "the tenant of Microsoft Entra ID; `AZURE_TENANT_ID` counts first", tenant)
+    subscription_id: str = key("", "the subscription of the Nodes", guid)
+    resource_group: str = key("", "the resource group of the Nodes", group)
+    vm_type: str = key(VMSS, "what Nodes are; with `standard` and `vmssflex`, no uniform scale sets are read", vm_kind)
+    aad_client_id: str = key("", "the application or service principal; `AZURE_CLIENT_ID` counts first")
+    aad_client_secret: str = key("", "its secret; `AZURE_CLIENT_SECRET` counts first", secret=True)
+    aad_client_cert_path: str = key("", "the file with its certificate and key, PEM or PKCS #12")
+    aad_client_cert_password: str = key("", "the password of that file", secret=True)
+    use_managed_identity_extension: bool = key(False, "whether a managed identity of the machine is used", boolean)
+    user_assigned_identity_i_d: str = key("", "its client ID or resource ID, if it is not the system's own")
+    aad_federated_token_file: str = key("", "the file with a token of another issuer; see the next key")
+    use_federated_workload_identity_extension: bool = key(
+        False, "whether that file is used; `AZURE_FEDERATED_TOKEN_FILE` counts first", boolean
+    )
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Keys of this project, below `runtime`. cloud-provider-azure ignores them."""
+
+    request_timeout: float = key(15.0, "how long to wait for one answer", duration, ours=True)
+    calls_per_second: float = key(2.0, "the rate of calls; each has up to four requests", number, ours=True)
+    calls_burst: int = key(50, "how many calls may follow one another without a pause", count, ours=True)
+
+
+_ELSEWHERE = "load balancers, routes and disks are left to cloud-provider-azure"
+#: Further keys of cloud-provider-azure -> why they have no effect. Others have none, either.
+IGNORED = {
+    "location": "each machine has its own",
+    "useInstanceMetadata": "one listing describes all machines, this one too",
+    "userAgent": "it is that of this project",
+    **dict.fromkeys(("cloudProviderBackoff", "cloudProviderRateLimit"), "the framework does this by itself"),
+    **dict.fromkeys(
+        (
+            *("loadBalancerSku", "loadBalancerName", "loadBalancerResourceGroup", "excludeMasterFromStandardLB"),
+            *("maximumLoadBalancerRuleCount", "disableOutboundSNAT", "tags", "tagsMap", "systemTags"),
+            *("vnetName", "vnetResourceGroup", "subnetName", "securityGroupName", "securityGroupResourceGroup"),
+            *("routeTableName", "routeTableResourceGroup", "primaryAvailabilitySetName", "primaryScaleSetName"),
+            *("networkResourceTenantID", "networkResourceSubscriptionID"),
+        ),
+        _ELSEWHERE,
+    ),
+}
+_IGNORED = {name.lower(): why for name, why in IGNORED.items()}
+
+
+def spelt(name: str) -> str:
+    """The key of a field: `aadClientId` of `aad_client_id`."""
+    return re.sub(r"_([a-z])", lambda found: found[1].upper(), name)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """azure.json, parsed, with what the environment says. `federated_file`, `certificate_file`: "" if not used.
+    `metadata`: the URL of the instance metadata service. `ignored`: sentences about keys without effect."""
+
+    source: str
+    common: Common
+    runtime: Runtime
+    endpoints: CloudEndpoints
+    tenant: str
+    client: str
+    secret: str = field(default="", repr=False)
+    federated_file: str = ""
+    certificate_file: str = ""
+    metadata: str = METADATA
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def uses_identity(self) -> bool:
+        """Whether the machine's managed identity is used."""
+        return self.common.use_managed_identity_extension and not self.federated_file
+
+    @classmethod
+    def parse(cls, config: ProviderConfig) -> Settings:
+        """Raises ConfigError with all problems."""
+        problems = Problems(config.source)
+        top = read(config.text, problems)
+        if not isinstance(top.value, dict):
+            if not problems.found:
+                problems.add(top, "expected an object with tenantId, subscriptionId, resourceGroup and credentials")
+            problems.raise_any()
+            raise ConfigError([f"{config.source}: it cannot be read"])
+        reader = _Reader(top.value, problems)
+        common, runtime = reader.section(Common), Runtime()
+        if (found := reader.take("runtime")) is not None:
+            inner = _Reader(found.value if isinstance(found.value, dict) else {}, problems, "runtime.")
+            runtime = inner.section(Runtime)
+            if not isinstance(found.value, dict):
+                problems.add(found, "runtime: expected an object")
+            for name, value in inner.left():
+                problems.add(value, f"runtime.{name}: unknown key")
+        variables = config.environment
+        settings = cls(
+            config.source,
+            common,
+            runtime,
+            _endpoints(common, variables),
+            variables.get("AZURE_TENANT_ID", "") or common.tenant_id,
+            variables.get("AZURE_CLIENT_ID", "") or common.aad_client_id,
+            variables.get("AZURE_CLIENT_SECRET", "") or common.aad_client_secret,
+            variables.get("AZURE_FEDERATED_TOKEN_FILE", "")
+            or (common.aad_federated_token_file if common.use_federated_workload_identity_extension else ""),
+            _certificate_file(common),
+            variables.get("AZURE_POD_IDENTITY_AUTHORITY_HOST", "").rstrip("/") or METADATA,
+            tuple(reader.ignored()),
+        )
+        for problem in _missing(settings):
+            problems.add(top, problem)
+        problems.raise_any()
+        return settings
+
+
+def _endpoints(common: Common, variables: Mapping[str, str]) -> CloudEndpoints:
+    found = CLOUDS[common.cloud]
+    if url := common.resource_manager_endpoint:
+        found = found._replace(manager=url, audience=url)
+    authority = variables.get("AZURE_AUTHORITY_HOST", "").rstrip("/")
+    return found._replace(authority=authority) if authority else found
+
+
+def _certificate_file(common: Common) -> str:
+    """The file of the certificate, if nothing goes before it."""
+    others = common.use_managed_identity_extension or common.use_federated_workload_identity_extension
+    return "" if others else common.aad_client_cert_path
+
+
+def _missing(found: Settings) -> list[str]:
+    common = found.common
+    problems = [
+        f"{spelt(name)}: it is missing" for name in ("subscription_id", "resource_group") if not getattr(common, name)
+    ]
+    if found.uses_identity:
+        return problems
+    if not found.tenant:
+        problems.append("tenantId: it is missing")
+    if not found.client:
+        problems.append("aadClientId: it is missing")
+    if common.use_federated_workload_identity_extension and not found.federated_file:
+        problems.append("aadFederatedTokenFile: it is missing, and so is AZURE_FEDERATED_TOKEN_FILE")
+    elif not (found.federated_file or found.secret or found.certificate_file):
+        problems.append(
+            "there are no credentials: set aadClientSecret, aadClientCertPath, useFederatedWorkloadIdentityExtension "
+            "or useManagedIdentityExtension"
+        )
+    if found.secret and not (found.secret.isascii() and found.secret.isprintable()):
+        problems.append("aadClientSecret: expected one line of ASCII")
+    return problems
+
+
+class _Reader:
+    """Takes keys out of an object, whatever their case."""
+
+    def __init__(self, given: Mapping[str, Located], problems: Problems, path: str = "") -> None:
+        self._given = {name.lower(): (name, found) for name, found in given.items()}
+        self._problems, self._path = problems, path
+
+    def take(self, name: str) -> Located | None:
+        found = self._given.pop(name.lower(), None)
+        return None if found is None or found[1].value is None else found[1]
+
+    def section(self, kind: type) -> Any:
+        values: dict[str, Any] = {}
+        for each in dataclasses.fields(kind):
+            name = spelt(each.name)
+            if (found := self.take(name)) is None or found.value == "":
+                continue
+            if not isinstance(found.value, str | int | float):
+                self._problems.add(found, f"{self._path}{name}: expected one value")
+                continue
+            raw = str(found.value).lower() if isinstance(found.value, bool) else str(found.value)
+            try:
+                values[each.name] = each.metadata["kind"](raw if each.metadata["kind"] is text else raw.strip())
+            except ValueError as error:
+                self._problems.add(found, f"{self._path}{name}: {error}")
+        return kind(**values)
+
+    def left(self) -> list[tuple[str, Located]]:
+        return list(self._given.values())
+
+    def ignored(self) -> list[str]:
+        default = "this project does not know it" if not self._path else ""
+        return [
+            f"line {found.line}: {name} has no effect: {_IGNORED.get(name.lower(), default)}"
+            for name, found in self._given.values()
+        ]

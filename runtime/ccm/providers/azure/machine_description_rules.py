@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a virtual machine of Azure, alone or of a scale set, is for a Node. Pure.
+
+Rows are those of the API: of machines, network interfaces and public addresses.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
+
+from . import resource_ids
+
+Row = Mapping[str, Any]
+
+#: Power states of a machine that exists and does not run, as in cloud-provider-azure.
+DOWN = {"stopped", "deallocated", "deallocating"}
+SUCCEEDED = "succeeded"
+UNIFORM = "uniform"
+
+
+def by_id(rows: Iterable[Row]) -> dict[str, Row]:
+    """Rows by their ID in lower case. Raises Transient if one has none."""
+    try:
+        return {str(row["id"]).lower(): row for row in rows}
+    except (LookupError, TypeError, AttributeError):
+        raise _other_form() from None
+
+
+def uniform_sets(rows: Iterable[Row]) -> list[str]:
+    """Names of scale sets whose machines the API does not list with the others. Raises Transient."""
+    try:
+        found = [
+            str(row["name"])
+            for row in rows
+            if str(row["properties"].get("orchestrationMode") or UNIFORM).lower() == UNIFORM
+        ]
+    except (LookupError, TypeError, AttributeError):
+        raise _other_form() from None
+    return sorted(found)
+
+
+def primary_interface(row: Row) -> str:
+    """The ID of the machine's primary network interface, "" if it has none yet. Raises Transient."""
+    try:
+        found = (row["properties"].get("networkProfile") or {}).get("networkInterfaces") or []
+        chosen = [each for each in found if (each.get("properties") or {}).get("primary")] or found[:1]
+        return str(chosen[0]["id"]) if chosen else ""
+    except (LookupError, TypeError, AttributeError):
+        raise _other_form() from None
+
+
+def public_addresses(interface: Row) -> list[str]:
+    """The IDs of public addresses that belong to an interface. Raises Transient."""
+    try:
+        found = [each["properties"].get("publicIPAddress") for each in _configurations(interface)]
+        return [str(each["id"]) for each in found if each]
+    except (LookupError, TypeError, AttributeError):
+        raise _other_form() from None
+
+
+def instance(row: Row, interface: Row | None, public: Mapping[str, Row]) -> Instance:
+    """The instance of a machine's row. `interface`: its primary one, None if Azure shows none. `public`: public
+    addresses by their ID in lower case. Raises Transient if a row has another shape."""
+    try:
+        id = resource_ids.machine_id(str(row["id"]))
+        if id is None:
+            raise ValueError
+        properties = row["properties"]
+        own = "" if id.scale_set else str(row["name"]).lower()
+        name = str((properties.get("osProfile") or {}).get("computerName") or own).lower()
+        ips = list(_addresses(interface, public)) if interface is not None else []
+        zone, region = _zone(row, bool(id.scale_set)), str(row["location"]).lower()
+        missing = "no address" if not ips else "no fault domain" if not zone else "" if name else "no name"
+        return Instance(
+            provider_id=id.provider_id,
+            name=name or f"{id.scale_set}_{id.name}".lower(),
+            aliases=(own,) if own and own != name else (),
+            type=str(row["sku"]["name"] if id.scale_set else properties["hardwareProfile"]["vmSize"]),
+            zone=zone,
+            region=region,
+            addresses=(Address(AddressType.HOSTNAME, name), *ips) if name else tuple(ips),
+            state=_state(properties),
+            incomplete=f"Azure shows {missing} of it yet" if missing else "",
+        )
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise _other_form() from None
+
+
+def _state(properties: Row) -> InstanceState:
+    """As in cloud-provider-azure, a machine that is being changed counts as running."""
+    view = properties.get("instanceView") or {}
+    codes = [str(each.get("code") or "") for each in view.get("statuses") or ()]
+    power = next((each.partition("/")[2].lower() for each in codes if each.lower().startswith("powerstate/")), "")
+    settled = str(properties.get("provisioningState") or "").lower() == SUCCEEDED
+    return InstanceState.SHUTDOWN if power in DOWN and settled else InstanceState.RUNNING
+
+
+def _zone(row: Row, in_set: bool) -> str:
+    """`REGION-N` of an availability zone; without one, the number of the fault domain. "" if it is not known yet."""
+    if zones := row.get("zones"):
+        return f"{str(row['location']).lower()}-{int(zones[0])}"
+    domain = (row["properties"].get("instanceView") or {}).get("platformFaultDomain")
+    if domain is None:
+        return "" if in_set else "0"
+    return str(int(domain))
+
+
+def _addresses(interface: Row, public: Mapping[str, Row]) -> Iterator[Address]:
+    """Of each family the first private address, that of the primary configuration before others, and its public one:
+    what cloud-node-manager reads from the machine's metadata. Raises ValueError for what is no address."""
+    configurations = sorted(_configurations(interface), key=lambda each: not each["properties"].get("primary"))
+    for version in (4, 6):
+        for each in configurations:
+            private = each["properties"].get("privateIPAddress")
+            if not private or ipaddress.ip_address(str(private)).version != version:
+                continue
+            yield Address(AddressType.INTERNAL_IP, str(private))
+            reference = each["properties"].get("publicIPAddress")
+            found = public.get(str(reference["id"]).lower()) if reference else None
+            if found is not None and (text := found["properties"].get("ipAddress")):
+                ipaddress.ip_address(str(text))
+                yield Address(AddressType.EXTERNAL_IP, str(text))
+            break
+
+
+def _configurations(interface: Row) -> list[Row]:
+    return list(interface["properties"].get("ipConfigurations") or ())
+
+
+def _other_form() -> Transient:
+    return Transient("a row in the answer has not the form that Azure's API describes")

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services and Nodes as the framework gives them to the provider, and calls that are repeated as it repeats them."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from ccm.cloud import Backend, Backends, LoadBalancer, LoadBalancerSpec, NotFound, Port, RetryAfter
+from ccm.providers.cloudstack import CloudStackCloud
+from ccm.providers.cloudstack.service_annotations import PREFIX
+
+T = TypeVar("T")
+#: About as long as a job of the stand-in takes, in seconds.
+PAUSE = 0.01
+
+
+def service(*ports: int, annotations: dict[str, str] | None = None, **more: Any) -> LoadBalancerSpec:
+    """A Service; annotations are named without prefix."""
+    return LoadBalancerSpec(
+        cluster="kubernetes",
+        uid=str(uuid.uuid4()),
+        namespace="default",
+        name="web",
+        ports=tuple(Port(f"p{port}", "TCP", port, 30000 + port) for port in ports or (80, 443)),
+        annotations={PREFIX + name: text for name, text in (annotations or {}).items()},
+        **more,
+    )
+
+
+async def nodes(cloud: CloudStackCloud) -> Backends:
+    page = await cloud.instances.list_page(None)
+    return Backends(Backend(each.name, each.provider_id, each.addresses) for each in page.instances)
+
+
+async def patiently(call: Callable[..., Awaitable[T]], *args: Any, times: int = 100) -> T:
+    """The answer, with a new call after each RetryAfter; jobs take less time here than the framework waits."""
+    for _ in range(times):
+        try:
+            return await call(*args)
+        except RetryAfter:
+            await asyncio.sleep(PAUSE)
+    raise AssertionError(f"not done after {times} calls")
+
+
+async def settled(cloud: CloudStackCloud, spec: LoadBalancerSpec, backends: Backends) -> LoadBalancer:
+    """As the framework: `ensure`, then `get` until the load balancer is ready."""
+    assert cloud.load_balancers is not None
+    found = await patiently(cloud.load_balancers.ensure, spec, backends)
+    while not found.ready:
+        await asyncio.sleep(PAUSE)
+        found = await cloud.load_balancers.get(spec)
+    return found
+
+
+async def deleted(cloud: CloudStackCloud, spec: LoadBalancerSpec) -> None:
+    """As the framework: until the cloud says that there is nothing."""
+    assert cloud.load_balancers is not None
+    for _ in range(5):
+        try:
+            await patiently(cloud.load_balancers.delete, spec)
+        except NotFound:
+            return
+    raise AssertionError("it is never gone")
