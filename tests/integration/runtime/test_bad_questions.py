@@ -74,6 +74,12 @@ async def test_without_rights_each_missing_one_is_named(
         assert f'User "nobody" cannot {verb} resource "{resource}"' in out + err
 
 
+async def test_ccm_nodes_without_rights_names_the_missing_one(apiserver: ApiServer, conf: Path):
+    status, out, err = await ask("nodes", *flags(conf, apiserver.kubeconfig("nobody", ()))[:3])
+    assert (status, out) == (1, "")
+    assert 'User "nobody" cannot list resource "nodes"' in err and err.count("\n") == 1
+
+
 async def test_an_api_server_that_does_not_answer(apiserver: ApiServer, conf: Path):
     away = apiserver.kubeconfig("away", (), server=f"https://127.0.0.1:{free_port()}")
     for command in (["plan"], ["doctor"], ["explain", "node", "worker-1"]):
