@@ -158,10 +158,11 @@ async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
     """All checks."""
     nodes = node_outlooks(found)
     balancers, routes = await asyncio.gather(balancer_outlooks(found), all_routes(found))
-    quotas = await all_quotas(found)
+    # Whoever cannot sign in is told so once.
+    quotas = [] if found.refused else check_cloud.quotas(await all_quotas(found))
     every = one_each([*nodes, *balancers, *routes])
     answers = found.answers
-    checks = [*check_cloud.answered(answers, found.options.cloud_provider), *check_cloud.quotas(quotas)]
+    checks = [*check_cloud.answered(answers, found.options.cloud_provider), *quotas]
     ours = [
         *check_cloud.nodes(found.nodes or [], nodes),
         *check_cloud.services(found.services or [], seen.failures, balancers),

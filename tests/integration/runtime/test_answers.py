@@ -335,6 +335,8 @@ async def test_what_the_commands_say_of_a_fault(fault: str, scene: Scene):
         print(f"--- {name}\n{output}\n")
     missing = {(name, text) for name, quotes in rows()[fault].items() for text in quotes if text not in said[name]}
     assert missing == set()
+    signed_in = fault not in ("wrong credentials", "cloud away")
+    assert ("\nquotas " in said["doctor"]) is signed_in
     await fix()
     await scene.run_controller()
     requests = scene.apiserver.audited(ON_CALL)
