@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 from ccm.cloud import Instance, ProviderConfig
@@ -15,9 +17,11 @@ from ccm.engine.objects import Node, Service
 from ccm.providers.openstack import OpenStackCloud
 from ccm.providers.openstack.marks import Mark
 
+from ..integration.cluster import ApiServer
 from ..integration.runtime.support import (
     NODES,
     SERVICES,
+    ask,
     event_messages,
     eventually,
     get_service,
@@ -273,7 +277,7 @@ async def test_services_come_up_after_trouble(kube: KubeClient, site: Site, star
 
 
 async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_back(
-    kube: KubeClient, site: Site, start_ccm: StartCcm
+    apiserver: ApiServer, kube: KubeClient, site: Site, start_ccm: StartCcm, tmp_path: Path
 ) -> None:
     """Nothing that either of the two controllers goes by is changed; one tag of ours comes and stays."""
     name = _name(site, "web")
@@ -293,8 +297,20 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     status = {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}
     await kube.patch(f"{SERVICES}/web/status", status)
 
+    # What changes? One tag, says `ccm plan`, and asks without a write.
     site.rig.reset()
     site.rig.load_balancers(0.1)
+    conf = tmp_path / "on-call.conf"
+    conf.write_text(site.conf())
+    flags = [f"--kubeconfig={apiserver.kubeconfig()}", "--cloud-provider=openstack", f"--cloud-config={conf}"]
+    flags += [f"--cluster-name={site.name}", *(f"--{key.replace('_', '-')}={value}" for key, value in NO_ROUTES.items())]
+    answered, out, err = await ask("plan", "--output=json", *flags)
+    assert (answered, err) == (1, ""), out
+    (planned,) = json.loads(out)["outlooks"]
+    assert (planned["kind"], planned["name"], planned["action"]) == ("LoadBalancer", "default/web", "update")
+    assert planned["changes"] == [f"load balancer {name}: it has no tag of this provider yet"]
+    assert not [call for call in site.rig.calls() if " GET " not in call]
+
     ccm = start_ccm(**NO_ROUTES)
 
     async def taken() -> bool:
@@ -307,6 +323,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
         "load-balancer PUT /loadbalancers/{id}": 1
     }
     await ccm.stop()
+    assert (await ask("plan", *flags))[0] == 0
     after = await asyncio.to_thread(_parts, site, balancer)
     assert [tag for tag in after.pop("tags") if tag.startswith("kube_service_")] == before.pop("tags") == [name]
     assert after == before

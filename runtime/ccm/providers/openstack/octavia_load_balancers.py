@@ -222,7 +222,9 @@ class OctaviaLoadBalancers:
         seen = await self._parts.observe(job.row)
         todo = balancer_convergence.todo(job, seen, serial=self._section.provider_requires_serial_api_calls)
         found = [f"{step.repairs} in state ERROR" if step.repairs else str(step) for step in todo]
-        if job.present is None or job.present.fingerprint != self.fingerprint(job.spec, job.backends):
+        if job.present is None:
+            found.append("it has no tag of this provider yet")
+        elif job.present.fingerprint != self.fingerprint(job.spec, job.backends):
             found.append("its tag is not the one that was written")
         floats = job.owner and job.present is not None and "f" in job.present.flags
         if floats and await self._floating.on(str(job.row["vip_port_id"])) is None:
