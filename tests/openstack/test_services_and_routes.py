@@ -303,7 +303,7 @@ async def test_one_of_cloud_provider_openstacks_is_taken_over_and_can_be_given_b
     conf = tmp_path / "on-call.conf"
     conf.write_text(site.conf())
     flags = [f"--kubeconfig={apiserver.kubeconfig()}", "--cloud-provider=openstack", f"--cloud-config={conf}"]
-    flags += [f"--cluster-name={site.name}", *(f"--{key.replace('_', '-')}={value}" for key, value in NO_ROUTES.items())]
+    flags += [f"--{name.replace('_', '-')}={value}" for name, value in {"cluster_name": site.name, **NO_ROUTES}.items()]
     answered, out, err = await ask("plan", "--output=json", *flags)
     assert (answered, err) == (1, ""), out
     (planned,) = json.loads(out)["outlooks"]
