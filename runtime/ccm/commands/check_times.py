@@ -74,8 +74,8 @@ def certificates(found: Mapping[str, bytes], now: datetime.datetime) -> list[Che
     return checks
 
 
-def token(text: str, now: datetime.datetime) -> list[Check]:
-    """When a token expires, if it is a JWT that says so."""
+def token(text: str, now: datetime.datetime, whose: str) -> list[Check]:
+    """When a token expires, if it is a JWT that says so. `whose`: this kubeconfig, or this Pod."""
     parts = text.split(".")
     if len(parts) != 3:
         return []
@@ -85,8 +85,8 @@ def token(text: str, now: datetime.datetime) -> list[Check]:
     except (binascii.Error, ValueError, KeyError, TypeError, OverflowError, OSError):
         return []
     if ends - now > datetime.timedelta(0):
-        return [Check(CERTIFICATES, State.OK, f"the token of this kubeconfig is valid until {ends:%Y-%m-%d %H:%M} UTC")]
-    return [expiry("the token of this kubeconfig", ends, now)]
+        return [Check(CERTIFICATES, State.OK, f"the token of {whose} is valid until {ends:%Y-%m-%d %H:%M} UTC")]
+    return [expiry(f"the token of {whose}", ends, now)]
 
 
 def expiry(what: str, ends: datetime.datetime, now: datetime.datetime) -> Check:

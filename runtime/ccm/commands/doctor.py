@@ -173,7 +173,14 @@ async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
     components = check_components.flags(seen.pods, network, found.options.cluster_name)
     shared = await _shared(found.options, found.cluster, seen, found.lease, list(found.usable.values()), found.now)
     ready = [node.metadata.name for node in found.nodes or () if node_rules.is_ready(node)]
-    return [*shared, *components, *checks, *_clocks(seen, ready), *ours, *await _certificates(found.cluster, seen)]
+    return [
+        *shared,
+        *components,
+        *checks,
+        *_clocks(seen, ready),
+        *ours,
+        *await _certificates(found.options, found.cluster, seen),
+    ]
 
 
 async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> list[Check]:
@@ -191,7 +198,7 @@ async def _without_cloud(options: DoctorFlags, cluster: Cluster, seen: Seen) -> 
         *_clocks(seen, ready),
         *check_cloud.nodes(nodes or [], ()),
         *check_cloud.services(services or [], seen.failures, ()),
-        *await _certificates(cluster, seen),
+        *await _certificates(options, cluster, seen),
     ]
 
 
@@ -233,8 +240,9 @@ def _clocks(seen: Seen, ready: Sequence[str]) -> list[Check]:
     return check_times.clocks(seen.server_time, here, seen.node_leases, ready)
 
 
-async def _certificates(cluster: Cluster, seen: Seen) -> list[Check]:
+async def _certificates(options: Options, cluster: Cluster, seen: Seen) -> list[Check]:
     access, now = cluster.client.access, datetime.datetime.now(datetime.UTC)
+    whose = "this kubeconfig" if options.kubeconfig or options.master else "this Pod"
     found: dict[str, bytes] = {}
     try:
         if access.proxy is None:
@@ -242,8 +250,8 @@ async def _certificates(cluster: Cluster, seen: Seen) -> list[Check]:
                 access.server, access.server_name
             )
         for what, pem in (
-            ("the CA of this kubeconfig", access.ca),
-            ("the client certificate of this kubeconfig", access.cert),
+            (f"the CA of {whose}", access.ca),
+            (f"the client certificate of {whose}", access.cert),
         ):
             if pem is not None:
                 found[what] = pem.read()
@@ -255,4 +263,4 @@ async def _certificates(cluster: Cluster, seen: Seen) -> list[Check]:
     if seen.webhooks is not None:
         checks += check_webhook.configured(seen.webhooks, now)
     token = access.token or (access.token_file.get() if access.token_file is not None else "")
-    return [*checks, *check_times.token(token, now), *check_times.requests(seen.requests)]
+    return [*checks, *check_times.token(token, now, whose), *check_times.requests(seen.requests)]

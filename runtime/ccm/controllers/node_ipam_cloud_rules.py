@@ -59,23 +59,22 @@ class CloudRanges:
         return tuple(map(str, networks))
 
     def _checked(self, offered: Sequence[str]) -> Iterator[Network]:
+        """The first network of each family inside `--cluster-cidr`: an instance may have ranges for other purposes."""
         if not offered:
             raise NotAssigned("the cloud assigned no pod CIDR to its instance", "CIDRNotAvailable")
         families = set()
         for text in offered:
             network = parse(text)
-            if network is None:
-                said = shorten(text, QUOTED)
-                raise NotAssigned(f"the cloud assigned {said!r} to its instance, which is no CIDR", "CIDRNotAvailable")
-            if not any(lies_in(network, cidr) for cidr in self._cluster):
-                inside = ", ".join(map(str, self._cluster))
-                raise NotAssigned(
-                    f"the cloud assigned {network} to its instance, which is not inside --cluster-cidr ({inside})",
-                    "CIDRNotAvailable",
-                )
-            if network.version not in families:  # the API server allows one of each family
-                families.add(network.version)
+            fits = network is not None and any(lies_in(network, cidr) for cidr in self._cluster)
+            if network is not None and fits and network.version not in families:
+                families.add(network.version)  # the API server allows one of each
                 yield network
+        if not families:
+            said, inside = shorten(", ".join(offered), QUOTED), ", ".join(map(str, self._cluster))
+            raise NotAssigned(
+                f"the cloud assigned {said} to its instance, and nothing inside --cluster-cidr ({inside})",
+                "CIDRNotAvailable",
+            )
 
     def _hold(self, uid: str, networks: Iterable[Network]) -> None:
         self.release(uid)

@@ -151,7 +151,7 @@ async def test_the_ranges_that_the_cloud_assigned_are_those_of_the_nodes(
     (message,) = await eventually(lambda: event_messages(kube, "CIDRNotAvailable", "of-cloud-b"))
     assert "assigned no pod CIDR" in message
     (message,) = await eventually(lambda: event_messages(kube, "CIDRNotAvailable", "of-cloud-c"))
-    assert "192.0.2.0/24" in message and "not inside --cluster-cidr" in message
+    assert "192.0.2.0/24" in message and "nothing inside --cluster-cidr" in message
     await ccm.stop()
     cloud.project().change_instance(late.id, InstancePatch(pod_cidrs=("10.244.8.0/24",)))
     await start_ccm(**ON, **ranges).leading()

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
+from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
 #: Older spellings have no zone. Fargate's (`aws:///ZONE/fargate-IP`) are left to others.
 PROVIDER_ID = re.compile(r"aws:///(?P<zone>[a-z0-9-]*)/(?P<id>i-[0-9a-f]{1,32})")
@@ -62,7 +63,7 @@ def instance(row: Row, region: str, families: Sequence[str], zone_ids: Mapping[s
             addresses=tuple(addresses(row, families)),
             state=InstanceState.SHUTDOWN if row["State"]["Name"] == "stopped" else InstanceState.RUNNING,
             labels={ZONE_ID: zone_ids[zone]} if zone in zone_ids else {},
-            pod_cidrs=tuple(pod_cidrs(row)),
+            pod_cidrs=pod_ranges(prefixes(row)),
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("an instance in the answer has not the form that EC2's API describes") from None
@@ -113,15 +114,13 @@ def _ipv6(interfaces: Sequence[Row]) -> Iterator[Address]:
             yield Address(AddressType.INTERNAL_IP, str(ipaddress.IPv6Address(each["Ipv6Address"])))
 
 
-def pod_cidrs(row: Row) -> Iterator[str]:
+def prefixes(row: Row) -> Iterator[object]:
     """The first IPv6 prefix that is delegated to the primary interface; cloud-provider-aws refuses several. Prefixes of
-    other interfaces, and IPv4 ones, are those of network plugins. Raises ValueError for other text."""
-    primary = [
-        each for each in row.get("NetworkInterfaces") or () if each.get("Attachment") and device_index(each) == 0
-    ]
-    for interface in primary[:1]:
+    other interfaces, and IPv4 ones, are those of network plugins."""
+    interfaces = row.get("NetworkInterfaces") or ()
+    for interface in [each for each in interfaces if each.get("Attachment") and device_index(each) == 0][:1]:
         for each in (interface.get("Ipv6Prefixes") or ())[:1]:
-            yield str(ipaddress.IPv6Network(each["Ipv6Prefix"]))
+            yield each.get("Ipv6Prefix")
 
 
 def named_address(node_name: str) -> str:

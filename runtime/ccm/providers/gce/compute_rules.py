@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ccm.cloud import Address, AddressType, Instance, InstanceState, Transient
 from ccm.cloud.toolkit.json_api import Failure
+from ccm.cloud.toolkit.pod_ranges import pod_ranges
 
 PROVIDER_ID = re.compile(r"gce://(?P<project>[a-z0-9.:-]+)/(?P<zone>[a-z0-9-]+)/(?P<name>[a-z0-9-]+)")
 #: Names that an instance can have, and those with the domain of an instance.
@@ -91,6 +92,7 @@ def instance(row: Row, scope: Scope, ipv6_first: bool) -> Instance:
             addresses=addresses,
             state=InstanceState.SHUTDOWN if row["status"] in DOWN else InstanceState.RUNNING,
             incomplete="" if addresses else "Compute Engine shows no address of it yet",
+            pod_cidrs=pod_ranges(_alias_ranges(row)),
         )
     except (LookupError, TypeError, ValueError, AttributeError):
         raise Transient("an instance in the answer has not the form that the API describes") from None
@@ -127,6 +129,13 @@ def _addresses(row: Row) -> Iterator[Address]:
             text = next((each.get("externalIpv6") for each in reversed(interface.get("ipv6AccessConfigs") or [])), "")
         if text:
             yield _address(AddressType.INTERNAL_IP, text)
+
+
+def _alias_ranges(row: Row) -> Iterator[object]:
+    """The alias IP ranges of the first interface, which Compute Engine delivers without routes."""
+    for interface in (row.get("networkInterfaces") or ())[:1]:
+        for each in interface.get("aliasIpRanges") or ():
+            yield each.get("ipCidrRange")
 
 
 def _address(kind: AddressType, text: Any) -> Address:

@@ -248,12 +248,13 @@ def test_of_several_certificates_the_first_to_expire_counts_and_garbage_is_noted
 @pytest.mark.parametrize(("seconds", "expected"), [(60, [State.OK]), (-60, [State.PROBLEM])])
 def test_tokens(seconds, expected):
     claims = base64.urlsafe_b64encode(json.dumps({"exp": NOW.timestamp() + seconds}).encode()).decode().rstrip("=")
-    assert states(check_times.token(f"a.{claims}.c", NOW)) == expected
+    said = check_times.token(f"a.{claims}.c", NOW, "this Pod")
+    assert states(said) == expected and said[0].said.startswith("the token of this Pod ")
 
 
 @pytest.mark.parametrize("text", ["", "opaque", "a.b.c", "a.e30.c", "a.W10.c"])
 def test_tokens_that_do_not_say(text):
-    assert check_times.token(text, NOW) == []
+    assert check_times.token(text, NOW, "this kubeconfig") == []
 
 
 def test_kubelets_that_wait_for_certificates():

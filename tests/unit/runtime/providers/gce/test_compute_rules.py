@@ -181,3 +181,9 @@ def error(reason: str, message: str) -> dict[str, Any]:
 )
 def test_only_a_404_about_the_instance_is_about_the_instance(message: str, code: str) -> None:
     assert compute_rules.failure(error("notFound", message)).code == code
+
+
+def test_pod_cidrs_are_the_alias_ranges_of_the_first_interface() -> None:
+    ranges = [{"ipCidrRange": "10.4.1.0/24", "subnetworkRangeName": "pods"}, {"ipCidrRange": "/24"}, {}]
+    interfaces = [{**V4, "aliasIpRanges": ranges}, {"networkIP": "10.1.0.2", "aliasIpRanges": ranges}]
+    assert compute_rules.instance(row(networkInterfaces=interfaces), SCOPE, False).pod_cidrs == ("10.4.1.0/24",)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Instance.pod_cidrs` from what a cloud's API shows."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+
+def pod_ranges(texts: Iterable[object]) -> tuple[str, ...]:
+    """The CIDRs among these values, in their order.
+
+    Anything else is left out, instead of an error: a range that cannot be read must not make the instance unknown, on
+    which the life of its Node depends.
+    """
+    found = []
+    for text in texts:
+        try:
+            found.append(str(ipaddress.ip_network(str(text))))
+        except ValueError:
+            continue
+    return tuple(found)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranges for Pods in a cloud's answer: what is no CIDR is left out, and hides nothing."""
+
+from ccm.cloud.toolkit.pod_ranges import pod_ranges
+
+
+def test_what_is_no_cidr_is_left_out():
+    assert pod_ranges(["10.4.1.0/24", "/24", None, 7.5, "10.4.1.7/24", "nonsense", "fd00:0::/80", "10.4.2.9"]) == (
+        "10.4.1.0/24",
+        "fd00::/80",
+        "10.4.2.9/32",
+    )
