@@ -60,6 +60,7 @@ class Moto:
     def reset(self) -> None:
         self._post("/moto-api/reset", b"")
         self.control(do="slow", seconds=0)
+        self.control(do="hold groups", seconds=0)
 
     def control(self, **what: Any) -> None:
         self._post("/ccm-control", json.dumps(what).encode())
@@ -146,10 +147,63 @@ class Account:
         return list(self.elb.describe_load_balancers()["LoadBalancers"])
 
     def parts(self) -> frozenset[str]:
-        """Load balancers, target groups, and rules of security groups that controllers describe."""
+        """Load balancers of both types, target groups, security groups of load balancers, and rules of security groups
+        that controllers describe or that name a group."""
         groups = [each["TargetGroupArn"] for each in self.elb.describe_target_groups()["TargetGroups"]]
         rules = [f"{group} {rule}" for group, rule in self.rules()]
-        return frozenset([*(each["LoadBalancerArn"] for each in self.balancers()), *groups, *rules])
+        classic = [f"classic {each['LoadBalancerName']}" for each in self.classic_balancers()]
+        own = [name for name in self.groups() if name.startswith("k8s-elb-")]
+        admitted = [f"{group} admits {other}" for group, other in self.admissions()]
+        balancers = [each["LoadBalancerArn"] for each in self.balancers()]
+        return frozenset([*balancers, *groups, *rules, *classic, *own, *admitted])
+
+    def groups(self) -> dict[str, str]:
+        """The security groups of the VPC: name -> ID."""
+        found = self.ec2.describe_security_groups(Filters=[{"Name": "vpc-id", "Values": [self.vpc]}])
+        return {str(each["GroupName"]): str(each["GroupId"]) for each in found["SecurityGroups"]}
+
+    def admissions(self) -> list[tuple[str, str]]:
+        """Pairs of IDs: a security group, and another one from which it admits everything."""
+        return sorted(
+            (group["GroupId"], pair["GroupId"])
+            for group in self.ec2.describe_security_groups()["SecurityGroups"]
+            for rule in group["IpPermissions"]
+            for pair in rule["UserIdGroupPairs"]
+            if pair["GroupId"] != group["GroupId"] and rule["IpProtocol"] == "-1"
+        )
+
+    def ranges(self, group: str) -> list[tuple[str, int, int, str]]:
+        """The rules of a group for ranges: protocol, first and last port, CIDR."""
+        (found,) = self.ec2.describe_security_groups(GroupIds=[group])["SecurityGroups"]
+        return sorted(
+            (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], each["CidrIp"])
+            for rule in found["IpPermissions"]
+            for each in rule["IpRanges"]
+        )
+
+    def classic_balancers(self) -> list[Row]:
+        return list(self.classic.describe_load_balancers()["LoadBalancerDescriptions"])
+
+    def classic_balancer(self, name: str) -> Row:
+        """Everything of a Classic Load Balancer that a Service decides about, but for the time of its creation."""
+        (found,) = self.classic.describe_load_balancers(LoadBalancerNames=[name])["LoadBalancerDescriptions"]
+        attributes = self.classic.describe_load_balancer_attributes(LoadBalancerName=name)["LoadBalancerAttributes"]
+        (tags,) = self.classic.describe_tags(LoadBalancerNames=[name])["TagDescriptions"]
+        names = {id: each for each, id in self.groups().items()}
+        return {
+            **{key: value for key, value in found.items() if key != "CreatedTime"},
+            "Subnets": sorted(found["Subnets"]),
+            "Instances": sorted(each["InstanceId"] for each in found["Instances"]),
+            "SecurityGroups": [names[each] for each in found["SecurityGroups"]],
+            "ListenerDescriptions": sorted(
+                found["ListenerDescriptions"], key=lambda each: each["Listener"]["LoadBalancerPort"]
+            ),
+            # moto adds the same one with each change.
+            "attributes": {key: value for key, value in attributes.items() if key != "AdditionalAttributes"},
+            "tags": {each["Key"]: each["Value"] for each in tags["Tags"]},
+            "ranges": self.ranges(found["SecurityGroups"][0]),
+            "admitted by": [group for group, other in self.admissions() if other == found["SecurityGroups"][0]],
+        }
 
     def rules(self) -> list[tuple[str, tuple[Any, ...]]]:
         """Group, and (protocol, from, to, CIDR, description) of each of its rules with a description."""

@@ -28,12 +28,15 @@ def belongings(account: Account, proxy: Proxy, services: Iterable[Row]) -> dict[
     found = {name: Belongings(_IDENTITIES) for name in (*bodies, SHARED)}
     says = Replacements({group: name for name, group in _groups(account).items()})
     balancers = {row["LoadBalancerName"]: row for row in account.balancers()}
+    classic = {row["LoadBalancerName"] for row in account.classic_balancers()}
     for name, body in bodies.items():
         balancer = ("a" + body["metadata"]["uid"].replace("-", ""))[:32]
         if (row := balancers.get(balancer)) is not None:
             says.add(row["DNSName"], f"host of {name}")
             _of_balancer(found[name], account, row, proxy.created.get(balancer, {}))
             _of_rules(found[name], account, balancer)
+        if balancer in classic:
+            _of_classic(found[name], account, balancer)
         says.add(balancer, f"balancer of {name}")
         _of_service(found[name], body)
     _of_rules(found[SHARED], account, "nlb/mtu")
@@ -51,6 +54,18 @@ def _of_balancer(found: Belongings, account: Account, row: Row, created: Mapping
     found.add("load balancer", "", {**row, "id": arn}, **more)
     for listener in account.elb.describe_listeners(LoadBalancerArn=arn)["Listeners"]:
         _of_listener(found, account, listener)
+
+
+def _of_classic(found: Belongings, account: Account, name: str) -> None:
+    """With its own security group, if it has one."""
+    row = account.classic_balancer(name)
+    (shown,) = (each for each in account.classic_balancers() if each["LoadBalancerName"] == name)
+    identity = f"{row['DNSName']} {shown['CreatedTime']} {shown['SecurityGroups']}"
+    found.add("Classic Load Balancer", "", {**row, "id": identity}, **_split(row["tags"]))
+    for group in account.ec2.describe_security_groups(GroupIds=shown["SecurityGroups"])["SecurityGroups"]:
+        if name in group["GroupName"]:
+            kept = {"name": group["GroupName"], "description": group["Description"], "id": group["GroupId"]}
+            found.add("security group", "", kept, tags=_pairs(group["Tags"]))
 
 
 def _of_listener(found: Belongings, account: Account, listener: Row) -> None:
@@ -91,7 +106,11 @@ def _groups(account: Account) -> dict[str, str]:
 
 
 def _tags(account: Account, arn: str) -> dict[str, Any]:
-    tags = account.tags(arn)
+    return _split(account.tags(arn))
+
+
+def _split(tags: Mapping[str, str]) -> dict[str, Any]:
+    """The tags, and how many of them are ours."""
     ours = [key for key in tags if key.startswith(_OURS)]
     return {"tags": {key: tags[key] for key in sorted(tags) if key not in ours}, f"tags {_OURS}...": len(ours)}
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccm.providers.aws.nlb_annotations import PREFIX
+from ccm.providers.aws.annotation_forms import PREFIX
 
 from ..comparison.differences import Difference
 
@@ -34,11 +34,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Table:
-    """`conf`: lines of Global; `cluster`: the key that has the cluster's name."""
+    """`conf`: lines of Global, with {names} of the account; `cluster`: the key that has the cluster's name.
+    `type_`: the annotation of Services that have none of their own, "" for no annotation."""
 
     cases: Mapping[str, Case]
     conf: str = ""
     cluster: str = "KubernetesClusterID"
+    type_: str = "nlb"
 
 
 CHECK = {
@@ -61,6 +63,8 @@ ClusterServiceSharedLoadBalancerHealthProbePort = 10257
 ClusterServiceSharedLoadBalancerHealthProbePath = /livez
 """
 
+ROUND_TRIP = {"backend-protocol": "https", "ssl-cert": CERTIFICATE}
+OLDER_POLICY = "ELBSecurityPolicy-TLS-1-2-2017-01"
 #: Several of them, because a security group has 60 rules at most.
 TABLES = {
     "ports and ranges": Table(
@@ -129,7 +133,69 @@ TABLES = {
         {"unopened": Case(), "unopened-udp": Case(ports=[DNS])}, "DisableSecurityGroupIngress = true"
     ),
     "the older tag": Table({"legacy": Case({"additional-resource-tags": "team=a"})}, cluster="KubernetesClusterTag"),
+    "classic": Table(
+        {
+            "classic-plain": Case(),
+            "classic-a-name-of-many-letters": Case(),
+            "classic-internal": Case({"internal": "true"}),
+            "classic-ports": Case(ports=[HTTP, HTTPS, (8443, "TCP")]),
+            "classic-ranges": Case(spec={"loadBalancerSourceRanges": ["192.0.2.0/24", "198.51.100.0/24"]}),
+            "classic-ranges-annotated": Case({SOURCE_RANGES: "203.0.113.0/24"}, [HTTP, HTTPS]),
+            "classic-ranges-open": Case(spec={"loadBalancerSourceRanges": ["0.0.0.0/0", "192.0.2.0/24"]}),
+            "classic-local": Case(spec={**LOCAL, "healthCheckNodePort": 32000}),
+            "classic-local-checked": Case(
+                {"healthcheck-protocol": "TCP", "healthcheck-port": "traffic-port"},
+                spec={**LOCAL, "healthCheckNodePort": 32001},
+            ),
+            "classic-checked": Case(CHECK, [HTTP, HTTPS]),
+            "classic-checked-by-path": Case({"healthcheck-protocol": "HTTP", "healthcheck-port": "8080"}),
+            "classic-tls": Case({"ssl-cert": CERTIFICATE}),
+            "classic-tls-of-one": Case(
+                {"ssl-cert": CERTIFICATE, "ssl-ports": "443", "ssl-negotiation-policy": OLDER_POLICY}, [HTTP, HTTPS]
+            ),
+            "classic-tls-by-name": Case({"ssl-cert": CERTIFICATE, "ssl-ports": "tcp-443"}, [HTTP, HTTPS]),
+            "classic-tls-everywhere": Case(ROUND_TRIP, [HTTPS]),
+            "classic-tls-to-http": Case({**ROUND_TRIP, "backend-protocol": "http", "ssl-ports": "443"}, [HTTP, HTTPS]),
+            "classic-http": Case({"backend-protocol": "http"}),
+            "classic-proxy-protocol": Case({"proxy-protocol": "*"}, [HTTP, HTTPS]),
+        },
+        type_="",
+    ),
+    "classic, annotations": Table(
+        {
+            "classic-cross-zone": Case({"cross-zone-load-balancing-enabled": "true"}),
+            "classic-draining": Case({"connection-draining-enabled": "true", "connection-draining-timeout": "20"}),
+            "classic-draining-as-usual": Case({"connection-draining-enabled": "true"}),
+            "classic-idle": Case({"connection-idle-timeout": "90"}),
+            "classic-logs": Case({**LOGS, "access-log-emit-interval": "5"}),
+            "classic-logs-off": Case({"access-log-enabled": "false"}),
+            "classic-tagged": Case({"additional-resource-tags": "team=a,stage=,owner"}),
+            "classic-labelled": Case({"target-node-labels": "side=left"}),
+            "classic-subnets": Case({"subnets": "{public-b}"}),
+            "classic-subnets-by-name": Case({"subnets": "inside-a,inside-b", "internal": "true"}),
+            "classic-groups": Case({"security-groups": "{borrowed}"}),
+            "classic-more-groups": Case({"extra-security-groups": "{extra}"}),
+            "classic-of-network-ones": Case({"eip-allocations": "{address-a}"}),
+            "classic-by-another-text": Case({"type": "clb"}),
+        },
+        type_="",
+    ),
+    "classic, checks of kube-proxy": Table(
+        {
+            "classic-shared": Case(ports=[HTTP, HTTPS]),
+            "classic-shared-local": Case(spec={**LOCAL, "healthCheckNodePort": 32003}),
+            "classic-shared-annotated": Case(CHECK),
+        },
+        SHARED,
+        type_="",
+    ),
+    "classic, rules of others": Table({"classic-unopened": Case()}, "DisableSecurityGroupIngress = true", type_=""),
+    "classic, a group of the configuration": Table(
+        {"classic-borrowing": Case()}, "ElbSecurityGroup = {borrowed}", type_=""
+    ),
+    "classic, the older tag": Table({"classic-legacy": Case()}, cluster="KubernetesClusterTag", type_=""),
 }
+CLASSIC = {"type": "classic"}
 #: What both refuse.
 REFUSED = {
     "mixed": Case(ports=[HTTP, DNS]),
@@ -142,32 +208,55 @@ REFUSED = {
     "no-such-subnet": Case({"subnets": "subnet-0a1b2c3d"}),
     "too-few-addresses": Case({"private-ipv4-addresses": "10.0.0.99"}),
     "check": Case({"healthcheck-protocol": "ftp"}),
+    "classic-udp": Case(CLASSIC, ports=[DNS]),
+    "classic-mixed": Case(CLASSIC, ports=[HTTP, DNS]),
+    "classic-sticky": Case(CLASSIC, spec={"sessionAffinity": "ClientIP"}),
+    "classic-at-an-address": Case(CLASSIC, spec={"loadBalancerIP": "203.0.113.7"}),
+    "classic-one-proxy-protocol": Case({**CLASSIC, "proxy-protocol": "80"}),
+    "classic-attributes": Case({**CLASSIC, "target-group-attributes": "proxy_protocol_v2.enabled=true"}),
+    "classic-no-such-subnet": Case({**CLASSIC, "subnets": "subnet-0a1b2c3d"}),
+    "classic-draining": Case({**CLASSIC, "connection-draining-timeout": "soon"}),
+    "classic-cross-zone": Case({**CLASSIC, "cross-zone-load-balancing-enabled": "perhaps"}),
 }
 
 DIFFERENCES = (
     Difference(
         "Tags",
-        ("load balancer: tags ccm-outoftree/...", "target group *: tags ccm-outoftree/..."),
+        (
+            "load balancer: tags ccm-outoftree/...",
+            "target group *: tags ccm-outoftree/...",
+            "Classic Load Balancer: tags ccm-outoftree/...",
+        ),
         by_ours=True,
     ),
     Difference("Tags of listeners", ("listener *: tags ccm-outoftree/...",)),
     Difference(
         "Source ranges beside `0.0.0.0/0`", ("rules of *: rules",), ("ranges-open",), by_ours=True, by_theirs=True
     ),
+    Difference(
+        "The same, of a Classic Load Balancer",
+        ("Classic Load Balancer: ranges",),
+        ("classic-ranges-open",),
+        by_ours=True,
+        by_theirs=True,
+    ),
 )
 
 
-def bodies(cases: Mapping[str, Case], names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """The Services by name, with the same node ports each time."""
-    return {name: body(name, case, 30000 + 10 * number, names) for number, (name, case) in enumerate(cases.items())}
+def bodies(cases: Mapping[str, Case], names: Mapping[str, str], type_: str = "nlb") -> dict[str, dict[str, Any]]:
+    """The Services by name, with the same node ports each time. `type_`: of those that name none, "" for no
+    annotation."""
+    return {
+        name: body(name, case, 30000 + 10 * number, names, type_) for number, (name, case) in enumerate(cases.items())
+    }
 
 
-def body(name: str, case: Case, node_port: int, names: Mapping[str, str]) -> dict[str, Any]:
+def body(name: str, case: Case, node_port: int, names: Mapping[str, str], type_: str = "nlb") -> dict[str, Any]:
     ports = [
         {"name": f"{protocol.lower()}-{number}", "port": number, "protocol": protocol, "nodePort": node_port + each}
         for each, (number, protocol) in enumerate(case.ports)
     ]
-    given = {"type": "nlb", **case.annotations}
+    given = {**({"type": type_} if type_ else {}), **case.annotations}
     annotations = {key if "/" in key else PREFIX + key: value.format(**names) for key, value in given.items()}
     return {
         "apiVersion": "v1",

@@ -16,11 +16,15 @@ from typing import Any
 
 from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.responses import ActionResult
+from moto.ec2.exceptions import DependencyViolationError
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import Instance
 from moto.ec2.models.route_tables import Route
+from moto.ec2.models.security_groups import SecurityGroupBackend
 from moto.ec2.responses import EC2Response
-from moto.elb.models import FakeHealthCheck
+from moto.elb.exceptions import LoadBalancerNotFoundError
+from moto.elb.models import ELBBackend, FakeBackend, FakeHealthCheck, elb_backends
+from moto.elb.models import FakeListener as ClassicListener
 from moto.elb.models import LoadBalancer as ClassicBalancer
 from moto.elb.responses import ELBResponse
 from moto.elbv2.models import ELBv2Backend, FakeListener, FakeLoadBalancer, FakeTargetGroup, elbv2_backends
@@ -28,8 +32,8 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from werkzeug.serving import WSGIRequestHandler, run_simple
 
 REGION = "eu-central-1"
-#: Seconds that a load balancer takes.
-settings = {"seconds": 0.0}
+#: `seconds`: that a load balancer takes; `groups in use until`: when the last load balancer has let go of its groups.
+settings = {"seconds": 0.0, "groups in use until": 0.0}
 
 _derived_name = Instance.private_dns_name.fget
 _activate = FakeLoadBalancer.activate
@@ -84,14 +88,17 @@ def _add_attributes(group: Any) -> None:
         group.attributes |= {"preserve_client_ip.enabled": "true", "proxy_protocol_v2.enabled": "false"}
 
 
-def _add_check(balancer: Any) -> None:
+def _complete_classic(balancer: Any) -> None:
     balancer.health_check = FakeHealthCheck("5", "10", "2", "30", f"TCP:{balancer.listeners[0].instance_port}")
+    balancer.attributes["connection_draining"]["timeout"] = 300
+    prefix = "internal-" if balancer.scheme == "internal" else ""
+    balancer.dns_name = f"{prefix}{balancer.name}-1234567890.{REGION}.elb.amazonaws.com"
 
 
 _also(FakeLoadBalancer, _complete)
 _also(FakeListener, _forget_policy)
 _also(FakeTargetGroup, _add_attributes)
-_also(ClassicBalancer, _add_check)
+_also(ClassicBalancer, _complete_classic)
 
 _modify_listener = ELBv2Backend.modify_listener
 
@@ -117,13 +124,82 @@ def _modify(
 ELBv2Backend.modify_listener = _modify
 
 
-def _register(self: Any) -> ActionResult:
-    ids = [each["InstanceId"] for each in self._get_param("Instances", [])]
-    balancer = self.elb_backend.register_instances(self._get_param("LoadBalancerName"), ids)
-    return ActionResult({"Instances": balancer.instances})
+# Classic Load Balancers: moto forgets the protocol of instances, the type of a policy, and node ports that come later.
+# It deletes one listener at a time, and answers about a load balancer that is missing with a server error.
 
 
-ELBResponse.register_instances_with_load_balancer = _register
+def _instances(change: str) -> Callable[[Any], ActionResult]:
+    def answer(self: Any) -> ActionResult:
+        asked = [each["InstanceId"] for each in self._get_param("Instances", [])]
+        balancer = self.elb_backend.get_load_balancer(self._get_param("LoadBalancerName"))
+        kept = [each for each in balancer.instance_sparse_ids if each not in asked]
+        balancer.instance_sparse_ids = kept + (asked if change == "register" else [])
+        return ActionResult({"Instances": balancer.instances})
+
+    return answer
+
+
+def _of_a_port(self: ELBResponse, port: dict[str, Any]) -> None:
+    """Complete what moto made of a listener in a request."""
+    balancer = self.elb_backend.get_load_balancer(self._get_param("LoadBalancerName"))
+    for each in balancer.listeners:
+        if int(each.load_balancer_port) == int(port["LoadBalancerPort"]):
+            each.ccm_instance_protocol = (port.get("InstanceProtocol") or port["Protocol"]).upper()
+    if not any(int(each.instance_port) == int(port["InstancePort"]) for each in balancer.backends):
+        balancer.backends.append(FakeBackend(port["InstancePort"]))
+
+
+def _and_its_ports(answer: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+    def answer_and_complete(self: Any) -> ActionResult:
+        found = answer(self)
+        for port in self._get_param("Listeners", []):
+            _of_a_port(self, port)
+        return found
+
+    return answer_and_complete
+
+
+def _delete_listeners(self: Any, name: str, ports: list[int]) -> Any:
+    balancer = self.get_load_balancer(name)
+    balancer.listeners = [each for each in balancer.listeners if int(each.load_balancer_port) not in ports]
+    return balancer
+
+
+def _get_classic(self: Any, name: str) -> Any:
+    if name not in self.load_balancers:
+        raise LoadBalancerNotFoundError(name)
+    return self.load_balancers[name]
+
+
+def _add_tag(self: Any, key: str, value: str) -> None:
+    """moto's limit is an older one."""
+    self.tags[key] = value
+
+
+_delete_group = SecurityGroupBackend._delete_security_group
+
+
+def _delete_unused_group(self: Any, vpc: Any, id: str) -> None:
+    """AWS refuses to delete a group that a load balancer, an instance or a rule uses."""
+    balancers = elb_backends[DEFAULT_ACCOUNT_ID][REGION].load_balancers.values()
+    rules = [rule for groups in self.groups.values() for each in groups.values() for rule in each.ingress_rules]
+    is_used = any(id in each.security_groups for each in balancers) or any(
+        (rule.source_group or {}).get("GroupId") == id for rule in rules
+    )
+    if is_used or time.monotonic() < settings["groups in use until"]:
+        raise DependencyViolationError(f"resource {id} has a dependent object")
+    _delete_group(self, vpc, id)
+
+
+ELBResponse.register_instances_with_load_balancer = _instances("register")
+ELBResponse.deregister_instances_from_load_balancer = _instances("deregister")
+ELBResponse.create_load_balancer = _and_its_ports(ELBResponse.create_load_balancer)
+ELBResponse.create_load_balancer_listeners = _and_its_ports(ELBResponse.create_load_balancer_listeners)
+ELBBackend.delete_load_balancer_listeners = _delete_listeners
+ELBBackend.get_load_balancer = _get_classic
+ClassicBalancer.add_tag = _add_tag
+ClassicListener.instance_protocol = property(lambda self: getattr(self, "ccm_instance_protocol", self.protocol))
+SecurityGroupBackend._delete_security_group = _delete_unused_group
 #: What AWS answers about instances of most types.
 EC2Response.describe_instance_topology = lambda self: ActionResult({"Instances": []})
 
@@ -137,6 +213,8 @@ def control(given: dict[str, Any]) -> dict[str, Any]:
             _set_interfaces(ec2.get_instance(given["instance"]), given["interfaces"])
         case "slow":
             settings["seconds"] = given["seconds"]
+        case "hold groups":
+            settings["groups in use until"] = time.monotonic() + given["seconds"]
         case "fail":
             for balancer in elb.load_balancers.values():
                 if balancer.name == given["name"]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccm.cloud import Backend, LoadBalancerSpec, NotFound, Port, RetryAfter, Transient
 from ccm.providers.aws import AwsCloud
-from ccm.providers.aws.nlb_annotations import PREFIX
+from ccm.providers.aws.annotation_forms import PREFIX
 
 UID = "0b2a3c4d-1111-2222-3333-444455556666"
 PORT = Port("http", "TCP", 80, 30080)
@@ -23,6 +23,11 @@ def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
     annotations = {PREFIX + name: text for name, text in {"type": "nlb", **more.pop("annotations", {})}.items()}
     made = LoadBalancerSpec("kube", UID, "default", "web", ports or (PORT,), annotations)
     return dataclasses.replace(made, **more)
+
+
+def classic(*ports: Port, **more: Any) -> LoadBalancerSpec:
+    """A Service with a Classic Load Balancer."""
+    return spec(*ports, **{**more, "annotations": {"type": "classic", **more.get("annotations", {})}})
 
 
 async def backends(cloud: AwsCloud) -> list[Backend]:

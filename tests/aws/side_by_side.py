@@ -88,7 +88,8 @@ class Stage:
 
 async def compare(stage: Stage, table: Table) -> Rounds:
     two, seen = stage.two, {}
-    text, services = conf(two.account, two.proxy, table.conf, table.cluster), bodies(table.cases, stage.names)
+    text = conf(two.account, two.proxy, table.conf.format(**stage.names), table.cluster)
+    services = bodies(table.cases, stage.names, table.type_)
     for first, second in (("theirs", "ours"), ("ours", "theirs")):
         async with two.running(first, text):
             created = await stage.create(services, table)
@@ -143,4 +144,7 @@ def _things(account: Account) -> dict[str, str]:
             Resources=[account.subnets[f"private-{zone}"]], Tags=[{"Key": "Name", "Value": f"inside-{zone}"}]
         )
         found[f"address-{zone}"] = account.ec2.allocate_address(Domain="vpc")["AllocationId"]
+    for name in ("borrowed", "extra"):
+        made = account.ec2.create_security_group(GroupName=name, Description=name, VpcId=account.vpc)
+        found[name] = str(made["GroupId"])
     return found

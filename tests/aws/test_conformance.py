@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from ccm.conformance import CASES, Case, Outcome, Subject, check
@@ -10,7 +12,7 @@ from ccm.providers.aws import AwsCloud
 
 from .account import KEYS, Account
 from .proxy import Proxy
-from .world import AwsWorld, config
+from .world import AwsWorld, ClassicWorld, config
 
 #: Its capabilities, and "" for cases that need none.
 HAS = ("", "instances", "load_balancers", "routes", "volumes", "instance_tags")
@@ -20,22 +22,39 @@ NOT_RUN = {
     "failures.what_a_short_listing_lacks_is_not_gone",
     "load_balancers.an_address_of_another_service_is_refused",
 }
+#: Classic Load Balancers are there at once, and never fail.
+NOT_CLASSIC = {
+    "load_balancers.nothing_is_waited_for",
+    "load_balancers.one_that_failed_is_reported_and_replaced",
+    "load_balancers.one_that_failed_is_deleted",
+}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_aws_passes(case: Case, account: Account, proxy: Proxy) -> None:
+    await passes(case, account, proxy, AwsWorld(account, proxy), "nlb", NOT_RUN)
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.needs == "load_balancers"], ids=lambda case: case.name)
+async def test_aws_passes_with_classic_load_balancers(case: Case, account: Account, proxy: Proxy) -> None:
+    await passes(case, account, proxy, ClassicWorld(account, proxy), "classic", NOT_RUN | NOT_CLASSIC)
+
+
+async def passes(
+    case: Case, account: Account, proxy: Proxy, world: AwsWorld, type_: str, not_run: Collection[str]
+) -> None:
     for zone in "abaaba":
         account.run(zone=zone)
     given = Subject(
         "aws",
         AwsCloud,
-        config(account, proxy),
+        config(account, proxy, type_=type_),
         allow_writes=True,
-        world=AwsWorld(account, proxy),
+        world=world,
         secrets=tuple(KEYS.values()),
     )
     result = await check(case, given)
     expected = Outcome.PASSED if case.needs in HAS else Outcome.NOT_APPLICABLE
-    if case.name in NOT_RUN:
+    if case.name in not_run:
         expected = Outcome.NOT_RUN
     assert result.outcome is expected, result.detail

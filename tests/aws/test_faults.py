@@ -15,12 +15,15 @@ from ccm.providers.aws import AwsCloud
 
 from ..comparison import confirm
 from .proxy import Fault
-from .services import MORE, PORT, backends, delete, patiently, spec
+from .services import MORE, PORT, backends, classic, delete, patiently, spec
 from .world import config
 
 # Of make test-clouds, not of CI: it asks moto some thousand times.
 pytestmark = pytest.mark.long
 
+#: Some of the calls of each story.
+NETWORK = {"DescribeInstances", "CreateLoadBalancer", "CreateListener", "RegisterTargets", "AddTags"}
+CLASSIC = {"classic CreateLoadBalancer", "classic ConfigureHealthCheck", "CreateSecurityGroup", "DeleteSecurityGroup"}
 #: What happens to one call, and what the provider may make of it: never that something is gone.
 KINDS: dict[str, tuple[Fault, tuple[type[CloudError], ...]]] = {
     "5xx": (Fault("status", status=503, code="InternalFailure"), (Transient,)),
@@ -42,30 +45,35 @@ async def test_each_call_breaks_in_each_way_and_nothing_looks_gone(account, prox
         account.run(zone=zone)
     given = config(account, proxy)
     hasty = dataclasses.replace(given, text=given.text.replace("RequestTimeout = 6s", "RequestTimeout = 1s"))
-    cloud, since = await connect(given), len(proxy.calls)
-    truth = await _story(account, cloud)
-    await delete(cloud, spec())
-    calls = sorted(set(proxy.calls[since:]))
-    assert {"DescribeInstances", "CreateLoadBalancer", "CreateListener", "RegisterTargets", "AddTags"} < set(calls)
-    survived = 0
-    for kind, (fault, errors) in KINDS.items():
-        used = await connect(hasty) if kind == "no answer" else cloud
-        for call in calls:
-            broken = dataclasses.replace(fault, call=call)
-            with proxy.broken(broken), contextlib.suppress(*errors):
-                assert await _story(account, used) == truth, (kind, call)
-                await delete(used, spec())
-            assert await _story(account, used) == truth, (kind, call)
-            await delete(used, spec())
-            assert account.parts() == frozenset(), (kind, call)
-            survived += 1
+    cloud, used = await connect(given), await connect(hasty)
+    survived = tried = 0
+    truths: list[Any] = []
+    for story, some in ((_story, NETWORK), (_classic_story, CLASSIC)):
+        since = len(proxy.calls)
+        truths.append(truth := await story(account, cloud))
+        await delete(cloud, spec())
+        calls = sorted(set(proxy.calls[since:]))
+        assert some < set(calls)
+        tried += len(calls) * len(KINDS)
+        for kind, (fault, errors) in KINDS.items():
+            asked = used if kind == "no answer" else cloud
+            for call in calls:
+                broken = dataclasses.replace(fault, call=call)
+                with proxy.broken(broken), contextlib.suppress(*errors):
+                    assert await story(account, asked) == truth, (kind, call)
+                    await delete(asked, spec())
+                assert await story(account, asked) == truth, (kind, call)
+                await delete(asked, spec())
+                assert account.parts() == frozenset(), (kind, call)
+                survived += 1
     for fault, errors in KINDS.values():
         start = dataclasses.replace(fault, call="DescribeAvailabilityZones")
         with proxy.broken(start), contextlib.suppress(*errors):
             await connect(hasty)
-        assert await _story(account, await connect(hasty)) == truth
+        assert await _story(account, await connect(hasty)) == truths[0]
+        await delete(cloud, spec())
         survived += 1
-    confirm("aws", "faults survived", f"{survived} of {(len(calls) + 1) * len(KINDS)}")
+    confirm("aws", "faults survived", f"{survived} of {tried + len(KINDS)}")
 
 
 async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dict[str, Any]]:
@@ -85,3 +93,15 @@ async def _story(account: Any, cloud: AwsCloud) -> tuple[Sequence[Instance], dic
     (listed,) = await patiently(cloud.load_balancers.list, "kube")
     assert listed.fingerprint == cloud.load_balancers.fingerprint(last, nodes[1:])
     return found, {**account.balancer(spec().default_name), "dns": ""}
+
+
+async def _classic_story(account: Any, cloud: AwsCloud) -> dict[str, Any]:
+    """A Classic Load Balancer that is created, loses a target, and gets another port and other attributes."""
+    nodes = await patiently(backends, cloud)
+    await patiently(cloud.load_balancers.ensure, classic(PORT), nodes)
+    await patiently(cloud.load_balancers.update_backends, classic(PORT), nodes[1:])
+    last = classic(MORE, annotations={"cross-zone-load-balancing-enabled": "true", "proxy-protocol": "*"})
+    await patiently(cloud.load_balancers.ensure, last, nodes[1:])
+    (listed,) = await patiently(cloud.load_balancers.list, "kube")
+    assert listed.fingerprint == cloud.load_balancers.fingerprint(last, nodes[1:])
+    return account.classic_balancer(classic().default_name)

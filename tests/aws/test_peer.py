@@ -15,7 +15,7 @@ import pytest
 
 from ccm.controllers.node_rules import PROVIDED_NODE_IP
 from ccm.engine.client import KubeClient
-from ccm.providers.aws.nlb_annotations import PREFIX
+from ccm.providers.aws.annotation_forms import PREFIX
 
 from ..comparison import confirm, confirm_calls
 from ..integration.runtime.support import NODES, SERVICES, TAINT, eventually, get_service, node_body, set_ready

@@ -39,6 +39,16 @@ ALWAYS = {
     "checks of kube-proxy, annotated": {"ModifyTargetGroup": 1},
     "rules of others": {},
     "the older tag": {},
+    "classic": {
+        "classic ModifyLoadBalancerAttributes": 18,
+        "classic CreateLoadBalancerPolicy": 1,
+        "classic SetLoadBalancerPoliciesOfListener": 1,
+    },
+    "classic, annotations": {"classic ModifyLoadBalancerAttributes": 14, "classic AddTags": 1},
+    "classic, checks of kube-proxy": {"classic ModifyLoadBalancerAttributes": 3},
+    "classic, rules of others": {"classic ModifyLoadBalancerAttributes": 1},
+    "classic, a group of the configuration": {"classic ModifyLoadBalancerAttributes": 1},
+    "classic, the older tag": {"classic ModifyLoadBalancerAttributes": 1},
 }
 SERVED = [name for table in TABLES.values() for name, case in table.cases.items() if not case.is_left]
 HEADING = "### What differs in the cloud"
@@ -105,14 +115,18 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
 
 @pytest.mark.parametrize("title", TABLES)
 def test_taking_over_writes_little(title: str, seen: Run) -> None:
-    """Ours adds its tags. Theirs writes what it always writes again: health checks with a path, and TLS without a
-    policy. Each corrects the rules that are to differ, in two security groups."""
+    """Ours adds its tags. Theirs writes what it always writes again: health checks with a path, TLS without a policy,
+    and of Classic Load Balancers attributes, policies and tags of annotations. Each corrects the rules that are to
+    differ: in two security groups of Nodes, or in one of a Classic Load Balancer."""
     rounds = seen.rounds[title]
     balancers = sum(not case.is_left for case in TABLES[title].cases.values())
-    ours, theirs = Counter({"AddTags": 2 * balancers}), Counter(ALWAYS[title])
+    theirs = Counter(ALWAYS[title])
+    ours = Counter({"AddTags": 2 * balancers} if TABLES[title].type_ else {"classic AddTags": balancers})
     if "ranges-open" in TABLES[title].cases:
         ours["RevokeSecurityGroupIngress"] = 2
         theirs["AuthorizeSecurityGroupIngress"] = 2 * 2
+    if "classic-ranges-open" in TABLES[title].cases:
+        ours["RevokeSecurityGroupIngress"] = theirs["AuthorizeSecurityGroupIngress"] = 1
     assert rounds.theirs.writes == ours
     assert rounds.ours.writes == theirs
 

@@ -8,9 +8,11 @@ import json
 import os
 from pathlib import Path
 
-from ccm.cloud import InstanceRef, NotFound, Route, VolumeRef
+from ccm.cloud import Backend, InstanceRef, NotFound, Route, VolumeRef
+from ccm.providers.aws import AwsCloud
 
-from .services import MORE, PORT, backends, spec
+from .account import Account
+from .services import MORE, PORT, backends, classic, spec
 from .world import config
 
 POLICY = Path(__file__).parents[2] / "docs" / "providers" / "aws-iam-policy.json"
@@ -88,7 +90,32 @@ async def test_the_policy_is_what_the_provider_calls(account, proxy, connect):
     await cloud.load_balancers.delete(spec())
     balancers = (proxy.actions - since) | {"ec2:DescribeRouteTables"}
 
+    since = set(proxy.actions)
+    await _serve_classic_ones(account, cloud, nodes)
+    balancers |= (proxy.actions - since) | {"ec2:CreateTags"}  # CreateSecurityGroup has tags
+
     text = policy(Nodes=base, Routes=routes, LoadBalancers=balancers, InstanceTags=tags, Volumes=volumes)
     if os.environ.get("RECORD_COMPARISON") == "1":
         POLICY.write_text(text)
     assert POLICY.read_text() == text
+
+
+async def _serve_classic_ones(account: Account, cloud: AwsCloud, nodes: list[Backend]) -> None:
+    """With every change that a Service can ask for."""
+    borrowed = account.ec2.create_security_group(GroupName="more", Description="more", VpcId=account.vpc)["GroupId"]
+    certificate = "arn:aws:iam::123456789012:server-certificate/web"
+    tls = {"ssl-cert": certificate, "ssl-negotiation-policy": "ELBSecurityPolicy-TLS-1-2-2017-01"}
+    given = [
+        classic(PORT, annotations={"proxy-protocol": "*", "subnets": account.subnets["public-a"]}),
+        classic(MORE, annotations={"connection-idle-timeout": "90", "subnets": account.subnets["public-b"]}),
+        classic(PORT, MORE, annotations={"ssl-ports": "80", **tls}),
+        classic(PORT, MORE, annotations={"ssl-ports": "80", **tls, "ssl-cert": f"{certificate}-2"}),
+        classic(annotations={"security-groups": borrowed}),
+    ]
+    for each in given:
+        await cloud.load_balancers.ensure(each, nodes)
+    for some in (nodes[:1], nodes):
+        await cloud.load_balancers.update_backends(classic(), some)
+    await cloud.load_balancers.list("kube")
+    await cloud.load_balancers.ensure(classic(), nodes)
+    await cloud.load_balancers.delete(classic())

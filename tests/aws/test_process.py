@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ccm.engine.client import KubeClient, NotFoundError
-from ccm.providers.aws.nlb_annotations import PREFIX
+from ccm.providers.aws.annotation_forms import PREFIX
 from tests.ports import free_port
 
 from ..integration.cluster import ApiServer
@@ -45,7 +45,7 @@ HTTP = {"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"}
 #: Reads of what Nodes are made of, which are counted apart from load balancers.
 ABOUT_NODES = {"DescribeInstances", "DescribeAvailabilityZones"}
 #: All that lists load balancers, at a start.
-LISTING = {"DescribeLoadBalancers": 1, "DescribeTags": 1}
+LISTING = {"DescribeLoadBalancers": 1, "classic DescribeLoadBalancers": 1, "DescribeTags": 1}
 #: The first change of Nodes after a start: the process reads what it must know of the load balancer.
 READS = ("LoadBalancers", "Tags", "TargetGroups", "SecurityGroups")
 FIRST_CHANGE = Counter([*map("Describe{}".format, (*READS, "TargetHealth")), "RegisterTargets", "AddTags"])

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from ccm.cloud import ProviderConfig, VolumeRef
-from ccm.conformance import Listener, Trouble, World
+from ccm.conformance import Listener, NotRun, Trouble, World
 
 from .account import CLUSTER, KEYS, REGION, Account
 from .proxy import Fault, Proxy
@@ -105,8 +105,45 @@ class AwsWorld(World):
         return tuple(found)
 
 
-def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "") -> ProviderConfig:
-    """cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global."""
+class ClassicWorld(AwsWorld):
+    """With Classic Load Balancers, which are there at once and never fail."""
+
+    @contextlib.asynccontextmanager
+    async def trouble(self, kind: Trouble) -> AsyncIterator[None]:
+        if kind is Trouble.SLOW_LOAD_BALANCERS:
+            raise NotRun("Classic Load Balancers are never slow")
+        calls = {
+            Trouble.LOST_ANSWER: Fault("lost", call="classic CreateLoadBalancer", times=1),
+            Trouble.HALF_MADE: Fault("status", code="InternalFailure", call="classic ConfigureHealthCheck", times=1),
+        }
+        with self._proxy.broken(calls[kind]) if kind in calls else contextlib.nullcontext():
+            async with contextlib.nullcontext() if kind in calls else super().trouble(kind):
+                yield
+
+    async def break_load_balancer(self, name: str) -> None:
+        raise NotRun("Classic Load Balancers never fail")
+
+    def _listeners(self, name: str) -> tuple[Listener, ...]:
+        shown = self._account.classic_balancer(name)
+        addresses = [str(self._account.instance(id)["PrivateIpAddress"]) for id in shown["Instances"]]
+        rows = [each["Listener"] for each in shown["ListenerDescriptions"]]
+        check = int(shown["HealthCheck"]["Target"].split(":")[1].partition("/")[0])
+        return tuple(
+            Listener(
+                row["LoadBalancerPort"],
+                row["Protocol"],
+                frozenset((address, row["InstancePort"]) for address in addresses),
+                frozenset(cidr for _, first, _, cidr in shown["ranges"] if first == row["LoadBalancerPort"])
+                - {"0.0.0.0/0"},
+                health_check_port=0 if check == rows[0]["InstancePort"] else check,
+            )
+            for row in rows
+        )
+
+
+def config(account: Account, proxy: Proxy, more: str = "", *, runtime: str = "", type_: str = "nlb") -> ProviderConfig:
+    """cloud.conf; credentials and the endpoint come from the environment. `more`: lines of Global. `type_`: of load
+    balancers."""
     text = f"""[Global]
 Region = {REGION}
 VPC = {account.vpc}
@@ -114,7 +151,7 @@ SubnetID = {account.subnets["public-a"]}
 KubernetesClusterID = {CLUSTER}
 {more}
 [Runtime]
-LoadBalancerType = nlb
+LoadBalancerType = {type_}
 RequestTimeout = 6s
 CallsPerSecond = 10000
 CallsBurst = 10000

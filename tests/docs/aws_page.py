@@ -7,8 +7,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from ccm.cloud.toolkit.annotation_reader import Annotation
+from ccm.providers.aws import annotation_forms as forms
+from ccm.providers.aws import classic_annotations as classic
 from ccm.providers.aws import cloud_conf_sections as conf
-from ccm.providers.aws import nlb_annotations as service_annotations
+from ccm.providers.aws import nlb_annotations as network
 
 INTRO = """# Configuration of the provider `aws`
 
@@ -28,10 +31,11 @@ A warning in the log names them.
 REFUSED = "### Keys that are refused\n"
 ANNOTATIONS = f"""## Annotations of Services
 
-All have the prefix `{service_annotations.PREFIX}`. An Event of the Service reports an invalid value and an unknown name
-with this prefix; nothing of such a Service is written. Annotations for Classic Load Balancers, and those of the AWS
-Load Balancer Controller, have no effect, and an Event says so.
+All have the prefix `{forms.PREFIX}`. An Event of the Service reports an invalid value and an unknown name with this
+prefix; nothing of such a Service is written. Annotations for the other type, and those of the AWS Load Balancer
+Controller, have no effect, and an Event says so.
 """
+COLUMNS = ("Annotation", "Value", "Default", "Effect")
 
 
 def page(head: str, table: Any) -> Iterator[str]:
@@ -46,16 +50,17 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield REFUSED
     yield table(("Key", "Why, and what to do"), [(_key(where), why) for where, why in conf.REFUSED.items()])
     yield ANNOTATIONS
-    rows = [
-        (
-            f"`{each.key.removeprefix(service_annotations.PREFIX)}`",
-            each.kind,
-            each.default,
-            each.effect + (" Only for a new one." if each.for_new else ""),
-        )
-        for each in service_annotations.TABLE.by_key.values()
-    ]
-    yield table(("Annotation", "Value", "Default", "Effect"), rows)
+    common = {each.key for each in forms.COMMON}
+    yield "### Of both types\n"
+    yield table(COLUMNS, [_annotation(each) for each in forms.COMMON])
+    for title, known in (("Network", network.TABLE), ("Classic", classic.TABLE)):
+        yield f"### Of {title} Load Balancers\n"
+        yield table(COLUMNS, [_annotation(each) for each in known.by_key.values() if each.key not in common])
+
+
+def _annotation(each: Annotation) -> tuple[str, str, str, str]:
+    effect = each.effect + (" Only for a new one." if each.for_new else "")
+    return f"`{each.key.removeprefix(forms.PREFIX)}`", each.kind, each.default, effect
 
 
 def _key(where: tuple[str, str]) -> str:

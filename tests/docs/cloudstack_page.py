@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ccm.cloud.toolkit.setting_kinds import duration
-from ccm.providers.cloudstack import service_annotations
+from ccm.providers.cloudstack import cloudstack_annotations
 from ccm.providers.cloudstack.cloud_config import IGNORED, KINDS, SECTIONS
 
 INTRO = """# Configuration of the provider `cloudstack`
@@ -29,7 +29,7 @@ A warning in the log names them.
 ANNOTATIONS = f"""## Annotations of Services
 
 These are the annotations of cloudstack-kubernetes-provider. All have the prefix
-`{service_annotations.PREFIX}`. An Event of the Service reports an invalid value
+`{cloudstack_annotations.PREFIX}`. An Event of the Service reports an invalid value
 and an unknown name with this prefix; nothing of such a Service is written.
 """
 
@@ -45,10 +45,10 @@ def page(head: str, table: Any) -> Iterator[str]:
     yield OTHERS
     yield table(("Key", "Reason"), [(f"`[{section}] {key}`", why) for (section, key), why in IGNORED.items()])
     yield ANNOTATIONS
-    prefix = len(service_annotations.PREFIX)
+    prefix = len(cloudstack_annotations.PREFIX)
     rows = [
         (f"`{each.key[prefix:]}`", each.kind, each.default, each.effect)
-        for each in service_annotations.TABLE.by_key.values()
+        for each in cloudstack_annotations.TABLE.by_key.values()
     ]
     yield table(("Annotation", "Kind", "Default", "Effect"), rows)
 

@@ -15,12 +15,12 @@ from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
 from .aws_api import Api
+from .aws_load_balancers import AwsLoadBalancers
 from .aws_session import sdk_problem
 from .cloud_conf import Settings
 from .ebs_volumes import EbsVolumes
 from .ec2_instances import Ec2Instances
 from .ec2_tags import Ec2Tags
-from .network_load_balancers import NetworkLoadBalancers
 from .vpc_routes import VpcRoutes
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 #: How long EC2 may show what was before a write, in seconds.
 LAG = 5.0
 #: Requests in one call of the contract, one after the other, at most: that of a large load balancer.
-REQUESTS = 12
+REQUESTS = 16
 
 
 class AwsCloud(cloud.Cloud):
@@ -48,7 +48,7 @@ class AwsCloud(cloud.Cloud):
         )
         api = self._api = Api(settings)
         self.instances = Ec2Instances(api)
-        self.load_balancers = NetworkLoadBalancers(api, self.instances)
+        self.load_balancers = AwsLoadBalancers(api, self.instances)
         self.routes = VpcRoutes(api, self.instances)
         self.volumes = EbsVolumes(api)
         self.instance_tags = Ec2Tags(api, self.instances)

@@ -77,6 +77,10 @@ class Api:
     async def elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         return await self.call("elbv2", operation, **arguments)
 
+    async def classic(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
+        """One request to the API of Classic Load Balancers."""
+        return await self.call("elb", operation, **arguments)
+
     async def ec2_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
         """All pages of a listing of EC2."""
         return await self._rows("ec2", operation, rows, "NextToken", "NextToken", arguments)
@@ -84,6 +88,10 @@ class Api:
     async def elb_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
         """All pages of a listing of Elastic Load Balancing."""
         return await self._rows("elbv2", operation, rows, "NextMarker", "Marker", arguments)
+
+    async def classic_rows(self, operation: str, rows: str, **arguments: Any) -> list[Row]:
+        """All pages of a listing of Classic Load Balancers."""
+        return await self._rows("elb", operation, rows, "NextMarker", "Marker", arguments)
 
     async def read_zones(self) -> None:
         """The zones of the region and their IDs, which never change. Also those that the account has not enabled."""

@@ -52,6 +52,7 @@ zone_kind = matching(r"([a-zA-Z]+-)+\d+.*", "the name of an availability zone, s
 region_kind = matching(r"[A-Za-z0-9-]{1,63}", "the name of a region, such as eu-central-1")
 vpc_kind = matching(r"vpc-[A-Za-z0-9]+", "the ID of a VPC, vpc-...")
 subnet_kind = matching(r"subnet-[A-Za-z0-9]+", "the ID of a subnet, subnet-...")
+group_kind = matching(r"sg-[A-Za-z0-9]+", "the ID of a security group, sg-...")
 route_table_kind = matching(r"rtb-[A-Za-z0-9]+", "the ID of a route table, rtb-...")
 role_kind = matching(r"arn:[\w-]+:iam::\d{12}:role/\S+", "the ARN of a role, arn:aws:iam::ACCOUNT:role/NAME")
 arn_kind = matching(r"arn:[\w-]+:[\w-]+:[\w-]*:\d{12}:\S+", "an ARN, with the number of an account")
@@ -73,6 +74,7 @@ KINDS = {
     region_kind: "region",
     vpc_kind: "ID of a VPC",
     subnet_kind: "ID of a subnet",
+    group_kind: "ID of a security group",
     route_table_kind: "ID of a route table",
     role_kind: "ARN of a role",
     arn_kind: "ARN",
@@ -95,6 +97,9 @@ class Global:
     kubernetesclustertag: str = key("", "the cluster's name in the older tag `KubernetesCluster`")
     kubernetesclusterid: str = key("", "the cluster's name in the tags `kubernetes.io/cluster/NAME`")
     disablesecuritygroupingress: bool = key(False, "leave the security groups of Nodes alone", boolean)
+    elbsecuritygroup: str = key(
+        "", "the security group of all Classic Load Balancers; each has its own unless set", group_kind
+    )
     nodeipfamilies: tuple[str, ...] = key((), "the families of Nodes' addresses in their order; `ipv4`", family)
     clusterserviceloadbalancerhealthprobemode: str = key(
         NODE_PORT, "whether load balancers check each Service, or kube-proxy", one_of(NODE_PORT, SHARED)
@@ -129,9 +134,7 @@ class Runtime:
 
 
 SECTIONS: dict[str, type] = {"Global": Global, "ServiceOverride": ServiceOverride, "Runtime": Runtime}
-_NO_CLASSIC = "this project has no Classic Load Balancers"
 IGNORED = {
-    ("Global", "elbsecuritygroup"): _NO_CLASSIC,
     ("Global", "supportedtopologyinstancetypepattern"): "Nodes get no labels of the network's topology",
     ("ServiceOverride", "signingmethod"): "botocore chooses the method",
     ("ServiceOverride", "signingname"): "botocore knows the name",

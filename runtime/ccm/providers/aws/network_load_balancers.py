@@ -7,7 +7,6 @@ balancer is remembered: a change of Nodes then needs no look at anything but its
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,25 +16,24 @@ from ccm import cloud
 from ccm.cloud import (
     Backend,
     Conflict,
-    ImplementedElsewhere,
     Ingress,
     Invalid,
     LoadBalancerSpec,
     NotFound,
     RetryAfter,
 )
-from ccm.cloud.toolkit.shared_reads import Shared
 
-from . import ingress_rules, nlb_steps, subnet_rules
+from . import balancer_targets as targets
+from . import ingress_rules, nlb_steps
 from . import nlb_owners as owners
 from . import nlb_rules as rules
 from .aws_api import Api
-from .ec2_instances import Ec2Instances
 from .instance_rules import Row
 from .nlb_reads import NO_BALANCER, NO_GROUP, BalancerReads
 from .nlb_rules import Wanted
 from .nlb_steps import Present, Step
 from .node_groups import NodeGroups
+from .vpc_subnets import VpcSubnets
 
 #: When to look again at a load balancer that was deleted because it failed, in seconds.
 SOON = 2.0
@@ -59,12 +57,9 @@ class Known:
 
 
 class NetworkLoadBalancers:
-    def __init__(self, api: Api, instances: Ec2Instances) -> None:
-        self._api = api
+    def __init__(self, api: Api, groups: NodeGroups, subnets: VpcSubnets) -> None:
+        self._api, self._groups, self._subnets = api, groups, subnets
         self._reads = BalancerReads(api)
-        self._groups = NodeGroups(api, instances)
-        self._subnets: Shared[list[Row]] = Shared(self._reads.subnets)
-        self._tables: Shared[list[Row]] = Shared(self._reads.route_tables)
         self._known: dict[tuple[str, str], Known] = {}
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
@@ -80,13 +75,16 @@ class NetworkLoadBalancers:
                 found.append(_answer(mark.uid, rows[arn], mark.fingerprint))
         return found
 
+    async def exists(self, spec: LoadBalancerSpec) -> bool:
+        return await self._reads.named(spec.default_name) is not None
+
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Two halves: everything but the targets, and the targets."""
         try:
             want = self._wanted(spec)
-        except (Invalid, ImplementedElsewhere) as error:
+        except Invalid as error:
             return f"not served: {error}"
-        return f"{want.digest}-{rules.targets_digest(want, backends)}"
+        return f"{want.digest}-{targets.digest_of(want, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         row = await self._reads.named(spec.default_name)
@@ -94,8 +92,6 @@ class NetworkLoadBalancers:
         if row is None:
             self._known.pop((spec.cluster, spec.uid), None)
             self._wanted(spec)  # `ccm plan` asks why a Service gets none
-            if spec.ingress:
-                await self._refuse_classic(spec)
             raise _absent(spec)
         if known is None or known.arn != row["LoadBalancerArn"]:
             fingerprint = (await self._own_tags(row, spec)).get(owners.FINGERPRINT, "")
@@ -122,10 +118,10 @@ class NetworkLoadBalancers:
             if row.get("Type") != "network":
                 raise Conflict(f"load balancer {want.name} is of type {row.get('Type')}: delete it")
             present = await self._reads.present(row, want, tags, spec.uid)
-        ids = rules.targets(want, backends)
+        ids = targets.ids(want, backends)
         groups = await self._do(nlb_steps.steps(present, want, ids, {**want.tags, **marks}), present, spec)
         opened = await self._open(spec, row, want, ids)
-        fingerprint = f"{want.digest}-{rules.targets_digest(want, backends)}"
+        fingerprint = f"{want.digest}-{targets.digest_of(want, backends)}"
         if present.tags and owners.mark_of(present.tags) is None:  # taken over: its parts get the mark, too
             await self._elb("add_tags", ResourceArns=sorted(groups.values()), Tags=nlb_steps.pairs(marks))
         await self._tag(row, {**want.tags, **owners.mark_tags(spec, fingerprint)}, present.tags)
@@ -141,14 +137,14 @@ class NetworkLoadBalancers:
         if known is None:
             row = await self._named(spec)
             known = await self._learn(spec, row)
-        ids = rules.targets(want, backends)
+        ids = targets.ids(want, backends)
         self._known[spec.cluster, spec.uid] = dataclasses.replace(known, targets=None)
         try:
             for arn, port in known.groups.items():
                 if known.targets is None:
                     there, servers = await self._reads.targets(arn), ids
                 else:  # of thousands, only those that change; what somebody else changed is found by the comparison
-                    gone, servers = rules.changed_targets(known.targets, ids, backends)
+                    gone, servers = targets.changed(known.targets, ids, backends)
                     there = frozenset((each, port) for each in gone)
                 for step in nlb_steps.target_steps(arn, port, there, servers):
                     await self._elb(step.operation, TargetGroupArn=arn, **step.arguments)
@@ -156,7 +152,7 @@ class NetworkLoadBalancers:
             opened = known.opened
             if not memberships <= opened:
                 opened = await self._open(spec, row or await self._named(spec), want, ids)
-            fingerprint = f"{owners.settings_of(known.fingerprint)}-{rules.targets_digest(want, backends)}"
+            fingerprint = f"{owners.settings_of(known.fingerprint)}-{targets.digest_of(want, backends)}"
             await self._elb(
                 "add_tags",
                 ResourceArns=[known.arn],
@@ -176,7 +172,7 @@ class NetworkLoadBalancers:
         tags = await self._own_tags(row, spec)
         if not _is_ready(row):
             return ()
-        ids = rules.targets(want, backends)
+        ids = targets.ids(want, backends)
         present = await self._reads.present(row, want, tags, spec.uid)
         found = [step.what for step in nlb_steps.steps(present, want, ids, {})]
         cidrs = await self._cidrs(row, want)
@@ -211,23 +207,13 @@ class NetworkLoadBalancers:
         for group in groups:
             await self._elb("delete_target_group", TargetGroupArn=group)
         had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, ())
-        if row is None:
-            await self._refuse_classic(spec)
-            if not groups and not had_rules:
-                raise _absent(spec)
+        if row is None and not groups and not had_rules:
+            raise _absent(spec)
 
     # Calls
 
-    async def _refuse_classic(self, spec: LoadBalancerSpec) -> None:
-        """Raises Invalid if the Service has a Classic Load Balancer: its clients know that one, and nobody else would
-        delete it once the Service has another one, or is gone."""
-        if await self._reads.has_classic(spec.default_name):
-            raise Invalid(rules.classic_stays(spec.default_name))
-
     async def _create(self, spec: LoadBalancerSpec, want: Wanted, marks: Mapping[str, str]) -> Row:
-        if spec.ingress:  # a new Service has no address, and costs no call
-            await self._refuse_classic(spec)
-        subnets = await self._chosen_subnets(spec, want)
+        subnets = await self._subnets.chosen(want.subnets, self._cluster(spec), internal=want.internal)
         for what, given in (("eip-allocations", want.allocations), ("private-ipv4-addresses", want.addresses)):
             if given and len(given) != len(subnets):
                 raise Invalid(
@@ -248,19 +234,6 @@ class NetworkLoadBalancers:
             **scheme,
         )
         return dict(answer["LoadBalancers"][0])
-
-    async def _chosen_subnets(self, spec: LoadBalancerSpec, want: Wanted) -> Sequence[str]:
-        if want.subnets:
-            return subnet_rules.named(await self._subnets.get(), want.subnets)
-        subnets, tables = await asyncio.gather(self._subnets.get(), self._tables.get())
-        return subnet_rules.chosen(
-            subnets,
-            tables,
-            cluster=self._cluster(spec),
-            internal=want.internal,
-            zone_types=self._api.zone_types,
-            fallback=self._api.subnet,
-        )
 
     async def _do(self, steps: Sequence[Step], present: Present, spec: LoadBalancerSpec) -> dict[str, str]:
         """Do all steps. Returns the target groups: name -> ARN."""
@@ -310,7 +283,7 @@ class NetworkLoadBalancers:
         if not self._groups.is_on or ingress_rules.is_covered(want):
             return ()
         own = {str(each["SubnetId"]) for each in row.get("AvailabilityZones") or ()}
-        return [str(each["CidrBlock"]) for each in await self._subnets.get() if each["SubnetId"] in own]
+        return [str(each["CidrBlock"]) for each in await self._subnets.rows() if each["SubnetId"] in own]
 
     async def _tag(self, row: Row, wanted: Mapping[str, str], there: Mapping[str, str]) -> None:
         changed = {key: value for key, value in wanted.items() if there.get(key) != value}
@@ -367,9 +340,7 @@ class NetworkLoadBalancers:
         return self._api.cluster or spec.cluster
 
     def _wanted(self, spec: LoadBalancerSpec, *, nodes_only: bool = False) -> Wanted:
-        settings = self._api.settings
-        cluster = self._cluster(spec)
-        return rules.wanted(spec, settings.common, settings.runtime.loadbalancertype, cluster, nodes_only=nodes_only)
+        return rules.wanted(spec, self._api.settings.common, self._cluster(spec), nodes_only=nodes_only)
 
 
 def _absent(spec: LoadBalancerSpec) -> NotFound:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from ccm.cloud import NotFound, Transient
 
 from . import nlb_owners as owners
-from .aws_api import Api, filters, tags_of
+from .aws_api import Api, tags_of
 from .instance_rules import Row
 from .nlb_rules import Wanted
 from .nlb_steps import Present
@@ -38,14 +38,6 @@ class BalancerReads:
         if not isinstance(rows, list) or len(rows) != 1:
             raise Transient(f"DescribeLoadBalancers: {len(rows or ())} load balancers are named {name}")
         return dict(rows[0])
-
-    async def has_classic(self, name: str) -> bool:
-        """Whether there is a Classic Load Balancer of this name. They have an API and names of their own."""
-        try:
-            await self._api.call("elb", "describe_load_balancers", missing=NO_BALANCER, LoadBalancerNames=[name])
-        except NotFound:
-            return False
-        return True
 
     async def all(self) -> list[Row]:
         size = min(self._api.settings.runtime.pagesize, LARGEST_PAGE)
@@ -127,10 +119,3 @@ class BalancerReads:
             group_attributes,
             tags,
         )
-
-    async def subnets(self) -> list[Row]:
-        """Those of the VPC."""
-        return await self._api.ec2_rows("describe_subnets", "Subnets", Filters=filters(vpc_id=self._api.vpc))
-
-    async def route_tables(self) -> list[Row]:
-        return await self._api.ec2_rows("describe_route_tables", "RouteTables", Filters=filters(vpc_id=self._api.vpc))

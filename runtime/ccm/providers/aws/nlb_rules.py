@@ -6,28 +6,22 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import ipaddress
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from ccm.cloud import Backend, Backends, ImplementedElsewhere, Invalid, LoadBalancerSpec, Port
+from ccm.cloud import Invalid, LoadBalancerSpec, Port
 from ccm.cloud.toolkit.annotation_reader import ServiceAnnotations
 
 from . import nlb_annotations as notes
+from .annotation_forms import PREFIX, TRAFFIC_PORT
 from .aws_api import CLUSTER_TAG, LEGACY_TAG
-from .cloud_conf_sections import NETWORK, SHARED, Global
-from .instance_rules import instance_id
-from .nlb_annotations import PREFIX
+from .balancer_targets import digest
+from .cloud_conf_sections import SHARED, Global
 
 SERVICE_TAG = "kubernetes.io/service-name"
 EVERYONE = "0.0.0.0/0"
-#: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
-DIGITS = 24
 CROSS_ZONE, LOGS = "load_balancing.cross_zone.enabled", "access_logs.s3.enabled"
-#: Ends of the host names of Classic Load Balancers; those of the others have the region behind `elb`.
-CLASSIC_HOSTS = (".elb.amazonaws.com", ".elb.amazonaws.com.cn")
 BUCKET, BUCKET_PREFIX = "access_logs.s3.bucket", "access_logs.s3.prefix"
 
 
@@ -36,7 +30,7 @@ class Check:
     """The health check of targets. `port`: `traffic-port`, or a number. `path`: "" for TCP."""
 
     protocol: str = "TCP"
-    port: str = notes.TRAFFIC_PORT
+    port: str = TRAFFIC_PORT
     path: str = ""
     interval: int = 30
     healthy: int = 3
@@ -78,7 +72,7 @@ class Wanted:
     def digest(self) -> str:
         """Covers everything that is asked for, but what counts for a new load balancer only."""
         kept = dataclasses.replace(self, subnets=(), allocations=(), addresses=())
-        return _digest(dataclasses.asdict(kept))
+        return digest(dataclasses.asdict(kept))
 
     @property
     def client_protocol(self) -> str:
@@ -91,25 +85,13 @@ class Wanted:
     @property
     def check_ports(self) -> frozenset[int]:
         return frozenset(
-            each.node_port if each.check.port == notes.TRAFFIC_PORT else int(each.check.port) for each in self.listeners
+            each.node_port if each.check.port == TRAFFIC_PORT else int(each.check.port) for each in self.listeners
         )
 
 
-def wanted(
-    spec: LoadBalancerSpec, common: Global, default_type: str, cluster: str, *, nodes_only: bool = False
-) -> Wanted:
+def wanted(spec: LoadBalancerSpec, common: Global, cluster: str, *, nodes_only: bool = False) -> Wanted:
     """`cluster`: its name in tags. `nodes_only`: only targets change, so that it does not matter whether the rest is
-    possible. Raises ImplementedElsewhere, and Invalid with what is wrong with the Service."""
-    type_ = spec.annotations.get(f"{PREFIX}type", default_type)
-    if type_ in ("external", "nlb-ip"):
-        raise ImplementedElsewhere(f"annotation {PREFIX}type is {type_}: the AWS Load Balancer Controller serves it")
-    if type_ != NETWORK:
-        if any(each.hostname.endswith(CLASSIC_HOSTS) for each in spec.ingress):
-            raise Invalid(classic_stays(spec.default_name))
-        raise Invalid(
-            "Classic Load Balancers are not supported: set the annotation "
-            f"{PREFIX}type to nlb, or LoadBalancerType = nlb in [Runtime] of cloud.conf"
-        )
+    possible. Raises Invalid with what is wrong with the Service."""
     given = notes.parse(spec.annotations)
     if not nodes_only:
         _check(spec, given, common)
@@ -118,12 +100,7 @@ def wanted(
         name=spec.default_name,
         internal=given.get("internal", False),
         listeners=tuple(_listener(port, spec, given, common, cluster) for port in spec.ports),
-        tags={
-            **given.get("additional-resource-tags", {}),
-            SERVICE_TAG: f"{spec.namespace}/{spec.name}",
-            **({LEGACY_TAG: cluster} if common.kubernetesclustertag else {}),
-            f"{CLUSTER_TAG}{cluster}": "owned",
-        },
+        tags=tags_of_cluster(spec, given, common, cluster),
         attributes=_attributes(given),
         clients=(EVERYONE,) if not ranges or EVERYONE in ranges else ranges,
         group_attributes=given.get("target-group-attributes", {}),
@@ -135,13 +112,14 @@ def wanted(
     )
 
 
-def classic_stays(name: str) -> str:
-    """What to do about the Classic Load Balancer that cloud-provider-aws created for a Service."""
-    return (
-        f"the Service has the Classic Load Balancer {name}, which this provider leaves as it is: keep "
-        f"cloud-provider-aws, or create another Service with the annotation {PREFIX}type: nlb, move the clients, and "
-        f"delete {name} and its security group k8s-elb-{name}"
-    )
+def tags_of_cluster(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> dict[str, str]:
+    """Those that cloud-provider-aws gives, too, for either type of load balancer."""
+    return {
+        **given.get("additional-resource-tags", {}),
+        SERVICE_TAG: f"{spec.namespace}/{spec.name}",
+        **({LEGACY_TAG: cluster} if common.kubernetesclustertag else {}),
+        f"{CLUSTER_TAG}{cluster}": "owned",
+    }
 
 
 def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) -> None:
@@ -166,7 +144,7 @@ def _check(spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global) ->
     if ranges and EVERYONE not in spec.source_ranges:
         if common.disablesecuritygroupingress:
             raise Invalid("spec.loadBalancerSourceRanges: with DisableSecurityGroupIngress nothing would apply them")
-        if not keeps_clients or any(_has_tls(port, given) for port in spec.ports):
+        if not keeps_clients or any(has_tls(port, given) for port in spec.ports):
             what = "TLS" if keeps_clients else f"{notes.PRESERVE_CLIENT}=false"
             raise Invalid(f"spec.loadBalancerSourceRanges: with {what}, Nodes do not see the addresses of clients")
 
@@ -183,7 +161,7 @@ def _attributes(given: ServiceAnnotations) -> dict[str, str]:
     return found
 
 
-def _has_tls(port: Port, given: ServiceAnnotations) -> bool:
+def has_tls(port: Port, given: ServiceAnnotations) -> bool:
     chosen = given.get("ssl-ports", ())
     return (
         port.protocol == "TCP"
@@ -195,7 +173,7 @@ def _has_tls(port: Port, given: ServiceAnnotations) -> bool:
 def _listener(port: Port, spec: LoadBalancerSpec, given: ServiceAnnotations, common: Global, cluster: str) -> Listener:
     check = health_check(spec, given, common)
     protocol, group_protocol, certificate, policy = port.protocol, port.protocol, "", ""
-    if _has_tls(port, given):
+    if has_tls(port, given):
         protocol, certificate = "TLS", given.get("ssl-cert")
         policy = given.get("ssl-negotiation-policy", "")
         group_protocol = "TLS" if given.get("backend-protocol") == "ssl" else "TCP"
@@ -230,41 +208,3 @@ def group_name(cluster: str, spec: LoadBalancerSpec, port: Port, protocol: str, 
     digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
     namespace, name = (re.sub(r"[^A-Za-z0-9]", "", each)[:8] for each in (spec.namespace, spec.name))
     return f"k8s-{namespace}-{name}-{digest[:10]}"
-
-
-def targets(found: Wanted, backends: Sequence[Backend]) -> tuple[str, ...]:
-    """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
-    address, are left out. Computed once for Services that select the same Nodes."""
-    selector = tuple(sorted(found.nodes.items()))
-    return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
-
-
-def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
-    ids = (
-        instance_id(each.provider_id)
-        for each in backends
-        if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
-    )
-    return tuple(sorted({each for each in ids if each is not None}))
-
-
-def changed_targets(
-    before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The targets that go and those that come. Computed once for all Services that have the same ones."""
-
-    def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        old, new = set(before), set(after)
-        return tuple(sorted(old - new)), tuple(sorted(new - old))
-
-    return Backends.of(backends).recent(("aws changed", before, after), difference)
-
-
-def targets_digest(found: Wanted, backends: Sequence[Backend]) -> str:
-    """Computed once for all Services that select the same Nodes."""
-    key = ("aws targets", tuple(sorted(found.nodes.items())))
-    return Backends.of(backends).once(key, lambda each: _digest(targets(found, each)))
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode()).hexdigest()[:DIGITS]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provider of Apache CloudStack (docs/providers/cloudstack.md): what cloudstack-kubernetes-provider is in Go.
 
-`cloud_config` reads its configuration, `api` makes a call, and each capability is a file of its own.
+`cloud_config` reads its configuration, `signed_api` makes a call, and each capability is a file of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import ClassVar
 from ccm import cloud
 from ccm.cloud import Limits, ProviderConfig
 
-from .api import Api
-from .balancer_calls import CloudStackLoadBalancers
 from .cloud_config import Settings
+from .rule_load_balancers import CloudStackLoadBalancers
+from .signed_api import Api
 from .virtual_machines import CloudStackInstances
 
 log = logging.getLogger(__name__)

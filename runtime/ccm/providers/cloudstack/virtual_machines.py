@@ -6,7 +6,7 @@ from __future__ import annotations
 from ccm.cloud import Conflict, Instance, InstanceRef, NotFound, Page
 
 from . import virtual_machine_rules as rules
-from .api import Api
+from .signed_api import Api
 from .virtual_machine_rules import Row
 
 COMMAND, NAME = "listVirtualMachines", "virtualmachine"

@@ -212,8 +212,8 @@ DRIVERS: Mapping[str, Driver] = {
             "api_url": Argument("url", "the API, such as `https://cloud.example/client/api`"),
         },
         controller="cloudstack-kubernetes-provider",
-        note="Use [`cloudstack`](../providers/cloudstack.md): it reads all pages, and has load balancers. This driver asks "
-        "for one page. If the cloud says that there are more machines, the listing is refused.",
+        note="Use [`cloudstack`](../providers/cloudstack.md): it reads all pages, and has load balancers. This driver "
+        "asks for one page. If the cloud says that there are more machines, the listing is refused.",
     ),
     "digitalocean": Driver(
         cloud="DigitalOcean",

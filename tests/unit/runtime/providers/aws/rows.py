@@ -8,8 +8,8 @@ from typing import Any
 
 from ccm.cloud import Address, AddressType, Backend, LoadBalancerSpec, Port
 from ccm.providers.aws import nlb_rules as rules
+from ccm.providers.aws.annotation_forms import PREFIX
 from ccm.providers.aws.cloud_conf_sections import Global
-from ccm.providers.aws.nlb_annotations import PREFIX
 
 UID = "0b2a3c4d-1111-2222-3333-444455556666"
 NAME = "a0b2a3c4d11112222333344445555666"
@@ -50,7 +50,7 @@ def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
 
 
 def want(given: LoadBalancerSpec | None = None, **common: Any) -> rules.Wanted:
-    return rules.wanted(given or spec(), Global(**common), "classic", "kube")
+    return rules.wanted(given or spec(), Global(**common), "kube")
 
 
 def backend(id: str, *, addresses: tuple[str, ...] = ("10.0.0.7",), **labels: str) -> Backend:

@@ -52,11 +52,10 @@ def test_a_whole_file():
     found = parse(FULL)
     assert (found.region, found.common.vpc, found.cluster) == ("eu-central-1", "vpc-0a1", "kube")
     assert found.families == ("ipv6", "ipv4")
-    assert found.common.disablesecuritygroupingress
+    assert found.common.disablesecuritygroupingress and found.common.elbsecuritygroup == "sg-1"
     assert found.endpoint("ec2", "eu-central-1") == Endpoint("https://ec2.example.com", "eu-west-1")
     assert found.endpoint("ec2", "eu-west-1") is None
     assert [each.partition(" has no effect")[0] for each in found.ignored] == [
-        "line 11: [Global] ElbSecurityGroup",
         'line 21: [ServiceOverride "1"] SigningMethod',
         'line 24: [ServiceOverride "2"] service',
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from ccm.cloud import Invalid
 from ccm.providers.aws import nlb_annotations as notes
-from ccm.providers.aws.nlb_annotations import PREFIX
+from ccm.providers.aws.annotation_forms import PREFIX
 
 CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/0a1"
 

@@ -7,7 +7,8 @@ import dataclasses
 
 import pytest
 
-from ccm.cloud import Backends, ImplementedElsewhere, Ingress, Invalid, Port
+from ccm.cloud import Backends, Invalid, Port
+from ccm.providers.aws import balancer_targets as targets
 from ccm.providers.aws import nlb_rules as rules
 from ccm.providers.aws.cloud_conf_sections import Global
 from ccm.providers.aws.nlb_rules import Check
@@ -62,30 +63,6 @@ def test_names_have_letters_and_digits_of_namespace_and_service_only():
     assert len(found) == 32
 
 
-@pytest.mark.parametrize("type_", ["external", "nlb-ip"])
-def test_another_controllers_services_are_left_alone(type_):
-    with pytest.raises(ImplementedElsewhere, match="AWS Load Balancer Controller"):
-        want(spec(annotations={"type": type_}))
-
-
-@pytest.mark.parametrize("type_", [None, "clb", ""])
-def test_a_classic_load_balancer_is_refused_with_what_to_do(type_):
-    for had in ((), (Ingress(hostname=f"{NAME}-0a1.elb.eu-central-1.amazonaws.com"),)):
-        with pytest.raises(Invalid, match=r"set the annotation \S+type to nlb, or LoadBalancerType = nlb"):
-            want(spec(annotations={"type": type_}, ingress=had))
-
-
-@pytest.mark.parametrize("end", ["eu-central-1.elb.amazonaws.com", "cn-north-1.elb.amazonaws.com.cn"])
-def test_a_service_that_has_a_classic_load_balancer_is_told_what_to_do_about_it(end):
-    had = (Ingress(hostname=f"{NAME}-1234567890.{end}"),)
-    with pytest.raises(Invalid, match=rf"the Classic Load Balancer {NAME}, .* delete {NAME} and .* k8s-elb-{NAME}"):
-        want(spec(annotations={"type": None}, ingress=had))
-
-
-def test_the_configuration_can_make_network_load_balancers_the_usual_ones():
-    assert rules.wanted(spec(annotations={"type": None}), Global(), "nlb", "kube") == want()
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -118,7 +95,7 @@ def test_the_configuration_can_make_network_load_balancers_the_usual_ones():
 def test_what_cannot_be_had_is_refused(given, said):
     with pytest.raises(Invalid, match=said):
         want(given)
-    assert rules.wanted(given, Global(), "nlb", "kube", nodes_only=True).name == NAME
+    assert rules.wanted(given, Global(), "kube", nodes_only=True).name == NAME
 
 
 def test_ranges_need_rules_that_apply_them():
@@ -220,7 +197,7 @@ def test_the_digest_covers_what_is_written_but_not_what_only_a_new_one_gets():
         spec(source_ranges=("192.0.2.0/24",)),
     ):
         assert want(other).digest != want().digest
-    assert len(want().digest) == rules.DIGITS
+    assert len(want().digest) == targets.DIGITS
 
 
 def test_targets_are_instances_of_nodes_that_confirm_addresses_and_have_the_labels():
@@ -234,20 +211,20 @@ def test_targets_are_instances_of_nodes_that_confirm_addresses_and_have_the_labe
         backend("i-0e", addresses=(), pool="web", fast=""),
         dataclasses.replace(good, provider_id="hcloud://1"),
     ]
-    assert rules.targets(found, backends) == ("i-0a", "i-0b")
-    assert rules.targets(want(), backends) == ("i-0a", "i-0b", "i-0c", "i-0d")
+    assert targets.ids(found, backends) == ("i-0a", "i-0b")
+    assert targets.ids(want(), backends) == ("i-0a", "i-0b", "i-0c", "i-0d")
 
 
 def test_the_digest_of_targets_is_that_of_the_selected_ones():
     one, other = dataclasses.replace(want(), nodes={"pool": "web"}), want()
     backends = Backends([backend("i-0a", pool="web"), backend("i-0b")])
-    assert rules.targets_digest(one, backends) != rules.targets_digest(other, backends)
-    assert rules.targets_digest(one, backends) == rules.targets_digest(other, Backends(backends[:1]))
+    assert targets.digest_of(one, backends) != targets.digest_of(other, backends)
+    assert targets.digest_of(one, backends) == targets.digest_of(other, Backends(backends[:1]))
 
 
 def test_targets_that_go_and_come_are_computed_once_for_all_services():
     backends = Backends([backend("i-0a")])
-    found = rules.changed_targets(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends)
+    found = targets.changed(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends)
     assert found == (("i-0b",), ("i-0c",))
-    assert rules.changed_targets(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends) is found
-    assert rules.changed_targets((), ("i-0a",), backends) == ((), ("i-0a",))
+    assert targets.changed(("i-0a", "i-0b"), ("i-0a", "i-0c"), backends) is found
+    assert targets.changed((), ("i-0a",), backends) == ((), ("i-0a",))

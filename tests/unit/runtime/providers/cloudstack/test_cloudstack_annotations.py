@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Invalid
-from ccm.providers.cloudstack.service_annotations import PREFIX, parse
+from ccm.providers.cloudstack.cloudstack_annotations import PREFIX, parse
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from ccm.cloud import Conflict, Invalid, LoadBalancerSpec, QuotaExceeded, RetryAfter, Transient
 
-from . import balancer_owners as owners
-from . import balancer_steps as steps
-from .api import Api
-from .balancer_jobs import Jobs
-from .balancer_rules import Row, Wanted
+from . import port_rule_owners as owners
+from . import port_rule_steps as steps
+from .async_jobs import Jobs
+from .port_rules import Row, Wanted
+from .signed_api import Api
 
 COMMAND, NAME = "listPublicIpAddresses", "publicipaddress"
 

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from .balancer_rules import EVERYONE, Row, Rule, Wanted, ip_protocol
+from .port_rules import EVERYONE, Row, Rule, Wanted, ip_protocol
 
 
 class Stage(enum.IntEnum):

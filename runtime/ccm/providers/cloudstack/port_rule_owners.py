@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ccm.cloud import LoadBalancerSpec
 from ccm.cloud.toolkit.ownership_marks import Mark, cluster_tag, digest
 
-from .balancer_rules import Row, Wanted
+from .port_rules import Row, Wanted
 
 #: Flags of a mark: the address was associated for the Service; the status has a name; the PROXY protocol is used.
 ASSOCIATED, NAMED, PROXY = "i", "h", "p"

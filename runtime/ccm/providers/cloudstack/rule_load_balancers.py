@@ -15,16 +15,16 @@ from ccm.cloud import Backend, Conflict, Invalid, LoadBalancerSpec, NotFound, Re
 from ccm.cloud.toolkit.ownership_marks import Mark
 from ccm.cloud.toolkit.shared_reads import Shared
 
-from . import balancer_owners as owners
-from . import balancer_rules as rules
-from . import balancer_steps as steps
+from . import port_rule_owners as owners
+from . import port_rule_steps as steps
+from . import port_rules as rules
 from . import virtual_machine_rules as machines
 from . import virtual_machines
-from .api import Api
-from .balancer_addresses import Addresses
-from .balancer_jobs import Jobs
-from .balancer_rules import Row, Wanted
-from .balancer_steps import Present, Stage, Step, Texts
+from .async_jobs import Jobs
+from .port_rule_steps import Present, Stage, Step, Texts
+from .port_rules import Row, Wanted
+from .public_addresses import Addresses
+from .signed_api import Api
 
 log = logging.getLogger(__name__)
 

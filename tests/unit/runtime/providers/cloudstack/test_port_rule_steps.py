@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Port
-from ccm.providers.cloudstack import balancer_steps as steps
-from ccm.providers.cloudstack.balancer_rules import admitted, wanted
-from ccm.providers.cloudstack.balancer_steps import Present, Stage, Texts
+from ccm.providers.cloudstack import port_rule_steps as steps
+from ccm.providers.cloudstack.port_rule_steps import Present, Stage, Texts
+from ccm.providers.cloudstack.port_rules import admitted, wanted
 
 from .wants import ADDRESS, NETWORK, opened, rule, service
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ccm.cloud import Backend, Backends, Ingress, Invalid, LoadBalancerSpec, Port
 
-from . import service_annotations as notes
+from . import cloudstack_annotations as notes
 from .virtual_machine_rules import machine_id
 
 Row = Mapping[str, Any]

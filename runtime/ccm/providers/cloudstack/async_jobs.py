@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ccm.cloud import CloudError, RetryAfter
 
-from .api import Api
+from .signed_api import Api
 
 
 class Jobs:
@@ -24,15 +24,12 @@ class Jobs:
         """Whether all jobs of the Service have ended. Raises the error of one that failed, once."""
         running = self._running.get(uid, {})
         for job, what in list(running.items()):
-            try:
-                done = await self._api.is_done(job, what)
-            except CloudError as error:
-                if f"{what} failed" in str(error):
-                    running.pop(job, None)
-                raise
-            if not done:
+            outcome = await self._api.outcome(job, what)
+            if outcome is False:
                 return False
             running.pop(job, None)
+            if isinstance(outcome, CloudError):
+                raise outcome
         self._running.pop(uid, None)
         return True
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ccm.base.text import printable, shorten
 from ccm.cloud import (
     CloudError,
     ConfigError,
@@ -24,6 +23,7 @@ from ccm.cloud import (
     Transient,
     Unauthorized,
 )
+from ccm.cloud.toolkit.annotation_reader import quoted
 from ccm.cloud.toolkit.json_api import Dialect, Failure, JsonApi, JsonPage
 
 from .cloud_config import Settings
@@ -156,8 +156,8 @@ class Api(JsonApi):
             raise Transient(f"{command}: the answer names no job")
         return Job(str(found.get("id") or ""), job)
 
-    async def is_done(self, job: str, what: str) -> bool:
-        """Whether a job has ended well. Raises the error with which it failed."""
+    async def outcome(self, job: str, what: str) -> bool | CloudError:
+        """Whether a job is done, or the error with which it failed. Raises CloudError if the cloud does not say."""
         try:
             found = await self.ask("queryAsyncJobResult", jobid=job)
         except Invalid as error:
@@ -170,7 +170,7 @@ class Api(JsonApi):
             case 1:
                 return True
             case 2:
-                raise failed(what, found.get("jobresult"), self.soon)
+                return failed(what, found.get("jobresult"), self.soon)
         raise Transient(f"queryAsyncJobResult: the answer does not say how far the job is ({what})")
 
     @property
@@ -200,7 +200,7 @@ def failed(what: str, result: Any, soon: float) -> CloudError:
     code, text = "", ""
     if isinstance(result, dict):
         code, text = str(result.get("errorcode", "")), str(result.get("errortext", ""))
-    said = f"{what} failed: {' '.join(filter(None, (code, shorten(printable(text), QUOTED))))}"
+    said = f"{what} failed: {code or 'without a code'} {quoted(text[:QUOTED])}"
     kind = CODES.get(code, Transient)
     if issubclass(kind, RetryAfter):
         return kind(said, soon)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ccm.providers.cloudstack import balancer_owners as owners
-from ccm.providers.cloudstack.balancer_rules import wanted
+from ccm.providers.cloudstack import port_rule_owners as owners
+from ccm.providers.cloudstack.port_rules import wanted
 
 from .wants import ADDRESS, BASE, rule, service
 

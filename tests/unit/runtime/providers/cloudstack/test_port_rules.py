@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import Address, AddressType, Backend, Backends, Invalid, Port
-from ccm.providers.cloudstack import balancer_rules as rules
+from ccm.providers.cloudstack import port_rules as rules
 
 from .wants import BASE, service
 

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forms of values of annotations, and the annotations that both types of load balancers have. Pure.
+
+Each value has a form and a maximum length, because the author of a Service may be untrusted and values end up in the
+account's resources and in Events. A function returns the value, or raises ValueError with what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ccm.cloud.toolkit.annotation_reader import MANY, Annotation, number, selector
+
+PREFIX = "service.beta.kubernetes.io/aws-load-balancer-"
+ARN = re.compile(r"arn:[\w-]{1,32}:(acm|iam):[\w-]{0,32}:\d{12}:[\w+=,.@/:-]{1,512}", re.ASCII)
+WORD = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
+TYPE = re.compile(r"[A-Za-z0-9_.-]{0,128}", re.ASCII)
+PATH = re.compile(r"/[!-~]{0,1023}", re.ASCII)
+BUCKET = re.compile(r"[a-z0-9.-]{3,63}", re.ASCII)
+OBJECTS = re.compile(r"[ -~]{0,512}", re.ASCII)
+SUBNET = re.compile(r"[ -+.-~-]{1,255}", re.ASCII)
+TAG = re.compile(r"[\w .:/=+@-]{1,127}")
+TAG_VALUE = re.compile(r"[\w .:/=+@-]{0,256}")
+TRAFFIC_PORT = "traffic-port"
+BOOL, SECONDS = "true or false", "seconds"
+
+#: Annotations that only the AWS Load Balancer Controller reads.
+ELSEWHERE = (
+    *("alpn-policy", "attributes", "ip-address-type", "ipv6-addresses", "listener-attributes"),
+    *("manage-backend-security-group-rules", "multi-cluster-target-group", "name", "nlb-target-type", "scheme"),
+    *("healthcheck-success-codes", "inbound-sg-rules-on-private-link-traffic", "security-group-prefix-lists"),
+)
+
+
+def internal(text: str) -> bool:
+    """Any value but `false` counts, as in the original."""
+    return text not in ("", "false")
+
+
+def boolean(text: str) -> bool:
+    if text not in ("1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"):
+        raise ValueError("true or false")
+    return text in ("1", "t", "T", "TRUE", "true", "True")
+
+
+def matching(form: re.Pattern[str], kind: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(kind)
+        return text
+
+    return read
+
+
+def list_of(form: re.Pattern[str], kind: str) -> Callable[[str], tuple[str, ...]]:
+    def read(text: str) -> tuple[str, ...]:
+        found = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not 0 < len(found) <= MANY or not all(form.fullmatch(each) for each in found):
+            raise ValueError(f"at most {MANY} {kind}, comma-separated")
+        return found
+
+    return read
+
+
+def ports(text: str) -> tuple[str, ...]:
+    """Names or numbers; () stands for all."""
+    return () if text.strip() in ("", "*") else list_of(WORD, "names or numbers of ports")(text)
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"one of {', '.join(choices)}")
+        return text.lower()
+
+    return read
+
+
+def check_port(text: str) -> str:
+    return text if text == TRAFFIC_PORT else str(number(1, 65535)(text))
+
+
+def tags(text: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        reserved = name.lower().startswith(("aws:", "kubernetes.io/", "ccm-outoftree/")) or name == "KubernetesCluster"
+        if not TAG.fullmatch(name) or not TAG_VALUE.fullmatch(value) or reserved or len(found) >= MANY:
+            raise ValueError(f"at most {MANY} tags name=value, comma-separated, none of AWS or of a cluster")
+        found[name] = value
+    return found
+
+
+def annotation(
+    name: str, kind: str, effect: str, read: Callable[[str], Any], default: str = "", **more: bool
+) -> Annotation:
+    """`name`: without the prefix."""
+    return Annotation(PREFIX + name, kind, effect, read, default, **more)
+
+
+def elsewhere(given: Mapping[str, str]) -> list[str]:
+    """A warning about annotations that only another controller reads, if there are any."""
+    names = ", ".join(f"...{name}" for name in ELSEWHERE if PREFIX + name in given)
+    return [f"only the AWS Load Balancer Controller reads the annotations {PREFIX}{names}"] if names else []
+
+
+_a = annotation
+#: For Network Load Balancers and for Classic ones.
+COMMON = (
+    _a("type", "`nlb`, `classic`, `external` or `nlb-ip`", "`nlb` is a Network Load Balancer, `classic` a Classic one. "
+       "The others are left to the AWS Load Balancer Controller.", matching(TYPE, "a word, or nothing"),
+       "`LoadBalancerType`"),
+    _a("internal", "`false`, or any other text", "The load balancer has private addresses only.", internal, "`false`",
+       for_new=True),
+    _a("target-node-labels", "labels", "Only Nodes with these labels are targets.", selector),
+    _a("additional-resource-tags", "tags name=value", "Tags of what is created.", tags),
+    _a("ssl-cert", "ARN", "The certificate of listeners with TLS.", matching(ARN, "the ARN of a certificate"),
+       names_another=True),
+    _a("ssl-ports", "names or numbers", "The ports with TLS, all unless set.", ports, "`*`"),
+    _a("ssl-negotiation-policy", "name", "The policy of listeners with TLS.", matching(WORD, "the name of a policy")),
+    _a("cross-zone-load-balancing-enabled", BOOL, "Traffic goes to targets in all zones.", boolean, "`false`"),
+    _a("access-log-enabled", BOOL, "Writes a log to S3.", boolean, "`false`"),
+    _a("access-log-s3-bucket-name", "name", "The bucket of the log.", matching(BUCKET, "the name of a bucket"),
+       names_another=True),
+    _a("access-log-s3-bucket-prefix", "text", "A prefix in the bucket.", matching(OBJECTS, "a prefix")),
+)  # fmt: skip

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instances are the targets of a load balancer of either type, and digests of desired states. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ccm.cloud import Backend, Backends
+
+from .instance_rules import instance_id
+
+#: How many hexadecimal digits of a digest count: two of them and a dash fit into the value of a tag.
+DIGITS = 24
+
+
+class Selecting(Protocol):
+    """A desired state. `nodes`: the labels that a Node must have, None for any value."""
+
+    @property
+    def nodes(self) -> Mapping[str, str | None]: ...
+
+
+def ids(found: Selecting, backends: Sequence[Backend]) -> tuple[str, ...]:
+    """IDs of the instances that are targets, sorted. Nodes of other clouds, and those whose instance confirms no
+    address, are left out. Computed once for Services that select the same Nodes."""
+    selector = tuple(sorted(found.nodes.items()))
+    return Backends.of(backends).recent(("aws instances", selector), lambda every: _instances(selector, every))
+
+
+def _instances(selector: Sequence[tuple[str, str | None]], backends: Sequence[Backend]) -> tuple[str, ...]:
+    ids = (
+        instance_id(each.provider_id)
+        for each in backends
+        if each.addresses and all(key in each.labels and value in (None, each.labels[key]) for key, value in selector)
+    )
+    return tuple(sorted({each for each in ids if each is not None}))
+
+
+def changed(
+    before: tuple[str, ...], after: tuple[str, ...], backends: Sequence[Backend]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The targets that go and those that come. Computed once for all Services that have the same ones."""
+
+    def difference(_: Backends) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        old, new = set(before), set(after)
+        return tuple(sorted(old - new)), tuple(sorted(new - old))
+
+    return Backends.of(backends).recent(("aws changed", before, after), difference)
+
+
+def digest_of(found: Selecting, backends: Sequence[Backend]) -> str:
+    """Computed once for all Services that select the same Nodes."""
+    key = ("aws targets", tuple(sorted(found.nodes.items())))
+    return Backends.of(backends).once(key, lambda each: digest(ids(found, each)))
+
+
+def digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=list).encode()).hexdigest()[:DIGITS]

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Services that ask for a Classic Load Balancer, and what they get, for its unit tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccm.cloud import LoadBalancerSpec, Port
+from ccm.providers.aws import classic_rules as rules
+from ccm.providers.aws.classic_steps import Place
+from ccm.providers.aws.cloud_conf_sections import Global
+
+from .rows import spec as network
+
+HTTP, HTTPS = Port("http", "TCP", 80, 30080), Port("https", "TCP", 443, 30443)
+CERTIFICATE = "arn:aws:acm:eu-central-1:123456789012:certificate/0a1"
+PLACE = Place(("subnet-a", "subnet-b"), ("sg-own",), {"subnet-a": "a", "subnet-b": "b", "subnet-a2": "a"})
+
+
+def spec(*ports: Port, **more: Any) -> LoadBalancerSpec:
+    """Annotations without their prefix."""
+    return network(*ports, **{**more, "annotations": {"type": None, **more.get("annotations", {})}})
+
+
+def want(*ports: Port, common: dict[str, Any] | None = None, **more: Any) -> rules.Wanted:
+    """More: annotations, with underscores for dashes."""
+    annotations = {name.replace("_", "-"): text for name, text in more.items()}
+    return rules.wanted(spec(*ports, annotations=annotations), Global(**(common or {})), "kube")
