@@ -158,7 +158,7 @@ async def _with_cloud(found: Gathered, seen: Seen) -> list[Check]:
     """All checks."""
     nodes = node_outlooks(found)
     balancers, routes = await asyncio.gather(balancer_outlooks(found), all_routes(found))
-    # Whoever cannot sign in is told so once.
+    # That nobody can sign in is reported once.
     quotas = [] if found.refused else check_cloud.quotas(await all_quotas(found))
     every = one_each([*nodes, *balancers, *routes])
     answers = found.answers
