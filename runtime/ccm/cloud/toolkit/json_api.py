@@ -11,7 +11,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -134,11 +134,13 @@ class JsonApi:
             await self._session.close()
             self._session = None
 
-    async def call(self, method: str, path: str, *, query: Query = (), body: Any = None, missing: str = "") -> Any:
+    async def call(
+        self, method: str, path: str, *, query: Query = (), body: Any = None, missing: str | Set[str] = ""
+    ) -> Any:
         """Send one request and return the decoded answer, None if it is empty.
 
-        `missing`: the cloud's error code of a 404 that means NotFound. Any other 404, as from a proxy, proves nothing.
-        Raises CloudError.
+        `missing`: the cloud's error code of a 404 that means NotFound, or several. Any other 404, as from a proxy,
+        proves nothing. Raises CloudError.
         """
         what = f"{method} {path}"
         reply = await self._send(method, path, query, body, renew=False)
@@ -204,11 +206,12 @@ class JsonApi:
         except aiohttp.ClientError as error:
             raise Transient(f"{what}: {self._url}: {type(error).__name__}") from None
 
-    def _error(self, what: str, method: str, reply: _Reply, answer: Any, missing: str) -> CloudError:
+    def _error(self, what: str, method: str, reply: _Reply, answer: Any, missing: str | Set[str]) -> CloudError:
         try:
             own = self._dialect.failure(answer) if answer is not None else None
         except (LookupError, TypeError, AttributeError, ValueError):
             own = None
+        absent = {missing} - {""} if isinstance(missing, str) else missing
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
         said = " ".join(filter(None, (code, shorten(printable(self._concealed(str(message))), QUOTED))))
         text = f"{what}: {reply.status} {said}"
@@ -218,10 +221,10 @@ class JsonApi:
         if own is not None and (kind := self._dialect.codes.get(code)) is not None:
             if issubclass(kind, RetryAfter):
                 return kind(text, BUSY if wait is None else wait)
-            if not issubclass(kind, NotFound) or (missing and code == missing):
+            if not issubclass(kind, NotFound) or code in absent:
                 return kind(text, retry_after=wait)
         match reply.status:
-            case 404 if own is not None and missing and code == missing:
+            case 404 if own is not None and code in absent:
                 return NotFound(text)
             case 401:
                 return Unauthorized(f"{text}. Check the credentials in {self._source}")
