@@ -141,6 +141,17 @@ async def test_a_machine_that_its_scale_set_still_lists_is_not_gone() -> None:
             await cloud.instances.get(InstanceRef("worker-2", found.provider_id))
 
 
+async def test_of_a_machine_of_its_own_only_one_code_says_that_it_is_gone() -> None:
+    async with azure() as (face, cloud):
+        for code in ("NotFound", "ParentResourceNotFound", "NoRegisteredProviderFound"):
+            fault = Fault("status", status=404, code=code, path=".*/Microsoft.Compute/virtualMachines/.*")
+            with face.fault(fault), pytest.raises(Transient, match=code):
+                await cloud.instances.get(InstanceRef("worker-1", ALONE))
+        face.group.remove(ALONE)
+        with pytest.raises(NotFound):
+            await cloud.instances.get(InstanceRef("worker-1", ALONE))
+
+
 #: How an answer breaks, and what it may be: never NotFound.
 BROKEN: dict[str, tuple[dict[str, Any], type[CloudError]]] = {
     "5xx": ({"kind": "status", "status": 503}, Transient),

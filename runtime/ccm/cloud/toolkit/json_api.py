@@ -11,7 +11,7 @@ import asyncio
 import json
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
@@ -146,14 +146,14 @@ class JsonApi:
         query: Query = (),
         body: Any = None,
         form: Query = (),
-        missing: str = "",
+        missing: str | Set[str] = "",
         name: str = "",
     ) -> Any:
         """Send one request and return the decoded answer, None if it is empty.
 
         `form`: fields that are sent instead of a JSON body. `name`: what messages call the request, by default its
-        method and path. `missing`: the cloud's error code of a 404 that means NotFound. Any other 404, as from a proxy,
-        proves nothing. Raises CloudError.
+        method and path. `missing`: the cloud's error code of a 404 that means NotFound, or several. Any other 404, as
+        from a proxy, proves nothing. Raises CloudError.
         """
         what = name or f"{method} {path}"
         content = {"data": list(form)} if form else {"json": body}
@@ -230,11 +230,12 @@ class JsonApi:
         except aiohttp.ClientError as error:
             raise Transient(f"{what}: {self._url}: {type(error).__name__}") from None
 
-    def _error(self, what: str, method: str, reply: _Reply, answer: Any, missing: str) -> CloudError:
+    def _error(self, what: str, method: str, reply: _Reply, answer: Any, missing: str | Set[str]) -> CloudError:
         try:
             own = self._dialect.failure(answer) if answer is not None else None
         except (LookupError, TypeError, AttributeError, ValueError):
             own = None
+        absent = {missing} - {""} if isinstance(missing, str) else missing
         code, message = own or Failure("", "not an answer of this cloud; is a proxy in between?")
         said = " ".join(filter(None, (code, shorten(printable(_concealed(str(message), reply.secrets)), QUOTED))))
         text = f"{what}: {reply.status} {said}"
@@ -244,10 +245,10 @@ class JsonApi:
         if own is not None and (kind := self._dialect.codes.get(code)) is not None:
             if issubclass(kind, RetryAfter):
                 return kind(text, BUSY if wait is None else wait)
-            if not issubclass(kind, NotFound) or (missing and code == missing):
+            if not issubclass(kind, NotFound) or code in absent:
                 return kind(text, retry_after=wait)
         match reply.status:
-            case 404 if own is not None and missing and code == missing:
+            case 404 if own is not None and code in absent:
                 return NotFound(text)
             case 401:
                 return Unauthorized(f"{text}. Check the credentials in {self._source}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -19,8 +19,8 @@ from .entra_tokens import EntraTokens
 COMPUTE, NETWORK, SCALE_SET_NETWORK = "2024-07-01", "2024-05-01", "2018-10-01"
 #: The code of a 404 about the resource itself; those about the group or the subscription are others.
 MISSING = "ResourceNotFound"
-#: Other codes of the same meaning, of machines in scale sets.
-ALSO_MISSING = {"NotFound", "InstanceNotFound", "ParentResourceNotFound"}
+#: The codes about a scale set, its machines, and what belongs to them: several services answer.
+MISSING_IN_SET = frozenset({MISSING, "NotFound", "InstanceNotFound", "ParentResourceNotFound"})
 CODES = {
     "TooManyRequests": RateLimited,
     "SubscriptionRequestsThrottled": RateLimited,
@@ -37,8 +37,7 @@ PAGES = 1000
 
 def failure(answer: Any) -> Failure:
     error = answer["error"]
-    code = str(error["code"])
-    return Failure(MISSING if code in ALSO_MISSING else code, str(error["message"]))
+    return Failure(str(error["code"]), str(error["message"]))
 
 
 DIALECT = Dialect(failure=failure, codes=CODES)
@@ -74,7 +73,7 @@ class Api(JsonApi):
         await super().close()
         await self._entra.close()
 
-    async def rows_of(self, path: str, query: Query, missing: str = "") -> list[Any]:
+    async def rows_of(self, path: str, query: Query, missing: str | Set[str] = "") -> list[Any]:
         """All pages of a listing. Raises CloudError; NotFound only as `call` does."""
         found: list[Any] = []
         seen: set[str] = set()

@@ -16,7 +16,7 @@ from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotF
 
 from . import machine_description_rules as rules
 from . import resource_ids
-from .arm_api import COMPUTE, MISSING, NETWORK, SCALE_SET_NETWORK, Api, version
+from .arm_api import COMPUTE, MISSING, MISSING_IN_SET, NETWORK, SCALE_SET_NETWORK, Api, version
 from .azure_json import VMSS
 from .machine_description_rules import Row
 from .resource_ids import MachineId
@@ -113,7 +113,7 @@ class ArmMachines:
     async def _parts(self, path: str) -> dict[str, Row]:
         """What belongs to machines of a set. Azure answers 404 as long as there is none."""
         try:
-            return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING))
+            return rules.by_id(await self._api.rows_of(path, version(SCALE_SET_NETWORK), missing=MISSING_IN_SET))
         except NotFound:
             return {}
 
@@ -162,7 +162,7 @@ class ArmMachines:
             (found,) = await self._described([_row(row)], {}, {})
         else:
             try:
-                row = await self._api.call("GET", id.path, query=query, missing=MISSING)
+                row = await self._api.call("GET", id.path, query=query, missing=MISSING_IN_SET)
             except (NotFound, Invalid) as error:
                 # What Azure answers about a number that is not used any more is not documented.
                 return await self._in_set(id, error)
@@ -189,7 +189,7 @@ class ArmMachines:
         """The machine by a listing of its set. Raises NotFound if the complete listing has none, or there is no set."""
         path = id.path.rpartition("/virtualMachines/")[0]
         query = version(COMPUTE, expand="instanceView")
-        rows = await self._api.rows_of(f"{path}/virtualMachines", query, missing=MISSING)
+        rows = await self._api.rows_of(f"{path}/virtualMachines", query, missing=MISSING_IN_SET)
         if id.key.removeprefix(resource_ids.PREFIX) in rules.by_id(rows):
             raise Transient(f"scale set {id.scale_set} lists machine {id.name}, but: {error}")
         raise NotFound(f"scale set {id.scale_set} has no machine {id.name}")

@@ -104,6 +104,10 @@ async def test_an_answer_without_a_body_is_none() -> None:
     [
         ("GET", 404, "not_found", "not_found", NotFound),
         ("GET", 404, "not_found", "", Transient),
+        ("GET", 404, "not_found", {"not_found", "no_parent"}, NotFound),
+        ("GET", 404, "not_found", {"no_parent"}, Transient),
+        ("GET", 404, "gone_for_good", {"gone_for_good"}, NotFound),
+        ("GET", 404, "", "", Transient),
         ("GET", 404, "no_such_project", "not_found", Transient),
         ("GET", 403, "denied", "", Unauthorized),
         ("POST", 403, "denied", "", Forbidden),
@@ -125,7 +129,7 @@ async def test_an_answer_without_a_body_is_none() -> None:
     ],
 )
 async def test_what_the_clouds_own_error_means(
-    method: str, status: int, code: str, missing: str, kind: type[CloudError]
+    method: str, status: int, code: str, missing: str | set[str], kind: type[CloudError]
 ) -> None:
     async with serving() as (server, api):
         server.answer = lambda request: refusal(status, code)
