@@ -240,13 +240,15 @@ def openstack() -> OctaviaLoadBalancers:
 
 def aws() -> NetworkLoadBalancers:
     from ccm.providers.aws.ec2_instances import Ec2Instances
+    from ccm.providers.aws.node_groups import NodeGroups
+    from ccm.providers.aws.vpc_subnets import VpcSubnets
 
     api = Aws()
     instances = Ec2Instances(api)  # type: ignore[arg-type]
     for number in range(NODES + 1):
         id = f"i-{number:017x}"
         instances._known[id] = {"InstanceId": id, "SecurityGroups": [{"GroupId": "sg-nodes"}]}
-    return NetworkLoadBalancers(api, instances)  # type: ignore[arg-type]
+    return NetworkLoadBalancers(api, NodeGroups(api, instances), VpcSubnets(api))  # type: ignore[arg-type]
 
 
 def example() -> Any:
