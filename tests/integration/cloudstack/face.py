@@ -290,7 +290,7 @@ async def running(region: Region, page_limit: int = 500) -> AsyncIterator[Face]:
     face = Face(region, page_limit)
     app = web.Application()
     app.router.add_route("*", "/client/api", face.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     face.url = f"http://127.0.0.1:{runner.addresses[0][1]}/client/api"

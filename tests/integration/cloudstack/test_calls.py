@@ -104,9 +104,10 @@ async def test_a_delete_is_one_job() -> None:
 
 
 #: Changes of a Service, each of which needs other kinds of calls.
+MOVED = (Port("p", "TCP", 80, 31080), Port("q", "TCP", 443, 31443))
 CHANGES = {
     "port": {"ports": (Port("p", "TCP", 81, 30081), Port("q", "TCP", 443, 30443))},
-    "node port": {"ports": (Port("p", "TCP", 80, 31080), Port("q", "TCP", 443, 31443))},
+    "node port": {"ports": MOVED},
     "affinity": {"session_affinity": "ClientIP"},
     "ranges": {"source_ranges": ("198.51.100.0/24",)},
 }
@@ -159,7 +160,7 @@ async def _number_of_calls(way: str) -> int:
         backends, spec = await nodes(cloud), service()
         before = len(face.exchanges)
         await settled(cloud, spec, backends)
-        moved = dataclasses.replace(spec, ports=(Port("p", "TCP", 80, 31080),))
+        moved = dataclasses.replace(spec, ports=MOVED)
         await settled(cloud, moved, backends)
         await deleted(cloud, moved)
         calls = face.calls(before)
@@ -174,14 +175,14 @@ async def test_nothing_is_left_behind_after_any_call_failed(way: str, at_once: N
     for at in range(number):
         async with cloudstack(2, job_seconds=0.0) as (face, cloud):
             backends, spec = await nodes(cloud), service()
-            moved = dataclasses.replace(spec, ports=(Port("p", "TCP", 80, 31080),))
+            moved = dataclasses.replace(spec, ports=MOVED)
             with face.fault(Nth(at, *WAYS[way])):
                 for wanted in (spec, moved):
                     try:
                         await settled(cloud, wanted, backends)
                     except CloudError:
                         await settled(cloud, wanted, backends)
-                assert len(face.region.rules) == 1
+                assert {each["privateport"] for each in face.region.rules.values()} == {"31080", "31443"}
                 assert {each["state"] for each in face.region.rules.values()} == {"Active"}
                 try:
                     await deleted(cloud, moved)

@@ -29,8 +29,8 @@ async def journey() -> list[Exchange]:
             await cloud.instances.get(InstanceRef("nobody", nobody))
         backends = await nodes(cloud)
         spec, kept = service(source_ranges=("198.51.100.0/24",)), service(load_balancer_ip="203.0.113.12")
-        await settled(cloud, spec, backends)
         await settled(cloud, kept, backends)
+        await settled(cloud, spec, backends)
         await patiently(cloud.load_balancers.update_backends, spec, Backends(backends[1:]))
         for changed in (
             dataclasses.replace(spec, session_affinity="ClientIP"),
