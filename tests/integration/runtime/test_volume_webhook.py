@@ -28,7 +28,7 @@ from tests.ports import free_port
 from ..cluster import ApiServer
 from ..shell import shell
 from .conftest import StartCcm
-from .support import VOLUMES, Ccm, eventually
+from .support import VOLUMES, Ccm, ask, eventually, rights
 from .test_volumes import REGION, ZONE, labels, volume_body
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -250,3 +250,27 @@ async def test_what_no_api_server_sends_is_refused_or_left_alone(
                 assert (response.status, said in text, len(text) < 1000) == (status, True, True), text[:500]
     assert cloud.calls("volumes.*") == 0
     assert process.process.poll() is None and "Traceback" not in process.text
+
+
+async def test_ccm_doctor_says_whether_the_api_server_asks_it(kube: KubeClient, configure: Any, apiserver: ApiServer):
+    """And until when it trusts the certificate. Only if the controller's Pods serve webhooks, anybody is asked."""
+    pods = "/api/v1/namespaces/kube-system/pods"
+    container = {"name": "ccm", "image": "outoftree-ccm:1", "args": ["--webhooks=persistentvolume-label"]}
+    spec = {"containers": [container], "automountServiceAccountToken": False}
+    mine = f"--kubeconfig={apiserver.kubeconfig()}"
+    assert "\nwebhooks " not in (await ask("doctor", mine))[1]
+    await kube.create(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ccm-webhook"}, "spec": spec})
+    try:
+        assert "no MutatingWebhookConfiguration has one whose name ends in" in (await ask("doctor", mine))[1]
+        await configure("Ignore")
+        _, out, err = await ask("doctor", mine)
+        assert err == "" and "the API server asks volumes.ccm.outoftree.dev of MutatingWebhookConfiguration" in out
+        assert "without an answer: Ignore" in out
+        assert "the certificate by which the API server trusts volumes.ccm.outoftree.dev" in out
+        few = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+        async with rights(kube, "few", few):
+            status, out, _ = await ask("doctor", f"--kubeconfig={apiserver.kubeconfig('few', ())}")
+        assert status == 2 and "\nwebhooks " not in out
+        assert 'cannot list resource "mutatingwebhookconfigurations"' in out
+    finally:
+        await kube.delete(f"{pods}/ccm-webhook")
