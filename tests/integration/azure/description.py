@@ -104,10 +104,15 @@ OPERATIONS: dict[str, Operation] = {
         _N.build_public_ip_addresses_get_request, network.PublicIPAddress, NETWORK
     ),
 }
+#: The list of the whole subscription.
+ALL = r"/subscriptions/(?P<subscription_id>[^/]+)/providers/Microsoft.Compute/virtualMachines"
+ALL_MACHINES = Operation(_C.build_virtual_machines_list_all_request, compute.VirtualMachine, COMPUTE, True)
 GROUP = r"/subscriptions/(?P<subscription_id>[^/]+)/resourceGroups/(?P<resource_group_name>[^/]+)/providers"
 
 
 def operation_of(exchange: Exchange) -> tuple[Operation, dict[str, str]] | None:
+    if match := re.fullmatch(ALL, exchange.path):
+        return ALL_MACHINES, match.groupdict()
     for path, operation in OPERATIONS.items():
         if match := re.fullmatch(GROUP + path, exchange.path):
             return operation, match.groupdict()
@@ -143,6 +148,9 @@ def _other_request(exchange: Exchange, operation: Operation, arguments: Mapping[
     expand = {"expand": query["$expand"]} if "$expand" in query else {}
     if query.get("$expand", "instanceView") not in set(compute_models.InstanceViewTypes):
         yield f"{operation.name}: $expand is {query['$expand']}"
+    if operation.name == "virtual_machines_list" and "$expand" in query and "$filter" not in query:
+        yield f"{operation.name}: the description says that $expand needs a $filter"
+    expand |= {"status_only": query["statusOnly"]} if "statusOnly" in query else {}
     version = {"api_version": operation.version} if operation.version else {}
     try:
         wanted = operation.build(**arguments, **expand, **version)

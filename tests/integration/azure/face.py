@@ -72,6 +72,7 @@ class Face:
         self.group = group
         self.url = ""
         self.lifetime = 3600.0
+        self.may_read_statuses = True
         self.page_limit = 1000
         self.granted: dict[str, int] = {}
         self.faults: list[Fault] = []
@@ -182,10 +183,14 @@ class Face:
         path = request.path
         if not path.lower().startswith(f"/subscriptions/{SUBSCRIPTION}/"):
             return 404, _error("SubscriptionNotFound", "The subscription could not be found.")
+        if path == f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines":
+            return self._statuses(request)
         if not path.lower().startswith(BASE.lower() + "/"):
             return 404, _error("ResourceGroupNotFound", "Resource group could not be found.")
         path = path[: len(BASE)] + SEGMENTS.sub(lambda found: SPELT[found[0].lower()], path[len(BASE) :])
         expanded = request.query.get("$expand") == "instanceView"
+        if expanded and path.endswith("/Microsoft.Compute/virtualMachines"):
+            return 400, _error("BadRequest", "The expand option needs a filter by a scale set.")
         rows = self._rows(path[len(BASE) :])
         if rows is None:
             what = path[len(BASE) + 1 :]
@@ -194,12 +199,28 @@ class Face:
         shown = [row if expanded else _without_view(row) for row in rows]
         if path.rstrip("/").rpartition("/")[2] not in LISTS:
             return 200, shown[0]
+        return 200, self._page(request, shown)
+
+    def _statuses(self, request: web.Request) -> tuple[int, Any]:
+        """Of all machines of the subscription, without the number of the fault domain."""
+        if not self.may_read_statuses:
+            return 403, _error(
+                "AuthorizationFailed", "The client does not have authorization over scope '/subscriptions'"
+            )
+        rows = []
+        for row in self.group.machines.values():
+            view = {"statuses": row["properties"]["instanceView"]["statuses"]}
+            same = {name: row[name] for name in ("name", "id", "type", "location")}
+            rows.append({**same, "properties": {"instanceView": view}})
+        return 200, self._page(request, rows)
+
+    def _page(self, request: web.Request, shown: list[Any]) -> dict[str, Any]:
         start = int(request.query.get("$skiptoken", "0"))
         page: dict[str, Any] = {"value": shown[start : start + self.page_limit]}
         if start + self.page_limit < len(shown):
             query = {**request.query, "$skiptoken": str(start + self.page_limit)}
             page["nextLink"] = str(request.url.with_query(query))
-        return 200, page
+        return page
 
     def _rows(self, path: str) -> list[Any] | None:
         """The rows of a listing, or one row, in a list; None if there is no such resource."""

@@ -74,8 +74,9 @@ def told_by_the_clients(face: Face) -> list[str]:
     compute = ComputeManagementClient(_Credential(face), SUBSCRIPTION, **more)
     network = NetworkManagementClient(_Credential(face), SUBSCRIPTION, **more)
     told = []
-    for machine in compute.virtual_machines.list(GROUP, expand="instanceView"):
-        statuses = [each.code for each in machine.instance_view.statuses]
+    views = {each.id: each.instance_view for each in compute.virtual_machines.list_all(status_only="true")}
+    for machine in compute.virtual_machines.list(GROUP):
+        statuses = [each.code for each in views[machine.id].statuses]
         told.append(f"{machine.name} {machine.hardware_profile.vm_size.value} {machine.zones} {statuses[-1]}")
     for scale_set in compute.virtual_machine_scale_sets.list(GROUP):
         told.append(f"{scale_set.name} {scale_set.orchestration_mode.value}")
@@ -98,6 +99,7 @@ async def test_every_call_and_answer_has_the_published_form() -> None:
     asked = {found[0].name for each in exchanges if (found := operation_of(each))}
     assert asked == {
         "virtual_machines_list",
+        "virtual_machines_list_all",
         "virtual_machines_get",
         "virtual_machine_scale_sets_list",
         "virtual_machine_scale_set_vms_list",
@@ -132,7 +134,9 @@ async def test_another_form_is_noticed(spoilt: dict[str, object]) -> None:
         assert list(problems(exchange)) != []
 
 
-@pytest.mark.parametrize("query", [{"$expand": "everything"}, {"$top": "5"}, {"api-version": "2016-03-30"}])
+@pytest.mark.parametrize(
+    "query", [{"$expand": "everything"}, {"$expand": "instanceView"}, {"$top": "5"}, {"api-version": "2016-03-30"}]
+)
 async def test_another_request_is_noticed(query: dict[str, str]) -> None:
     async with azure() as (face, _):
         exchange = face.exchanges[-1]

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, NotFound, RateLimited, Transient, Unauthorized
+from ccm.cloud import (
+    CloudError,
+    Conflict,
+    Instance,
+    InstanceRef,
+    InstanceState,
+    NotFound,
+    RateLimited,
+    Transient,
+    Unauthorized,
+)
 from ccm.providers.azure import AzureCloud
 
 from .face import Fault
@@ -15,6 +25,9 @@ from .resources import BASE, GROUP, SUBSCRIPTION
 from .world import azure
 
 ALONE = f"azure:///subscriptions/{SUBSCRIPTION}/resourceGroups/kube-rg/providers/Microsoft.Compute/virtualMachines/vm-1"
+
+
+STATUSES = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute/virtualMachines"
 
 
 async def listed(cloud: AzureCloud) -> list[Instance]:
@@ -35,14 +48,37 @@ async def test_a_listing_costs_requests_for_sets_and_not_for_machines() -> None:
         before = len(face.exchanges)
         assert len(await listed(cloud)) == 124
         calls = face.calls(before)
-        assert sorted(calls[:4]) == [
+        assert sorted(calls[:6]) == [
             "GET /Microsoft.Compute/virtualMachineScaleSets",
             "GET /Microsoft.Compute/virtualMachines",
+            "GET /Microsoft.Compute/virtualMachines/Worker-0",  # only there is its fault domain
             "GET /Microsoft.Network/networkInterfaces",
             "GET /Microsoft.Network/publicIPAddresses",
+            f"GET {STATUSES}",
         ]
         # Three for each scale set, one for the empty one; the machines of the flexible one are among the first.
-        assert len(calls) == 4 + 3 + 3 + 1 and not any("pool-flex" in each for each in calls)
+        assert len(calls) == 6 + 3 + 3 + 1 and not any("pool-flex" in each for each in calls)
+
+
+async def test_without_a_role_on_the_subscription_machines_are_read_one_by_one() -> None:
+    async with azure() as (face, cloud):
+        face.group.machines[f"{BASE}/Microsoft.Compute/virtualMachines/vm-1"]["properties"]["instanceView"][
+            "statuses"
+        ] = [{"code": "PowerState/stopped", "level": "Info"}]
+        before = await listed(cloud)
+        assert [each.state for each in before if each.name == "worker-1"] == [InstanceState.SHUTDOWN]
+        face.may_read_statuses = False
+        assert await listed(cloud) == before
+        assert "GET /Microsoft.Compute/virtualMachines/vm-1" in face.calls()
+
+
+async def test_a_machine_that_goes_during_a_listing_is_gone() -> None:
+    async with azure() as (face, cloud):
+        fault = Fault(
+            "status", status=404, code="ResourceNotFound", path=f"{BASE}/Microsoft.Compute/virtualMachines/.*"
+        )
+        with face.fault(fault):
+            assert {each.name for each in await listed(cloud)} == {"worker-1", "worker-2", "worker-3"}
 
 
 @pytest.mark.parametrize("kind", ["standard", "vmssflex"])
@@ -197,6 +233,7 @@ async def test_no_broken_answer_makes_a_machine_look_gone(how: str) -> None:
 
 PARTS = [
     "/Microsoft.Compute/virtualMachines",
+    "/Microsoft.Compute/virtualMachines/Worker-0",
     "/Microsoft.Compute/virtualMachineScaleSets",
     "/Microsoft.Compute/virtualMachineScaleSets/pool-b/virtualMachines",
     "/Microsoft.Compute/virtualMachineScaleSets/pool-b/networkInterfaces",
@@ -210,6 +247,8 @@ PARTS = [
 async def test_a_listing_of_which_one_part_breaks_is_no_listing(part: str) -> None:
     async with azure() as (face, cloud):
         with face.fault(Fault("status", status=503, path=BASE + part)), pytest.raises(Transient):
+            await listed(cloud)
+        with face.fault(Fault("status", status=503, path=STATUSES)), pytest.raises(Transient):
             await listed(cloud)
 
 

@@ -13,7 +13,7 @@ from ccm.conformance import NotRun, Subject, Trouble, World
 from ccm.providers.azure import AzureCloud
 
 from .face import CLIENT, SECRET, TENANT, Face, Fault, running
-from .resources import GROUP, SUBSCRIPTION, Group
+from .resources import BASE, GROUP, SUBSCRIPTION, Group
 
 #: Rows in a page of Azure.
 PAGE = 3
@@ -96,7 +96,7 @@ def config(face: Face, **more: Any) -> ProviderConfig:
 def filled() -> Group:
     """worker-0 and worker-1 are machines of their own; of the others, one is in each of two scale sets."""
     group = Group()
-    group.add("Worker-0", zone="")
+    group.add("Worker-0", zone="", availabilitySet={"id": f"{BASE}/Microsoft.Compute/availabilitySets/KUBE"})
     group.add("vm-1", "worker-1", zone="2")
     for number, name in enumerate(("pool-a", "pool-b")):
         group.add_set(name)

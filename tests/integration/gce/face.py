@@ -221,6 +221,8 @@ class Face:
         if not 0 <= size <= 500:
             message = f"Invalid value for field 'maxResults': '{size}'. Must be less than or equal to 500"
             return 400, _error(400, "invalid", message)
+        if (self.project.doubts or self.project.unreachables) and query.get("returnPartialSuccess") != "true":
+            return 503, _error(503, "backendError", "A zone does not answer.")
         rows = [self.project.rows[place] for place in sorted(self.project.rows)]
         if text := query.get("filter"):
             if (match := re.fullmatch(r'name = "([^"]*)"', text)) is None:

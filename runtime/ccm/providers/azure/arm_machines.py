@@ -2,7 +2,8 @@
 """Instances: the virtual machines of the resource group, and those of its uniform scale sets, one page for each set.
 
 A page costs a request for machines, one for their network interfaces, and one for public addresses, whatever the number
-of Nodes, as long as Azure puts them on one page.
+of Nodes, as long as Azure puts them on one page. For machines of their own, another one says which of them run: their
+list takes `$expand=instanceView` only with a filter.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import dataclasses
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Page, Transient
+from ccm.cloud import CloudError, Conflict, Instance, InstanceRef, Invalid, NotFound, Page, Transient, Unauthorized
+from ccm.cloud.toolkit.json_api import Query
 
 from . import machine_description_rules as rules
 from . import resource_ids
@@ -88,11 +90,35 @@ class ArmMachines:
         """Machines that are in no set, and those of flexible sets."""
         compute, network = f"{self._api.group}/Microsoft.Compute", f"{self._api.group}/Microsoft.Network"
         machines, interfaces, public = await together(
-            self._api.rows_of(f"{compute}/virtualMachines", version(COMPUTE, expand="instanceView")),
+            self._api.rows_of(f"{compute}/virtualMachines", version(COMPUTE)),
             self._api.rows_of(f"{network}/networkInterfaces", version(NETWORK)),
             self._api.rows_of(f"{network}/publicIPAddresses", version(NETWORK)),
         )
+        machines = await self._with_views(machines)
         return await self._described(machines, rules.by_id(interfaces), rules.by_id(public))
+
+    async def _with_views(self, machines: Sequence[Row]) -> list[Row]:
+        """The machines with their run-time views: by one list for the whole subscription, and one by one where it does
+        not have them, or may not be read."""
+        if not machines:
+            return []
+        path = f"/subscriptions/{self._api.settings.common.subscription_id}/providers/Microsoft.Compute/virtualMachines"
+        try:
+            statuses = rules.by_id(await self._api.rows_of(path, [*version(COMPUTE), ("statusOnly", "true")]))
+        except Unauthorized:  # a role on the resource group is enough for everything else
+            statuses = {}
+        known = {id: rules.view_of(row, statuses.get(id)) for id, row in rules.by_id(machines).items()}
+        unknown = [str(row["id"]) for row in machines if known[str(row["id"]).lower()] is None]
+        query = version(COMPUTE, expand="instanceView")
+        single = await together(*(self._resource(id, query) for id in unknown))
+        found = {id.lower(): row for id, row in zip(unknown, single, strict=True)}
+        rows: list[Row] = []
+        for row in machines:
+            if (view := known[id := str(row["id"]).lower()]) is not None:
+                rows.append(rules.with_view(row, view))
+            elif (read := found[id]) is not None:  # otherwise Azure says that it is gone meanwhile
+                rows.append(read)
+        return rows
 
     async def _scale_sets(self) -> list[str]:
         if self._api.settings.common.vm_type != VMSS:
@@ -136,15 +162,15 @@ class ArmMachines:
     async def _elsewhere(self, ids: Sequence[str], known: Mapping[str, Row]) -> dict[str, Row]:
         """What is not in a listing: resources of other resource groups, and those that were created after it."""
         wanted = list(dict.fromkeys(each for each in ids if each and each.lower() not in known))
-        rows = await together(*(self._resource(each) for each in wanted))
+        rows = await together(*(self._resource(each, version(NETWORK)) for each in wanted))
         return {id.lower(): row for id, row in zip(wanted, rows, strict=True) if row is not None}
 
-    async def _resource(self, id: str) -> Row | None:
+    async def _resource(self, id: str, query: Query) -> Row | None:
         if not id.startswith("/subscriptions/"):  # it follows the host's name in a URL
             raise Transient("an ID in the answer is none of Azure's resources")
         try:
             async with self._turns:
-                found = await self._api.call("GET", id, query=version(NETWORK), missing=MISSING)
+                found = await self._api.call("GET", id, query=query, missing=MISSING)
         except NotFound:
             return None
         if not isinstance(found, dict):

@@ -130,7 +130,7 @@ class Runtime:
     """Keys of this project, below `runtime`. cloud-provider-azure ignores them."""
 
     request_timeout: float = key(15.0, "how long to wait for one answer", duration, ours=True)
-    calls_per_second: float = key(2.0, "the rate of calls; each has up to four requests", number, ours=True)
+    calls_per_second: float = key(2.0, "the rate of calls, each of several requests", number, ours=True)
     calls_burst: int = key(50, "how many calls may follow one another without a pause", count, ours=True)
 
 

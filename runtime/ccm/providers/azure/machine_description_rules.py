@@ -43,6 +43,24 @@ def uniform_sets(rows: Iterable[Row]) -> list[str]:
     return sorted(found)
 
 
+def view_of(row: Row, status: Row | None) -> Row | None:
+    """The run-time view of a machine by its row of the list of statuses; None if the machine must be read by itself: it
+    is not in that list, or the number of its fault domain is missing there. Raises Transient."""
+    try:
+        view = (status or {}).get("properties", {}).get("instanceView")
+        properties = row["properties"]
+        grouped = properties.get("availabilitySet") or properties.get("virtualMachineScaleSet")
+        if not view or (grouped and not row.get("zones") and view.get("platformFaultDomain") is None):
+            return None
+        return dict(view)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise _other_form() from None
+
+
+def with_view(row: Row, view: Row) -> Row:
+    return {**row, "properties": {**row["properties"], "instanceView": view}}
+
+
 def primary_interface(row: Row) -> str:
     """The ID of the machine's primary network interface, "" if it has none yet. Raises Transient."""
     try:

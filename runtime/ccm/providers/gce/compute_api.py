@@ -63,7 +63,8 @@ class Api(JsonApi):
     async def instances(self, token: str | None, query: Query = (), *, size: int = 0) -> Listing:
         """One page of the instances in all zones of the project. Raises CloudError."""
         path = f"/projects/{self.scope.project}/aggregated/instances"
-        asked = [*query, ("maxResults", str(size or self.settings.runtime.page_size))]
+        # Without partial success, a zone that does not answer makes the whole listing fail.
+        asked = [*query, ("maxResults", str(size or self.settings.runtime.page_size)), ("returnPartialSuccess", "true")]
         if token is not None:
             asked.append(("pageToken", token))
         found = compute_rules.listing(await self.call("GET", path, query=asked))

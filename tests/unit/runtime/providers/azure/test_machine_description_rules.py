@@ -125,6 +125,27 @@ def test_states_are_those_of_cloud_provider_azure(power: Any, provisioning: str,
     assert rules.instance(row, NIC, {}).state is state
 
 
+VIEW = {"statuses": [{"code": "PowerState/running"}]}
+PLACED = {**VIEW, "platformFaultDomain": 0}
+
+
+@pytest.mark.parametrize(
+    ("more", "view", "expected"),
+    [
+        ({}, VIEW, VIEW),
+        ({}, None, None),
+        ({}, {}, None),
+        ({"properties": {"availabilitySet": {"id": "a"}}}, VIEW, None),
+        ({"properties": {"availabilitySet": {"id": "a"}}}, PLACED, PLACED),
+        ({"properties": {"virtualMachineScaleSet": {"id": "a"}}}, VIEW, None),
+        ({"properties": {"virtualMachineScaleSet": {"id": "a"}}, "zones": ["1"]}, VIEW, VIEW),
+    ],
+)
+def test_which_machines_must_be_read_by_themselves(more: dict[str, Any], view: Any, expected: Any) -> None:
+    assert rules.view_of(machine(**more), {"properties": {"instanceView": view}}) == expected
+    assert rules.view_of(machine(**more), None) is None
+
+
 @pytest.mark.parametrize(
     ("interfaces", "expected"),
     [
