@@ -126,7 +126,7 @@ class CallbackModule(Default):
         task, names = self._changed_task, sorted(self._changed, key=grouping.in_order)
         self._changed, self._changed_task = [], None
         self._display.display("changed: {0}: {1}".format(
-            "[{0}]".format(names[0]) if len(names) == 1 else grouping.hosts(names), task.get_name().strip()), color=C.COLOR_CHANGED)
+            "[{0}]".format(names[0]) if len(names) == 1 else grouping.hosts(names), (task.name or task.get_name()).strip()), color=C.COLOR_CHANGED)
 
     def v2_playbook_on_stats(self, stats):
         self._flush()
