@@ -209,9 +209,9 @@ class Face:
             )
         rows = []
         for row in self.group.machines.values():
-            view = {"statuses": row["properties"]["instanceView"]["statuses"]}
             same = {name: row[name] for name in ("name", "id", "type", "location")}
-            rows.append({**same, "properties": {"instanceView": view}})
+            view = {"instanceView": {"statuses": row["properties"]["instanceView"]["statuses"]}}
+            rows.append({**same, "properties": view if request.query.get("statusOnly") == "true" else {}})
         return 200, self._page(request, rows)
 
     def _page(self, request: web.Request, shown: list[Any]) -> dict[str, Any]:

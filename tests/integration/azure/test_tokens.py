@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from ccm.cloud import ConfigError, ProviderConfig, Unauthorized
+from ccm.cloud.toolkit.access_tokens import EARLY
 from ccm.providers.azure import AzureCloud
 
 from .face import CERTIFICATE, CLIENT, FEDERATED, KEY, PEM, SECRET, Face, running
@@ -114,11 +115,12 @@ async def test_an_identity_that_the_machine_does_not_have_is_unauthorized(face: 
 
 async def test_a_token_serves_many_calls_and_is_renewed_before_its_end(face: Face) -> None:
     cloud = AzureCloud(config(face))
-    face.lifetime = 2
+    now = 1000.0
+    cloud._api._tokens._monotonic = lambda: now
     await cloud.start()
     await asyncio.gather(*(cloud.instances.list_page("pool-a") for _ in range(20)))
     assert face.granted == {"secret": 1}
-    await asyncio.sleep(1.1)
+    now += face.lifetime - EARLY + 1
     await asyncio.gather(*(cloud.instances.list_page("pool-a") for _ in range(20)))
     assert face.granted == {"secret": 2}
     await cloud.close()

@@ -39,7 +39,7 @@ SUBJECT = "eyJhbGciOiJSUzI1NiJ9.projected-token-of-a-pod.c2lnbmF0dXJl"
 @dataclass
 class Fault:
     """`kind`: status, html, truncate, hang, drop, or answer (200 with `answer`). `path`: a pattern. `later`: only later
-    pages. `times`: how often, -1 for always."""
+    pages."""
 
     kind: str
     status: int = 503
@@ -48,14 +48,11 @@ class Fault:
     path: str = ""
     later: bool = False
     answer: Any = None
-    times: int = -1
 
     def meets(self, request: web.Request, path: str) -> bool:
-        if self.times == 0 or (self.later and "pageToken" not in request.query):
+        if self.later and "pageToken" not in request.query:
             return False
-        met = re.fullmatch(self.path or ".*", path) is not None
-        self.times -= met
-        return met
+        return re.fullmatch(self.path or ".*", path) is not None
 
 
 class Face:

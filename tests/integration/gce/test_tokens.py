@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ccm.cloud import ConfigError, InstanceRef, ProviderConfig, Transient, Unauthorized
+from ccm.cloud.toolkit.access_tokens import EARLY
 from ccm.providers.gce import GceCloud
 
 from .face import PEM, SUBJECT, Face, running
@@ -92,11 +93,12 @@ async def test_workload_identity_federation(face: Face, tmp_path: Path, form: st
 
 async def test_a_token_serves_many_calls_and_is_renewed_before_its_end(face: Face, tmp_path: Path) -> None:
     cloud = GceCloud(config(face, tmp_path))
-    face.lifetime = 2
+    now = 1000.0
+    cloud._api._tokens._monotonic = lambda: now
     await cloud.start()
     await asyncio.gather(*(cloud.instances.list_page(None) for _ in range(20)))
     assert face.granted == {"key": 1}
-    await asyncio.sleep(1.1)
+    now += face.lifetime - EARLY + 1
     await asyncio.gather(*(cloud.instances.list_page(None) for _ in range(20)))
     assert face.granted == {"key": 2}
     await cloud.close()
