@@ -125,7 +125,7 @@ class RigWorld(World):
 
 
 #: Its capabilities, and "" for cases that need none.
-HAS = ("", "instances", "load_balancers", "routes", "volumes")
+HAS = ("", "instances", "load_balancers", "routes", "volumes", "quotas")
 
 
 @pytest.fixture(scope="module")
