@@ -5,19 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import subprocess
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bed import go_programs
-from bed.progress import Progress
 from ccm.engine.client import KubeClient
 from tests.ports import free_port
 
+from ..comparison.peer_process import PeerProcess
 from ..integration.cluster import ApiServer
 from ..integration.runtime.support import Ccm
 from .account import CLUSTER, KEYS, REGION, Account
@@ -65,32 +62,6 @@ def conf(account: Account, proxy: Proxy, more: str = "", cluster: str = "Kuberne
     return "\n".join([*lines, "[Runtime]", "CallsPerSecond = 10000", "CallsBurst = 10000", ""])
 
 
-class Theirs:
-    """One process, without leader election. Waits while Go compiles it, minutes where the cache lacks it."""
-
-    def __init__(self, flags: Mapping[str, Any], log: Path) -> None:
-        self.log = log
-        program = go_programs.ensure(NAME, Progress())
-        command = [str(program), *(f"--{name}={value}" for name, value in flags.items())]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=output, env={**os.environ, **ENVIRONMENT}, cwd="/"
-            )
-
-    @property
-    def text(self) -> str:
-        return self.log.read_text(errors="replace")
-
-    async def stop(self) -> None:
-        if self.process.poll() is None:
-            self.process.terminate()
-            try:
-                await asyncio.to_thread(self.process.wait, 10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                await asyncio.to_thread(self.process.wait)
-
-
 class Two:
     """Starts either of the two, which then share all but the time."""
 
@@ -98,7 +69,7 @@ class Two:
         self.apiserver, self.account, self.proxy, self.folder = apiserver, account, proxy, folder
 
     @contextlib.asynccontextmanager
-    async def running(self, which: str, text: str) -> AsyncIterator[Ccm | Theirs]:
+    async def running(self, which: str, text: str) -> AsyncIterator[Ccm | PeerProcess]:
         """`which`: "ours" or "theirs"; `text`: cloud.conf."""
         port = free_port()
         config, log = self.folder / f"{which}-{port}.conf", self.folder / f"{which}-{port}.log"
@@ -113,10 +84,10 @@ class Two:
             "leader-elect": "false",
             "controllers": CONTROLLERS,
         }
-        process: Ccm | Theirs
+        process: Ccm | PeerProcess
         if which == "theirs":
             theirs = {"webhook-secure-port": 0, "cert-dir": self.folder / f"theirs-{port}", "v": 2}
-            process = Theirs(flags | theirs, log)
+            process = PeerProcess(NAME, flags | theirs, log, ENVIRONMENT)
         else:
             process = Ccm([f"--{name}={value}" for name, value in flags.items()], log, port)
         try:

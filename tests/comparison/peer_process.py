@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A vendor's released controller as a process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bed"))
+from bed import go_programs
+from bed.progress import Progress
+
+
+class PeerProcess:
+    """One process, without leader election. Waits while Go compiles it, minutes where the cache lacks it."""
+
+    def __init__(
+        self, program: str, flags: Mapping[str, Any], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`program`: as `bed.go_programs` calls it. `environment`: variables beside those of the tests."""
+        self.log = log
+        command = [str(go_programs.ensure(program, Progress())), *(f"--{key}={value}" for key, value in flags.items())]
+        with log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=output, env={**os.environ, **(environment or {})}, cwd="/"
+            )
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    async def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                await asyncio.to_thread(self.process.wait, 10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                await asyncio.to_thread(self.process.wait)
