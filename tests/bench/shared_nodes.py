@@ -334,7 +334,7 @@ async def join(case: Case, services: int, nodes: int, profile: cProfile.Profile 
 def measure(name: str, services: int, nodes: int, profile: cProfile.Profile | None = None) -> dict[str, float]:
     def loop() -> VirtualLoop:
         made = VirtualLoop()
-        made._given_up = math.inf
+        made.given_up = math.inf
         return made
 
     with asyncio.Runner(loop_factory=loop) as runner:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ccm.cloud import LoadBalancerSpec
@@ -26,6 +26,8 @@ SERVICE_PREFIX = "kube_service_"
 KEEP_FLOATING = "ccm:keep-floatingip"
 #: The maximum length of a name, description or tag.
 LONGEST = 255
+#: How many tags are remembered with their marks.
+REMEMBERED = 10_000
 
 
 def load_balancer_name(cluster: str, namespace: str, name: str) -> str:
@@ -56,8 +58,14 @@ class Mark(ownership_marks.Mark):
         return cls.made_for(spec, load_balancer_name(spec.cluster, spec.namespace, spec.name), fingerprint, flags)
 
 
+@lru_cache(maxsize=REMEMBERED)
+def _parsed(tag: str) -> Mark | None:
+    """Nearly all tags of a listing were in the last one."""
+    return Mark.parse(tag)
+
+
 def marks(row: Row) -> list[Mark]:
-    return [mark for tag in row.get("tags") or () if (mark := Mark.parse(tag)) is not None]
+    return [mark for tag in row.get("tags") or () if (mark := _parsed(tag)) is not None]
 
 
 def own_mark(row: Row, cluster: str, uid: str) -> Mark | None:
