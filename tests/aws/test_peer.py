@@ -18,9 +18,10 @@ from ccm.engine.client import KubeClient
 from ccm.providers.aws.annotation_forms import PREFIX
 
 from ..comparison import confirm, confirm_calls
+from ..comparison.peer_process import PeerProcess
 from ..integration.runtime.support import NODES, SERVICES, TAINT, eventually, get_service, node_body, set_ready
 from .account import REGION, Account, Row
-from .peer import Theirs, Two, conf
+from .peer import Two, conf
 from .test_process import has_targets
 
 # Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
@@ -141,7 +142,7 @@ async def _answers(kube: KubeClient, nodes: dict[str, Any], process: Any) -> dic
         node = found[registered["metadata"]["name"]]
         name, uid = node["metadata"].pop("name"), node["metadata"].pop("uid")
         if TAINT in node["spec"].get("taints", ()):
-            if isinstance(process, Theirs):
+            if isinstance(process, PeerProcess):
                 is_refused = len(re.findall(rf"error syncing '{re.escape(name)}'", process.text)) >= TRIES
             else:
                 is_refused = any(
