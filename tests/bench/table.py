@@ -335,8 +335,8 @@ def _large_relist(runs: Runs) -> Row:
 
 
 def _large_takeover(runs: Runs) -> Row:
-    """A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go, the standby looks every
-    2 to 4.4 s: it sees that renewal up to 4.4 s late, and the end, too."""
+    """A killed leader's Lease runs out 15 s after a standby saw its last renewal. As in client-go, the standby looks
+    every 2 to 4.4 s: it sees that renewal up to 4.4 s late, and the end, too."""
     term, kill = (_many(runs)["takeover"][name] for name in ("term", "kill"))
     took = [f"{seconds(run['leading'])} + {seconds(run['refreshed'])}" for run in (term, kill)]
     return _alone(
