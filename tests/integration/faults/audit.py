@@ -139,7 +139,8 @@ async def audit(kube: KubeClient, cloud: Simulator, *, expect_gone: bool = True)
         ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
         if ready and stopped:
             problems.append(f"Node {name} is Ready and has the shutdown taint")
-        targets.append((instance.id, instance.internal_ip))
+        internal = next((each.address for each in instance.addresses if each.type == "InternalIP"), None)
+        targets.append((instance.id, internal))
         for cidr in node.spec.pod_cidrs:
             wanted_routes[cidr] = instance.id
             network = next((each for each in node.status.conditions if each.type == "NetworkUnavailable"), None)
