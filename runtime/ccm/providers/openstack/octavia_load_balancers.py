@@ -45,6 +45,7 @@ from .balancer_ownership import Ownership
 from .balancer_parts import SOON, Parts
 from .balancer_removal import DELETABLE, Removal, failed
 from .balancer_repair import Repair
+from .desired_states import DesiredStates
 from .floating_ips import FloatingIps, is_used_again
 from .job import Job
 from .listener_rules import members_of
@@ -67,7 +68,7 @@ class OctaviaLoadBalancers:
     def __init__(self, api: Api, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._api = api
         self._section = api.settings.load_balancer
-        self._classes = api.settings.load_balancer_classes
+        self._desired = DesiredStates(self._section, api.settings.load_balancer_classes)
         self._clock = clock
         self._balancers = Balancers(api)
         self._floating = FloatingIps(api)
@@ -100,8 +101,7 @@ class OctaviaLoadBalancers:
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         """Return two halves, so that `update_backends` cannot claim to have written other changes of the spec."""
-        desired = rules.fingerprint(spec, self._section, self._classes)
-        return f"{desired}-{self._backends_digest(spec, backends)}"
+        return f"{self._desired.fingerprint(spec)}-{self._backends_digest(spec, backends)}"
 
     async def get(self, spec: LoadBalancerSpec) -> cloud.LoadBalancer:
         """Read a load balancer. A new one is read less often the longer it takes; in between, returns `ready=False`."""
@@ -262,6 +262,7 @@ class OctaviaLoadBalancers:
             await self._floating.delete_left(spec.uid)
         await self._groups.delete(spec)
         self._memory.pop((spec.cluster, spec.uid), None)
+        self._desired.forget(spec)
 
     # --- finding ------------------------------------------------------------------------------------------------
 
@@ -290,7 +291,7 @@ class OctaviaLoadBalancers:
                     f"tags, which need version {OLDEST[0]}.{OLDEST[1]}"
                 )
             self._version = version
-        want = rules.desired_load_balancer(spec, self._section, self._classes, str((row or {}).get("provider") or ""))
+        want = self._desired.of(spec, str((row or {}).get("provider") or ""))
         return want, Features.of(self._version, want.runs_on)
 
     # --- creating and changing ----------------------------------------------------------------------------------
@@ -416,7 +417,7 @@ class OctaviaLoadBalancers:
 
     def _backends_digest(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
         try:
-            want = rules.desired_load_balancer(spec, self._section, self._classes)
+            want = self._desired.of(spec)
         except Invalid:
             return "0" * 12
         key = ("openstack members", *listener_rules.selection(want))

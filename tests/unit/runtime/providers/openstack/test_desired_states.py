@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What OctaviaLoadBalancers remembers about a Service: its desired state, as long as the Service is the same."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ccm.cloud import Ingress, Invalid, LoadBalancerSpec, Port
+from ccm.providers.openstack import load_balancer_rules as rules
+from ccm.providers.openstack.annotations import PREFIX
+from ccm.providers.openstack.config_sections import LoadBalancerSection
+from ccm.providers.openstack.desired_states import DesiredStates
+
+SECTION = LoadBalancerSection()
+SPEC = LoadBalancerSpec("kubernetes", "u-1", "shop", "web", (Port("", "TCP", 80, 30080),))
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The name of each function that was called to compute something."""
+    calls: list[str] = []
+
+    def counted(name: str) -> Any:
+        real = getattr(rules, name)
+
+        def call(*given: Any) -> Any:
+            calls.append(name)
+            return real(*given)
+
+        return call
+
+    for name in ("desired_load_balancer", "fingerprint"):
+        monkeypatch.setattr(rules, name, counted(name))
+    return calls
+
+
+def test_a_service_that_did_not_change_is_computed_once(computed: list[str]) -> None:
+    states = DesiredStates(SECTION, {})
+    first, print_ = states.of(SPEC), states.fingerprint(SPEC)
+    computed.clear()
+    same = replace(SPEC, annotations=dict(SPEC.annotations), ingress=(Ingress(ip="203.0.113.1"),))
+    assert states.of(same) is first
+    assert states.fingerprint(same) == print_
+    assert computed == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"annotations": {f"{PREFIX}connection-limit": "3"}},
+        {"ports": (Port("", "TCP", 80, 30081),)},
+        {"source_ranges": ("10.0.0.0/8",)},
+        {"load_balancer_ip": "203.0.113.9"},
+    ],
+)
+def test_a_service_that_changed_is_computed_again(change: dict[str, Any]) -> None:
+    states = DesiredStates(SECTION, {})
+    states.of(SPEC), states.fingerprint(SPEC)
+    changed = replace(SPEC, **change)
+    for each in (changed, SPEC, changed):
+        assert states.of(each) == rules.desired_load_balancer(each, SECTION, {})
+        assert states.fingerprint(each) == rules.fingerprint(each, SECTION, {})
+
+
+def test_services_and_octavia_providers_are_kept_apart() -> None:
+    states = DesiredStates(SECTION, {})
+    other = replace(SPEC, uid="u-2", name="api")
+    assert states.of(SPEC).name != states.of(other).name
+    assert states.of(SPEC, "ovn").method == "SOURCE_IP_PORT"
+    assert states.of(SPEC).method == "ROUND_ROBIN"
+
+
+def test_an_invalid_service_stays_invalid_until_it_is_fixed() -> None:
+    states = DesiredStates(SECTION, {})
+    wrong = replace(SPEC, ports=())
+    for _ in range(2):
+        with pytest.raises(Invalid, match="the Service has no ports"):
+            states.of(wrong)
+        assert states.fingerprint(wrong).startswith("!")
+    assert states.of(SPEC).name
+
+
+def test_a_service_that_is_gone_is_forgotten(computed: list[str]) -> None:
+    states = DesiredStates(SECTION, {})
+    states.of(SPEC)
+    states.forget(SPEC)
+    states.forget(SPEC)
+    computed.clear()
+    states.of(SPEC)
+    assert computed == ["desired_load_balancer"]
