@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -23,11 +24,15 @@ from typing import Any
 from tests.integration.cluster import ApiServer
 from tests.integration.collection.machine import Machine
 
+from tests.packaging import environments
+
 from . import farm, page
 from .simulator import Simulator, inventory
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
+#: How the play begins that initialises the Nodes.
+ADOPTION = "PLAY [Adopt "
 STEPS = (("preflight", "preflight"), ("site", "site"), ("second site", "site"), ("rollback", "rollback"))
 
 
@@ -48,11 +53,14 @@ def control_plane_files() -> dict[str, str]:
     return {f"/{path.relative_to(root)}": path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
-def start_farm(folder: Path, checkout: Path) -> subprocess.Popen[bytes]:
-    """Start the process that answers for the workers below `folder`, with the checkout's modules."""
+def start_farm(folder: Path, checkout: Path, ansible: Path) -> subprocess.Popen[bytes]:
+    """Start the process that answers for the workers below `folder`, with the checkout's modules.
+
+    It imports Ansible's part of a module once, so that must be of the ansible-core which sends the modules.
+    """
     collections = checkout / "build" / "collections"
     started = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench_collection.farm", str(folder), str(collections)],
+        [ansible / "python", "-m", "tests.bench_collection.farm", str(folder), str(collections)],
         stdout=subprocess.PIPE,
         cwd=REPOSITORY,
     )
@@ -66,9 +74,12 @@ def lines_of(log: Path) -> int:
 
 
 async def play(
-    checkout: Path, book: str, inventory_file: Path, values: dict[str, Any], forks: int, log: Path
+    ansible: Path, checkout: Path, book: str, inventory_file: Path, values: dict[str, Any], forks: int, log: Path
 ) -> dict[str, Any]:
-    """Run a playbook as a person would; return its seconds, CPU seconds, lines and exit status."""
+    """Run a playbook as a person would; return its seconds, CPU seconds, lines, exit status, and seconds of adoption.
+
+    `ansible`: the folder that has ansible-playbook.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "K8S_AUTH_"))}
     environment |= {
         "ANSIBLE_CONFIG": str(checkout / "ansible.cfg"),
@@ -76,9 +87,10 @@ async def play(
         "PYTHONPYCACHEPREFIX": str(REPOSITORY / "build" / "pycache"),
     }
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    plays: list[tuple[str, float]] = []
     with log.open("wb") as out:
         process = await asyncio.create_subprocess_exec(
-            Path(sys.executable).parent / "ansible-playbook",
+            ansible / "ansible-playbook",
             f"playbooks/{book}.yml",
             "-i",
             str(inventory_file),
@@ -88,17 +100,27 @@ async def play(
             json.dumps(values),
             cwd=checkout,
             env=environment,
-            stdout=out,
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            limit=1 << 24,
         )
+        assert process.stdout is not None
+        async for line in process.stdout:
+            out.write(line)
+            if line.startswith(b"PLAY "):
+                plays.append((line.decode(), time.monotonic()))
         status = await process.wait()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     seconds = round(time.monotonic() - begun, 1)
-    return {"seconds": seconds, "cpu": round(cpu, 1), "lines": lines_of(log), "status": status}
+    found = {"seconds": seconds, "cpu": round(cpu, 1), "lines": lines_of(log), "status": status}
+    for (name, start), (_, end) in itertools.pairwise(plays):
+        if name.startswith(ADOPTION):
+            found["adoption"] = round(end - start, 1)
+    return found
 
 
-async def measure(checkout: Path, count: int, steps: list[str], forks: int) -> list[dict[str, Any]]:
+async def measure(ansible: Path, checkout: Path, count: int, steps: list[str], forks: int) -> list[dict[str, Any]]:
     """Run the steps over one control plane and `count` workers."""
     folder = Path(tempfile.mkdtemp(prefix="bench-collection-"))
     logs = REPOSITORY / "build" / "bench-collection"
@@ -114,7 +136,7 @@ async def measure(checkout: Path, count: int, steps: list[str], forks: int) -> l
             for name in (f"w-{number:04}" for number in range(1, count + 1))
         }
         plane = Machine(folder / "cp-1", control_plane_files())
-        hosts = start_farm(folder, checkout)
+        hosts = start_farm(folder, checkout, ansible)
         async with Simulator(server, folder) as simulator:
             for name in ("cp-1", *workers):
                 await simulator.create_node(name)
@@ -133,7 +155,7 @@ async def measure(checkout: Path, count: int, steps: list[str], forks: int) -> l
                 if step not in steps:
                     continue
                 log = logs / f"{step.replace(' ', '-')}-{count}.log"
-                found = await play(checkout, book, path, values, forks, log)
+                found = await play(ansible, checkout, book, path, values, forks, log)
                 results.append({"step": step, "hosts": count, **found})
                 print(
                     f"{step} over {count} workers: {found['seconds']} s, {found['cpu']} s CPU, {found['lines']} lines"
@@ -157,12 +179,14 @@ def main() -> None:
     parser.add_argument("--checkout", default=str(REPOSITORY), help="Checkout whose playbooks are measured.")
     parser.add_argument("--keep", default="", help="Name under which the figures are kept for the page.")
     parser.add_argument("--forks", type=int, default=10, help="Number of hosts at a time, as Ansible's forks.")
+    parser.add_argument("--core", default="", help="Release of ansible-core to measure with, such as 2.18.")
     options = parser.parse_args()
+    ansible = environments.environment(options.core) / "bin" if options.core else Path(sys.executable).parent
     load = os.getloadavg()[0]
     runs: list[dict[str, Any]] = []
     for count in options.hosts.split(","):
         runs += asyncio.run(
-            measure(Path(options.checkout).resolve(), int(count), options.steps.split(","), options.forks)
+            measure(ansible, Path(options.checkout).resolve(), int(count), options.steps.split(","), options.forks)
         )
     if options.keep:
         page.keep(options.keep, runs, f"{os.cpu_count()} cores and {options.forks} forks", load)

@@ -32,6 +32,22 @@ def test_new_figures_replace_old_ones_of_the_same_run_only(tmp_path: Path, monke
     page.keep("now", [run("site", 50), run("site", 200)], "2 cores", 0.0)
     page.keep("now", [run("site", 50, 1.0)], "2 cores", 0.0)
     page.keep("before", [run("site", 50, 7.0)], "2 cores", 0.0)
-    before, now = page.read()
+    now, before = page.read()
     assert (before["version"], now["version"]) == ("before", "now")
     assert {(each["hosts"], each["seconds"]) for each in now["runs"]} == {(50, 1.0), (200, 61.4)}
+
+
+def targets(**more: float) -> str:
+    return page.targets([run("site", 200, 150.0) | {"adoption": 40.0} | more, run("site", 1000, 800.0)])
+
+
+def test_each_target_is_met_or_not() -> None:
+    assert targets().count("| yes |") == 4
+    assert "| `site.yml` over 1,000 workers, against 200 | 5.3x | ≤ 5.5x | yes |" in targets()
+    for slow in ({"seconds": 157.0}, {"cpu": 173.0}, {"adoption": 61.0}, {"seconds": 145.0}):
+        assert targets(**slow).count("| **no** |") == 1
+
+
+def test_no_target_is_met_before_it_was_measured() -> None:
+    assert page.targets([run("site", 200) | {"adoption": 40.0}]) == ""
+    assert page.targets([run("site", 200), run("site", 1000)]) == ""
