@@ -23,7 +23,6 @@ from typing import Any
 
 from tests.integration.cluster import ApiServer
 from tests.integration.collection.machine import Machine
-
 from tests.packaging import environments
 
 from . import farm, page

@@ -86,9 +86,9 @@ def targets(runs: Sequence[Mapping[str, Any]]) -> str:
     lines += [f"| {what} | {now} | {goal} | {'yes' if met else '**no**'} |" for what, now, goal, met in rows]
     lines += [
         "",
-        f"The first two targets are a quarter of {BEFORE['seconds']:.0f} s and {BEFORE['cpu']:.0f} CPU seconds. That is what"
-        f" `site.yml` took over 203 hosts before workers were taken over in growing batches: with {BEFORE['lines']:,} lines of"
-        f" output, without adoption, and with modules that did nothing. On ansible-core 2.18, it was"
+        f"The first two targets are a quarter of {BEFORE['seconds']:.0f} s and {BEFORE['cpu']:.0f} CPU seconds. That is"
+        " what `site.yml` took over 203 hosts before workers were taken over in growing batches: without adoption, with"
+        f" modules that did nothing, and with {BEFORE['lines']:,} lines of output. On ansible-core 2.18, it was"
         f" {BEFORE['seconds on 2.18']:,.0f} s.",
     ]
     return "\n".join(lines)
