@@ -32,7 +32,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "tests" / "unit" / "plugins" / "fixtures"
 #: How the play begins that initialises the Nodes.
 ADOPTION = "PLAY [Adopt "
-STEPS = (("preflight", "preflight"), ("site", "site"), ("second site", "site"), ("rollback", "rollback"))
+STEPS = tuple((step, step.removeprefix("second ")) for step in page.ORDER)
 
 
 def worker_files(port: int) -> dict[str, str]:
