@@ -159,6 +159,8 @@ async def measure(ansible: Path, checkout: Path, count: int, steps: list[str], f
                 print(
                     f"{step} over {count} workers: {found['seconds']} s, {found['cpu']} s CPU, {found['lines']} lines"
                 )
+                if (folder / "report.html").exists():
+                    shutil.copy(folder / "report.html", log.with_suffix(".html"))
                 if found["status"]:
                     raise SystemExit(f"{step} failed with exit status {found['status']}: see {log}")
     finally:
