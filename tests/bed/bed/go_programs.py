@@ -53,6 +53,13 @@ PROGRAMS = {
     "prometheus": Program(
         _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "Prometheus", _PROMETHEUS
     ),
+    # As released, for Debian 11: without the snapshotters that need a library or a file system of their own.
+    **{
+        name: Program(
+            _VENDORS / "containerd", f"github.com/containerd/containerd/cmd/{name}", name, "no_btrfs,no_devmapper,no_zfs,no_aufs"
+        )
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
     "promtool": Program(
         _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "promtool", _PROMETHEUS
     ),
