@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""labels.py write|read LABEL PATH...: give each file below the paths an SELinux label, or print those that have another one."""
+"""labels.py write|read LABEL PATH...: give files below the paths an SELinux label, or print those with another one."""
 
 import os
 import sys

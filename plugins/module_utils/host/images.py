@@ -88,7 +88,7 @@ class Containerd:
 
 
 class CriO:
-    """CRI-O's images. podman or skopeo changes its storage, whose place CRI-O itself tells."""
+    """CRI-O's images. podman or skopeo changes its storage, whose place CRI-O itself reports."""
 
     title = "CRI-O"
 
@@ -137,7 +137,7 @@ class CriO:
                 told = json.loads(connection.getresponse().read().decode("utf-8"))
                 self._place = (told["storage_driver"], told["storage_root"])
             except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as exc:
-                raise Failed("CRI-O does not tell at {0} where its images are: {1!r}. Check 'crio status info' on the node, and run "
+                raise Failed("CRI-O does not report at {0} where its images are: {1!r}. Check 'crio status info' on the node, and run "
                              "as root (--become)".format(self.socket, exc)) from exc
             finally:
                 connection.close()

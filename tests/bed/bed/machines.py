@@ -48,7 +48,8 @@ echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 # Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
 # otherwise leave the machine through the host, and might get an answer. Neighbours are not believed either.
 # On a cgroup v1 host podman lays the host's systemd hierarchy over the container's own: all nodes would share their
-# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods.
+# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods. Debian 13's systemd
+# refuses such a host without the argument.
 _NODE_START = """\
 set -e
 ip -4 route flush default
@@ -60,7 +61,7 @@ done
     umount /sys/fs/cgroup/systemd/release_agent 2>/dev/null || true
     umount /sys/fs/cgroup/systemd
 fi
-exec /sbin/init
+exec /sbin/init SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1
 """
 _NODE_DUAL_STACK = """\
 ip -6 route add default via {gateway}
@@ -168,7 +169,7 @@ def start_forwarder(plan: Plan) -> None:
 
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
-    """A machine with systemd, a container runtime and the Kubernetes binaries, its images loaded, not yet in a cluster."""
+    """A machine with systemd, a container runtime and the Kubernetes binaries, not yet in a cluster."""
     # kube-proxy is the bed's own and stays in its place.
     place = "/usr/local/bin" if plan.kubespray else "/usr/bin"
     mounts = [(name, "/usr/bin" if name == "kube-proxy" else place) for name in NODE_BINARIES]

@@ -83,7 +83,7 @@ def test_the_containerd_of_the_kubelet_is_asked(
 
 
 class CriONode(Node):
-    """A node whose kubelet uses a CRI-O: it tells where its storage is, and podman or skopeo has one image there."""
+    """A node whose kubelet uses a CRI-O: it reports where its storage is, and podman or skopeo has one image there."""
 
     def __init__(self, root: pathlib.Path, monkeypatch: pytest.MonkeyPatch, programs: tuple[str, ...]) -> None:
         super().__init__(root, monkeypatch, programs=programs)
@@ -145,7 +145,7 @@ def test_what_hinders_an_import_into_cri_o_is_named(tmp_path: pathlib.Path, monk
         assert node.run(monkeypatch)["msg"].endswith("Install podman or skopeo")
         monkeypatch.setattr(images, "installed", lambda name: name == "podman")
         node.info = {}
-        assert "CRI-O does not tell at" in node.run(monkeypatch)["msg"]
+        assert "CRI-O does not report at" in node.run(monkeypatch)["msg"]
     finally:
         node.close()
     (tmp_path / "crio.sock").unlink()
