@@ -14,7 +14,7 @@ import http.client
 import json
 import os
 import socket
-from typing import List, Optional, Union
+from typing import List, Optional, Tuple, Union
 
 from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files, processes, settings
 
@@ -22,15 +22,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands
 RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
 RANCHER_CLIENTS = (["k3s", "ctr"], ["/usr/local/bin/k3s", "ctr"], ["/opt/bin/k3s", "ctr"], ["/var/lib/rancher/rke2/bin/ctr"], ["ctr"])
 
-#: Programs that can change the storage of CRI-O, which has no command for that.
-STORAGE_CLIENTS = ("podman", "skopeo")
-
 
 class Failed(Exception):
     """The images cannot be read or changed. The text says why, and what to do."""
 
 
-def of_kubelet(namespace: str) -> "Union[Containerd, CriO]":
+def of_kubelet(namespace: str) -> Union[Containerd, CriO]:
     """Return the images of the running kubelet's container runtime. Without a kubelet of a unit (k3s, RKE2), it is containerd."""
     kubelet = processes.of_unit("kubelet", "kubelet")
     endpoint = settings.kubelet_settings(kubelet.argv)["runtime_endpoint"] if kubelet else ""
@@ -88,7 +85,7 @@ class Containerd:
 
 
 class CriO:
-    """CRI-O's images. podman or skopeo changes its storage, whose place CRI-O itself reports."""
+    """CRI-O's images. It has no command for an import: skopeo changes its storage, whose place CRI-O itself reports."""
 
     title = "CRI-O"
 
@@ -98,37 +95,21 @@ class CriO:
 
     def ids(self, name: str) -> List[str]:
         """Return the ID (digest of the config) of the image with a name. Raises Failed."""
-        client = self._client()
-        if client == "podman":
-            done = self._podman("image", "inspect", "--format", "{{.Id}}", name)
-            return ["sha256:" + done.stdout.strip()] if done.returncode == 0 else []
+        if not installed("skopeo"):
+            raise Failed("CRI-O has no command for an import. Install skopeo on the node")
         done = commands.run(["skopeo", "inspect", "--config", "--raw", self._reference(name)], timeout=300)
         return ["sha256:" + hashlib.sha256(done.stdout.encode("utf-8")).hexdigest()] if done.returncode == 0 else []
 
     def load(self, archive: str, name: str) -> Optional[str]:
         """Import an archive. Return why that failed, None if it did not. Raises Failed."""
-        if self._client() == "podman":
-            done = self._podman("load", "--quiet", "--input", archive)
-        else:
-            source = "docker-archive:{0}:{1}".format(archive, name)
-            done = commands.run(["skopeo", "copy", "--quiet", source, self._reference(name)], timeout=300)
+        source = "docker-archive:{0}:{1}".format(archive, name)
+        done = commands.run(["skopeo", "copy", "--quiet", source, self._reference(name)], timeout=300)
         return done.stderr.strip() if done.returncode != 0 else None
-
-    def _client(self) -> str:
-        found = next((program for program in STORAGE_CLIENTS if installed(program)), None)
-        if found is None:
-            raise Failed("no program on the node can import an image into CRI-O's storage. Install {0}".format(
-                " or ".join(STORAGE_CLIENTS)))
-        return found
-
-    def _podman(self, *arguments):
-        driver, root = self._storage()
-        return commands.run(["podman", "--root", root, "--storage-driver", driver] + list(arguments), timeout=300)
 
     def _reference(self, name: str) -> str:
         return "containers-storage:[{0}@{1}]{2}".format(*self._storage(), name)
 
-    def _storage(self) -> "tuple[str, str]":
+    def _storage(self) -> Tuple[str, str]:
         """Return driver and folder of CRI-O's storage. Raises Failed."""
         if not all(self._place):
             connection = _Unix(self.socket)

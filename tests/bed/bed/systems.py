@@ -10,7 +10,7 @@ DEFAULT = "bookworm"
 
 @dataclass(frozen=True)
 class System:
-    """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (`go_programs`) are mounted over what
+    """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs) are mounted over what
     the packages have, or in place of what Debian lacks. ``stores`` is the runtime's folder below /var/lib. The command
     ``asks`` succeeds once it runs."""
 
