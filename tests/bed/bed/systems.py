@@ -15,7 +15,6 @@ class System:
     ``asks`` succeeds once it runs."""
 
     suite: str
-    python: str
     packages: str = "containerd"
     unit: str = "containerd.service"
     socket: str = "unix:///run/containerd/containerd.sock"
@@ -30,16 +29,13 @@ class System:
 
 
 SYSTEMS = {
-    "bookworm": System("bookworm", "3.11"),
-    "trixie": System("trixie", "3.13"),
+    "bookworm": System("bookworm"),
+    "trixie": System("trixie"),
     # kubelets need version 1 of the CRI, which came after its containerd 1.4. kube-proxy calls its nft 0.9 too old.
-    "bullseye": System(
-        "bullseye", "3.9", programs=("containerd", "containerd-shim-runc-v2", "ctr"), proxy_mode="iptables"
-    ),
+    "bullseye": System("bullseye", programs=("containerd", "containerd-shim-runc-v2", "ctr"), proxy_mode="iptables"),
     # No Debian has CRI-O. skopeo brings images into its storage: CRI-O has no command for that.
     "bookworm-cri-o": System(
         "bookworm",
-        "3.11",
         packages="conmon skopeo",
         unit="crio.service",
         socket="unix:///var/run/crio/crio.sock",
