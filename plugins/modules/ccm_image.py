@@ -8,13 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ccm_image
-short_description: Import a container image from an archive file into containerd on a node
+short_description: Import a container image from an archive file into containerd or CRI-O on a node
 description:
   - Use this module for nodes that cannot reach a registry. The archive (C(docker save), C(podman save)) is on the Ansible controller.
-    The module copies and imports it only if the image is missing in containerd.
+    The module copies and imports it only if the image is missing in the container runtime that the kubelet uses.
   - An image with the same name but another content counts as missing. The module compares the image ID with that in the archive.
   - k3s and RKE2 have their own containerd, which the module calls with their own C(ctr).
-  - The module searches the program in the system's directories, not in C(PATH), and runs it only if root alone can change it.
+  - CRI-O has no command for an import. C(skopeo) on the node changes its storage, whose place the module asks CRI-O for.
+  - The module searches these programs in the system's directories, not in C(PATH), and runs them only if root alone can change them.
   - The module removes copies of the archive that killed runs left behind.
 version_added: 0.1.0
 author:
@@ -48,7 +49,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Import the runtime's image into containerd
+- name: Import the runtime's image
   outoftree.ccm.ccm_image:
     name: localhost/outoftree-ccm:0.1.0
     archive: build/images/outoftree-ccm-0.1.0.tar
@@ -68,40 +69,15 @@ present:
 """
 
 import glob
-import json
 import os
 import pwd
 import shutil
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.outoftree.ccm.plugins.module_utils.host import commands, files
-
-#: Socket of the containerd of k3s and RKE2, and its clients. k3s has ctr built in, RKE2 unpacks one.
-RANCHER_SOCKET = "/run/k3s/containerd/containerd.sock"
-RANCHER_CLIENTS = (["k3s", "ctr"], ["/usr/local/bin/k3s", "ctr"], ["/opt/bin/k3s", "ctr"], ["/var/lib/rancher/rke2/bin/ctr"], ["ctr"])
+from ansible_collections.outoftree.ccm.plugins.module_utils.host import images
 
 #: Name of the copy on the node, in one of Ansible's temporary folders.
 COPY = "outoftree-ccm-image.tar"
-
-
-def client():
-    """Return the client command of the kubelet's containerd."""
-    if not os.path.exists(RANCHER_SOCKET):
-        return ["ctr"]
-    found = next((command for command in RANCHER_CLIENTS if installed(command[0])), ["ctr"])
-    return found + ["--address", RANCHER_SOCKET]
-
-
-def installed(program):
-    """Whether root may run a program: root owns it and every directory of its path."""
-    try:
-        return bool(files.program(program) if os.path.isabs(program) else files.find_program(program))
-    except OSError:
-        return False
-
-
-def ctr(module, *arguments):
-    return commands.run(client() + ["-n", module.params["containerd_namespace"]] + list(arguments), timeout=300)
 
 
 def homes():
@@ -122,27 +98,22 @@ def sweep(module):
                 shutil.rmtree(os.path.dirname(path), ignore_errors=True)
 
 
-def present(module):
-    """Whether containerd has an image of this name whose manifest names the archive's config."""
-    name = module.params["name"]
-    listed = ctr(module, "images", "ls", "name=={0}".format(name))
-    if listed.returncode != 0:
-        module.fail_json(msg="cannot list containerd's images: {0}. Install ctr on the node, and run as root "
-                             "(--become)".format(listed.stderr.strip()))
-    digests = [line.split()[2] for line in listed.stdout.splitlines()[1:] if line.split()[:1] == [name]]
-    return bool(digests) and module.params["image_id"] in config_ids(module, digests[0], 2)
-
-
-def config_ids(module, digest, depth):
-    """Return the IDs of the images behind a manifest, or behind an index of manifests."""
-    got = ctr(module, "content", "get", digest)
-    try:
-        manifest = json.loads(got.stdout) if got.returncode == 0 else {}
-    except ValueError:
-        return []
-    if "config" in manifest:
-        return [manifest["config"].get("digest", "")]
-    return [found for item in manifest.get("manifests", []) if depth for found in config_ids(module, item["digest"], depth - 1)]
+def bring(module, store):
+    """Import the archive if the kubelet's container runtime does not have its image. Raises images.Failed."""
+    params = module.params
+    if params["image_id"] in store.ids(params["name"]):
+        module.exit_json(changed=False, present=True, image_id=params["image_id"])
+    if module.check_mode or not params["node_archive"]:
+        module.exit_json(changed=True, present=False, image_id=params["image_id"])
+    if not os.path.exists(params["node_archive"]):
+        raise images.Failed("the archive {0} was not copied to the node".format(params["node_archive"]))
+    reason = store.load(params["node_archive"], params["name"])
+    if reason is not None:
+        raise images.Failed("{0} cannot import {1}: {2}".format(store.title, params["archive"], reason))
+    if params["image_id"] not in store.ids(params["name"]):
+        raise images.Failed("{0} was imported, but it has no image named {1}. Set ccm_runtime_image to the name of the image "
+                            "in the archive".format(params["archive"], params["name"]))
+    module.exit_json(changed=True, present=True, image_id=params["image_id"])
 
 
 def main():
@@ -161,19 +132,10 @@ def main():
         module.fail_json(msg="image_id is missing: run this module through its action plugin")
     if not module.check_mode:
         sweep(module)
-    if present(module):
-        module.exit_json(changed=False, present=True, image_id=params["image_id"])
-    if module.check_mode or not params["node_archive"]:
-        module.exit_json(changed=True, present=False, image_id=params["image_id"])
-    if not os.path.exists(params["node_archive"]):
-        module.fail_json(msg="the archive {0} was not copied to the node".format(params["node_archive"]))
-    done = ctr(module, "images", "import", params["node_archive"])
-    if done.returncode != 0:
-        module.fail_json(msg="containerd cannot import {0}: {1}".format(params["archive"], done.stderr.strip()))
-    if not present(module):
-        module.fail_json(msg="{0} was imported, but it has no image named {1}. Set ccm_runtime_image to the name of the image "
-                             "in the archive".format(params["archive"], params["name"]))
-    module.exit_json(changed=True, present=True, image_id=params["image_id"])
+    try:
+        bring(module, images.of_kubelet(params["containerd_namespace"]))
+    except images.Failed as exc:
+        module.fail_json(msg=str(exc))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from ansible_collections.outoftree.ccm.plugins.module_utils.host import files, p
 
 #: The kubelet settings that the gates need: their defaults, their keys in KubeletConfiguration, and their flags.
 KUBELET_DEFAULTS = {"static_pod_path": "/etc/kubernetes/manifests", "healthz_port": "10248", "healthz_address": "127.0.0.1",
-                    "pod_logs": processes.POD_LOGS, "port": "10250", "address": ""}
+                    "pod_logs": processes.POD_LOGS, "port": "10250", "address": "", "runtime_endpoint": ""}
 KUBELET_KEYS = {"staticPodPath": "static_pod_path", "healthzPort": "healthz_port", "healthzBindAddress": "healthz_address",
-                "podLogsDir": "pod_logs", "port": "port", "address": "address"}
+                "podLogsDir": "pod_logs", "port": "port", "address": "address",
+                "containerRuntimeEndpoint": "runtime_endpoint"}
 KUBELET_FLAGS = {"pod-manifest-path": "static_pod_path", "healthz-port": "healthz_port", "healthz-bind-address": "healthz_address",
-                 "port": "port", "address": "address"}
+                 "port": "port", "address": "address", "container-runtime-endpoint": "runtime_endpoint"}
 
 
 def option(argv: List[str], name: str, default: str = "") -> str:

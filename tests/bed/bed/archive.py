@@ -57,6 +57,14 @@ def write(images: Sequence[Image], target: Path) -> None:
     os.replace(partial, target)
 
 
+def names(archive: Path) -> list[str]:
+    """The tags of the images in an archive."""
+    with tarfile.open(archive) as tar:
+        manifest = tar.extractfile("manifest.json")
+        assert manifest is not None, archive
+        return [tag for entry in json.load(manifest) for tag in entry["RepoTags"]]
+
+
 def _config(image: Image, digest: str) -> dict[str, Any]:
     config: dict[str, Any] = {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]}
     if image.entrypoint:

@@ -9,6 +9,7 @@ import sys
 from bed import binaries, cluster, go_programs, images, machines, moto, plan, prerequisites, versions
 from bed.errors import BedError
 from bed.progress import Progress
+from bed.systems import SYSTEMS
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--hard-way", action="store_true", help="all components are systemd units, without kubeadm")
     sub.add_argument("--external-etcd", action="store_true", help="etcd is a systemd unit, which kubeadm does not know")
     sub.add_argument("--kubespray", action="store_true", help="files, units and accounts are those of kubespray")
+    sub.add_argument("--systems", default="", metavar="SYSTEM,...", help=f"of the first machines: {', '.join(SYSTEMS)}")
     sub.add_argument("--dual-stack", action="store_true", help="addresses of IPv4 and IPv6 everywhere")
 
     sub = command("down", "remove a bed, whole or half", named=True)
@@ -102,6 +104,7 @@ def _run(args: argparse.Namespace, progress: Progress) -> None:
             args.external_etcd,
             args.kubespray,
             args.dual_stack,
+            tuple(filter(None, args.systems.split(","))),
         )
         bed = cluster.up(wanted, progress)
         print(f"export KUBECONFIG={bed.kubeconfig}")

@@ -22,7 +22,7 @@ _CLOUD_SECONDS = 20.0
 _READY_SECONDS = 120.0
 _LOG_COMMANDS = {
     "kubelet.log": "journalctl --no-pager --unit kubelet",
-    "containerd.log": "journalctl --no-pager --unit containerd",
+    "containerd.log": "journalctl --no-pager --unit containerd --unit crio",
     "kube-proxy.log": "journalctl --no-pager --unit kube-proxy",
     "control-plane.log": "journalctl --no-pager --unit etcd --unit 'kube-*'",
     "network.txt": "ip address; ip route; ip -6 route; cat /etc/cni/net.d/*",
@@ -80,6 +80,7 @@ def up(plan: Plan, progress: Progress) -> Bed:
     bed = Bed(plan, {"token": token, "certificate_key": secrets.token_hex(32)})
     found = binaries.ensure(bed.version, progress)
     images.ensure_all(bed.version, found, progress)
+    images.ensure_systems({node.system_name for node in plan.nodes}, progress)
     shutil.rmtree(bed.folder, ignore_errors=True)
     bed.save()
     for node in plan.nodes:
@@ -91,7 +92,8 @@ def up(plan: Plan, progress: Progress) -> Bed:
         machines.connect_host(plan)
         if len(plan.control_planes) > 1:
             machines.start_forwarder(plan)
-    with progress.step(f"{len(plan.nodes)} machines with containerd, and their images") as step:
+    runtimes = " and ".join(sorted({node.system.runtime for node in plan.nodes}, reverse=True))
+    with progress.step(f"{len(plan.nodes)} machines with {runtimes}, and their images") as step:
         in_parallel(lambda node: _start(bed, node, found, progress), plan.nodes)
         machines.check_ways_out(plan, plan.nodes)
         step.detail = ", ".join(node.name for node in plan.nodes)
@@ -262,7 +264,7 @@ def _write_node_config(bed: Bed, node: Node, external: bool = False) -> None:
         kubeadm = documents.kubeadm_join(bed.plan, node, token, key, external)
     folder = bed.folder / "nodes" / node.name
     _write_private(folder / "kubeadm.yaml", kubeadm)
-    _write(folder / "kube-proxy.yaml", documents.kube_proxy(bed.plan))
+    _write(folder / "kube-proxy.yaml", documents.kube_proxy(bed.plan, node))
 
 
 def _start(bed: Bed, node: Node, found: Path, progress: Progress) -> None:

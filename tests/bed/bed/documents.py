@@ -17,12 +17,13 @@ from bed.plan import (
     Node,
     Plan,
 )
+from bed.systems import DEFAULT, SYSTEMS
 from bed.versions import Version, find
 from bed.yamlish import dump
 
 RUNTIME_IMAGE = "localhost/outoftree-ccm:0.1.0"
 NODE_CONFIG = "/etc/bed"
-CRI_SOCKET = "unix:///run/containerd/containerd.sock"
+CRI_SOCKET = SYSTEMS[DEFAULT].socket
 # Where a cluster without kubeadm has its certificates and kubeconfigs.
 PKI = "/var/lib/kubernetes"
 ETCD = "https://127.0.0.1:2379"
@@ -64,7 +65,7 @@ def _registration(plan: Plan, node: Node, external: bool) -> dict[str, Any]:
         kubelet |= {"cloud-provider": "", "cloud-config": LEFTOVER_CLOUD_CONF}
     return {
         "name": node.name,
-        "criSocket": CRI_SOCKET,
+        "criSocket": node.system.socket,
         "imagePullPolicy": "Never",
         **({"kubeletExtraArgs": _args(version, kubelet)} if kubelet else {}),
     }
@@ -202,7 +203,7 @@ def kubeadm_join(plan: Plan, node: Node, token: str, certificate_key: str, exter
     return _documents(join)
 
 
-def kube_proxy(plan: Plan) -> str:
+def kube_proxy(plan: Plan, node: Node) -> str:
     """For kube-proxy, which uses the kubelet's own credentials (the bed lets nodes be node proxiers)."""
     young = find(plan.kubernetes).minor < 31
     return dump(
@@ -210,7 +211,7 @@ def kube_proxy(plan: Plan) -> str:
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             **({"featureGates": {"NFTablesProxyMode": True}} if young else {}),
-            "mode": "nftables",
+            "mode": node.system.proxy_mode,
             "clusterCIDR": plan.pod_cidr,
             "clientConnection": {"kubeconfig": "/etc/kubernetes/kubelet.conf"},
             # Limits of conntrack belong to the host and cannot be set in a container.

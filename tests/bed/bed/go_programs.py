@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus.
+"""Go programs that tests run, compiled into the cache: the benchmarks' peer, vcsim, vendors' controllers, Prometheus,
+container runtimes.
 
 A program is known by the contents of its module's folder, which are sources, versions and checksums, and by its tags.
-The vendors' controllers and Prometheus are released code; their modules below ``tests/bed/vendors`` have no more than
+All but the first two are released code; their modules below ``tests/bed/vendors`` have no more than
 ``tool`` lines.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,17 +24,21 @@ from bed.run import run
 _VENDORS = paths.BED / "vendors"
 #: Without the discovery of every cloud's machines. Its pages for browsers need npm, and are left out by themselves.
 _PROMETHEUS = "remove_all_sd,enable_kubernetes_sd"
+#: Without what needs libraries of C.
+_CRI_O = "containers_image_openpgp,exclude_graphdriver_btrfs"
+_CONTAINERD = "no_btrfs,no_devmapper,no_zfs,no_aufs"
 
 
 @dataclass(frozen=True)
 class Program:
     """``module`` is the folder of go.mod, ``package`` what is compiled there; ``title`` is for people; ``tags`` are
-    build constraints."""
+    build constraints. With ``c_sources``, it is C in that folder of the Go module ``package``."""
 
     module: Path
     package: str
     title: str
     tags: str = ""
+    c_sources: str = ""
 
 
 PROGRAMS = {
@@ -53,6 +60,13 @@ PROGRAMS = {
     "prometheus": Program(
         _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/prometheus", "Prometheus", _PROMETHEUS
     ),
+    "crio": Program(_VENDORS / "crio", "github.com/cri-o/cri-o/cmd/crio", "CRI-O", _CRI_O),
+    "pinns": Program(_VENDORS / "crio", "github.com/cri-o/cri-o", "pinns, which CRI-O calls", c_sources="pinns/src"),
+    # For Debian 11, without the snapshotters that need a library or a file system of their own.
+    **{
+        name: Program(_VENDORS / "containerd", f"github.com/containerd/containerd/cmd/{name}", name, _CONTAINERD)
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    },
     "promtool": Program(
         _VENDORS / "prometheus", "github.com/prometheus/prometheus/cmd/promtool", "promtool", _PROMETHEUS
     ),
@@ -71,12 +85,27 @@ def ensure(name: str, progress: Progress) -> Path:
             binary.parent.mkdir(parents=True, exist_ok=True)
             partial = binary.with_suffix(".tmp")
             with progress.step(f"Build of {program.title}: minutes the first time"):
-                command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(partial)]
-                command += ["-tags", program.tags] if program.tags else []
-                environment = {**os.environ, "CGO_ENABLED": "0"}
-                run(*command, program.package, cwd=str(program.module), env=environment, timeout=3600)
+                if program.c_sources:
+                    _compile_c(go, program, partial)
+                else:
+                    _compile(go, program, partial)
             partial.replace(binary)
     return binary
+
+
+def _compile(go: Path, program: Program, target: Path) -> None:
+    command = ["nice", str(go), "build", "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", str(target)]
+    command += ["-tags", program.tags] if program.tags else []
+    environment = {**os.environ, "CGO_ENABLED": "0"}
+    run(*command, program.package, cwd=str(program.module), env=environment, timeout=3600)
+
+
+def _compile_c(go: Path, program: Program, target: Path) -> None:
+    if not shutil.which("gcc"):
+        raise BedError(f"{program.title} needs gcc, which is missing here: apt-get install gcc libc6-dev")
+    module = json.loads(run(str(go), "mod", "download", "-json", program.package, cwd=str(program.module)))
+    sources = sorted(map(str, (Path(module["Dir"]) / program.c_sources).glob("*.c")))
+    run("gcc", "-std=c99", "-Os", "-static", "-s", "-o", str(target), *sources)
 
 
 def _digest(program: Program) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +17,10 @@ from bed.documents import RUNTIME_IMAGE
 from bed.errors import BedError
 from bed.progress import Progress
 from bed.run import run
+from bed.systems import DEFAULT, SYSTEMS
 from bed.versions import Version
 
-PYTHON_IMAGE = "localhost/outoftree-bed-python:bookworm"
-NODE_IMAGE = "localhost/outoftree-bed-node:bookworm"
+PYTHON_IMAGE = f"localhost/outoftree-bed-python:{DEFAULT}"
 PAUSE_IMAGE = "localhost/outoftree-bed-pause:1"
 SIMULATOR_IMAGE = "localhost/outoftree-ccm-simcloud:0.1.0"
 APP_IMAGE = "localhost/outoftree-bed-app:1"
@@ -80,30 +80,53 @@ def debian_mirror() -> str:
     return os.environ.get(DEBIAN_MIRROR) or "http://deb.debian.org/debian"
 
 
-def ensure_python(progress: Progress) -> None:
+def of_python(suite: str) -> str:
+    """The image of a Debian with Python."""
+    return f"{PYTHON_IMAGE.partition(':')[0]}:{suite}"
+
+
+def of_node(system: str) -> str:
+    """The image of a machine with one of SYSTEMS."""
+    return f"localhost/outoftree-bed-node:{system}"
+
+
+def ensure_python(progress: Progress, suite: str = DEFAULT) -> None:
     """A small Debian with Python: the base of the node's, the runtime's and the simulated cloud's image."""
-    key = keys.of_sources([], "bookworm", _PYTHON_PACKAGES, *_UNUSED)
-    if _is_current(PYTHON_IMAGE, key):
+    image = of_python(suite)
+    key = keys.of_sources([], suite, _PYTHON_PACKAGES, *_UNUSED)
+    if _is_current(image, key):
         return
-    with progress.step(f"Image {PYTHON_IMAGE} by debootstrap"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
+    with progress.step(f"Image {image} by debootstrap"), tempfile.TemporaryDirectory(dir=_scratch()) as scratch:
         root = Path(scratch) / "root"
-        run("debootstrap", "--variant=minbase", f"--include={_PYTHON_PACKAGES}", "bookworm", str(root), debian_mirror())
+        run("debootstrap", "--variant=minbase", f"--include={_PYTHON_PACKAGES}", suite, str(root), debian_mirror())
         for unused in _UNUSED:
             shutil.rmtree(root / unused)
             (root / unused).mkdir()
         archive = str(Path(scratch) / "root.tar")
         run("tar", "--numeric-owner", "-C", str(root), "-cf", archive, ".")
-        run("podman", "import", "--quiet", "--change", f"LABEL {_LABEL}={key}", archive, PYTHON_IMAGE)
+        run("podman", "import", "--quiet", "--change", f"LABEL {_LABEL}={key}", archive, image)
 
 
-def ensure_node(progress: Progress) -> None:
+def ensure_node(progress: Progress, name: str = DEFAULT) -> None:
     """The image of a node, on top of the Python base: one debootstrap serves both."""
     containerfile = paths.BED / "Containerfile.node"
-    key = keys.of_sources([containerfile, paths.BED / "node"], _id_of(PYTHON_IMAGE))
-    if _is_current(NODE_IMAGE, key):
+    system, image = SYSTEMS[name], of_node(name)
+    base = of_python(system.suite)
+    key = keys.of_sources([containerfile, paths.BED / "node"], _id_of(base), system.packages, system.unit)
+    if _is_current(image, key):
         return
-    with progress.step(f"Image {NODE_IMAGE}"):
-        _build(containerfile, paths.BED, NODE_IMAGE, key, BASE_IMAGE=PYTHON_IMAGE)
+    with progress.step(f"Image {image}"):
+        _build(containerfile, paths.BED, image, key, BASE_IMAGE=base, PACKAGES=system.packages, UNIT=system.unit)
+
+
+def ensure_systems(names: Collection[str], progress: Progress) -> None:
+    """The images of machines with these systems, and what is compiled for them."""
+    for name in sorted(names):
+        for program in SYSTEMS[name].programs:
+            go_programs.ensure(program, progress)
+        with locks.held("images"):
+            ensure_python(progress, SYSTEMS[name].suite)
+            ensure_node(progress, name)
 
 
 def ensure_runtime(progress: Progress) -> Path:
@@ -223,7 +246,8 @@ def _id_of(tag: str) -> str:
 
 def forget() -> None:
     """Remove every image made here, with what builds left behind."""
-    for tag in (SIMULATOR_IMAGE, RUNTIME_IMAGE, NODE_IMAGE, PYTHON_IMAGE):
+    bases = {of_python(system.suite) for system in SYSTEMS.values()}
+    for tag in (SIMULATOR_IMAGE, RUNTIME_IMAGE, *map(of_node, SYSTEMS), *sorted(bases)):
         run("podman", "image", "rm", tag, check=False)
     _prune()
     for archive in (RUNTIME_ARCHIVE, *map(vendor_archive, VENDORS)):

@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bed import images, paths
+from bed import go_programs, images, paths
+from bed.archive import names
 from bed.documents import NODE_CONFIG
 from bed.errors import BedError
 from bed.plan import API_PORT, CLOUD_PORT, Node, Plan
@@ -47,7 +48,8 @@ echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
 # Before anything else runs in a node its way out becomes the gateway: a packet to a pod that nobody routes would
 # otherwise leave the machine through the host, and might get an answer. Neighbours are not believed either.
 # On a cgroup v1 host podman lays the host's systemd hierarchy over the container's own: all nodes would share their
-# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods.
+# units' and Pods' cgroups there, and each kubelet would try to clear away the others' Pods. Debian 13's systemd
+# refuses such a host without the argument.
 _NODE_START = """\
 set -e
 ip -4 route flush default
@@ -59,7 +61,7 @@ done
     umount /sys/fs/cgroup/systemd/release_agent 2>/dev/null || true
     umount /sys/fs/cgroup/systemd
 fi
-exec /sbin/init
+exec /sbin/init SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1
 """
 _NODE_DUAL_STACK = """\
 ip -6 route add default via {gateway}
@@ -167,7 +169,7 @@ def start_forwarder(plan: Plan) -> None:
 
 
 def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
-    """A machine with systemd, containerd and the Kubernetes binaries, its images loaded, not yet in a cluster."""
+    """A machine with systemd, a container runtime and the Kubernetes binaries, not yet in a cluster."""
     # kube-proxy is the bed's own and stays in its place.
     place = "/usr/local/bin" if plan.kubespray else "/usr/bin"
     mounts = [(name, "/usr/bin" if name == "kube-proxy" else place) for name in NODE_BINARIES]
@@ -175,7 +177,8 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
         units = CONTROL_PLANE_BINARIES if plan.hard_way else ("etcd",) if plan.external_etcd or plan.kubespray else ()
         mounts += [(name, "/usr/local/bin") for name in units]
     mounted = [word for name, at in mounts for word in ("--volume", f"{binaries / name}:{at}/{name}:ro")]
-    stored = [word for place in ("containerd", "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
+    mounted += [word for name in node.system.programs for word in ("--volume", f"{_program(name)}:/usr/bin/{name}:ro")]
+    stored = [word for place in (node.system.stores, "kubelet", "etcd") for word in ("--volume", f"/var/lib/{place}")]
     second = _NODE_DUAL_STACK.format(gateway=plan.twin(plan.gateway)) if plan.dual_stack else ""
     podman(
         "run", "--detach", "--name", node.name, "--hostname", node.name, "--network", plan.network,
@@ -183,11 +186,10 @@ def start_node(plan: Plan, node: Node, binaries: Path, config: Path) -> None:
         "--systemd=always", "--cgroupns=private", "--http-proxy=false", *limits(),
         "--tmpfs", "/run", "--tmpfs", "/tmp", *stored, *mounted,
         "--volume", f"{images.folder()}:/opt/bed/images:ro", "--volume", f"{config}:{NODE_CONFIG}:ro",
-        images.NODE_IMAGE, "sh", "-c", _NODE_START.format(gateway=plan.gateway, dual_stack=second),
+        images.of_node(node.system_name), "sh", "-c", _NODE_START.format(gateway=plan.gateway, dual_stack=second),
     )  # fmt: skip
     wait_until(
-        lambda: on(node.name, "ctr", "version", check=False).count("Version:") >= 2,
-        f"containerd in {node.name}", _BOOT_SECONDS,
+        lambda: _answers(node), f"{node.system.runtime} in {node.name}", _BOOT_SECONDS,
     )  # fmt: skip
 
 
@@ -198,10 +200,27 @@ def install(node: Node, binaries: Path, names: Sequence[str]) -> None:
         on(node.name, "sh", "-c", _INSTALL, "install", name)
 
 
+def _program(name: str) -> Path:
+    return go_programs.ensure(name, Progress())
+
+
+def _answers(node: Node) -> bool:
+    try:
+        on(node.name, *node.system.asks.split())
+    except CommandFailed:
+        return False
+    return True
+
+
 def load_images(node: Node, archives: Sequence[Path]) -> None:
     """Import archives of the cache's image folder."""
     for archive in archives:
-        on(node.name, "ctr", "--namespace", "k8s.io", "images", "import", f"/opt/bed/images/{archive.name}")
+        place = f"/opt/bed/images/{archive.name}"
+        if node.system.runtime == "containerd":
+            on(node.name, "ctr", "--namespace", "k8s.io", "images", "import", place)
+            continue
+        for name in names(images.folder() / archive.name):
+            on(node.name, "skopeo", "copy", "--quiet", f"docker-archive:{place}:{name}", f"containers-storage:{name}")
 
 
 def wait_until(true, what: str, seconds: float, pause: float = 0.2) -> None:  # type: ignore[no-untyped-def]

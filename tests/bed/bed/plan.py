@@ -15,6 +15,7 @@ from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
 from typing import Any
 
 from bed.errors import BedError
+from bed.systems import DEFAULT, SYSTEMS, System
 
 POD_CIDR = "10.244.0.0/16"
 SERVICE_CIDR = "10.96.0.0/16"
@@ -46,6 +47,11 @@ class Node:
     control_plane: bool
     address: str
     zone: str
+    system_name: str = DEFAULT
+
+    @property
+    def system(self) -> System:
+        return SYSTEMS[self.system_name]
 
 
 @dataclass
@@ -139,7 +145,7 @@ class Plan:
         address = self.gateway if len(self.control_planes) > 1 else self.control_planes[0].address
         return f"[{self.twin(address)}]:{API_PORT}" if self.dual_stack else f"{address}:{API_PORT}"
 
-    def add(self, name: str, control_plane: bool) -> Node:
+    def add(self, name: str, control_plane: bool, system: str = DEFAULT) -> Node:
         """A further node at the lowest free address; BedError when the name is taken or the subnet full."""
         check_name(name, "node")
         others = {self.gateway_name, self.forwarder_name, self.fabric_name, "bastion"}
@@ -148,7 +154,7 @@ class Plan:
         address = self._free_address(name)
         if self.domain:
             name = f"ip-{address.replace('.', '-')}.{self.domain}"
-        node = Node(name, control_plane, address, ZONES[len(self.nodes) % len(ZONES)])
+        node = Node(name, control_plane, address, ZONES[len(self.nodes) % len(ZONES)], system)
         self.nodes.append(node)
         return node
 
@@ -194,8 +200,10 @@ def make(
     external_etcd: bool = False,
     kubespray: bool = False,
     dual_stack: bool = False,
+    systems: tuple[str, ...] = (),
 ) -> Plan:
-    """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be."""
+    """The plan of a new bed; BedError for a name, number, subnet or domain that cannot be. ``systems`` are those of the
+    first machines, control planes first; the others have the default."""
     check_name(name, "bed")
     if domain and (not _DOMAIN.fullmatch(domain) or len(f"ip-255-255-255-255.{domain}") > _LONGEST["node"]):
         raise BedError(f"--domain {domain} cannot end the names of machines: give one such as compute.internal")
@@ -209,6 +217,12 @@ def make(
         raise BedError("--kubespray sets up one control plane with an etcd of its own: give no other layout")
     if dual_stack and (control_planes != 1 or hard_way or kubespray or not cloud):
         raise BedError("--dual-stack sets up one control plane of kubeadm in the simulated cloud")
+    if unknown := set(systems) - set(SYSTEMS):
+        raise BedError(f"--systems {','.join(sorted(unknown))}: choose from {', '.join(SYSTEMS)}")
+    if len(systems) > control_planes + workers:
+        raise BedError(f"--systems has {len(systems)} names for {control_planes + workers} machines")
+    if systems and (hard_way or kubespray):
+        raise BedError("--systems goes with kubeadm's layout alone")
     if not 0 <= workers <= 100:
         raise BedError(f"--workers is {workers}: choose 0 to 100")
     subnet = subnet or default_subnet(name)
@@ -234,8 +248,9 @@ def make(
         kubespray=kubespray,
         dual_stack=dual_stack,
     )
+    of_machines = iter(systems)
     for number in range(1, control_planes + 1):
-        plan.add(f"{name}-control-plane-{number}", control_plane=True)
+        plan.add(f"{name}-control-plane-{number}", True, next(of_machines, DEFAULT))
     for number in range(1, workers + 1):
-        plan.add(f"{name}-worker-{number}", control_plane=False)
+        plan.add(f"{name}-worker-{number}", False, next(of_machines, DEFAULT))
     return plan

@@ -26,6 +26,19 @@ def flags_of(flags: dict[str, str], old: bool) -> object:
     return flags if old else [{"name": name, "value": value} for name, value in flags.items()]
 
 
+def test_a_machine_names_the_socket_of_its_container_runtime_and_what_its_kube_proxy_can_do() -> None:
+    bed = plan.make("demo", "v1.36.3", systems=("bookworm-cri-o", "bullseye"))
+    init = by_kind(documents.kubeadm_init(bed, TOKEN, KEY))["InitConfiguration"]
+    joins = [by_kind(documents.kubeadm_join(bed, node, TOKEN, KEY))["JoinConfiguration"] for node in bed.workers]
+    assert [document["nodeRegistration"]["criSocket"] for document in (init, *joins)] == [
+        "unix:///var/run/crio/crio.sock",
+        "unix:///run/containerd/containerd.sock",
+        "unix:///run/containerd/containerd.sock",
+    ]
+    modes = [yaml.safe_load(documents.kube_proxy(bed, node))["mode"] for node in bed.nodes]
+    assert modes == ["nftables", "iptables", "nftables"]
+
+
 def test_a_plain_cluster_has_no_cloud_flag_at_all() -> None:
     text = documents.kubeadm_init(plan.make("demo", "v1.36.3"), TOKEN, KEY)
     assert "cloud" not in text
@@ -66,7 +79,7 @@ def test_kubeadm_gets_the_form_that_its_release_stores(kubernetes: str, api: str
     assert kubelet == flags_of({"node-ip": "10.89.77.12", "cloud-provider": "external"}, old)
     assert ("preflight" in join["JoinConfiguration"].get("skipPhases", [])) == old
     assert ("failCgroupV1" in init["KubeletConfiguration"]) != old
-    assert ("featureGates" in yaml.safe_load(documents.kube_proxy(bed))) == old
+    assert ("featureGates" in yaml.safe_load(documents.kube_proxy(bed, bed.nodes[0]))) == old
 
 
 def test_leftovers_of_1_30_are_in_every_component() -> None:
@@ -116,7 +129,7 @@ def test_a_dual_stack_cluster_has_both_families_everywhere() -> None:
         "10.89.77.12",
         "fd00:10:89:77::12",
     ]
-    assert yaml.safe_load(documents.kube_proxy(bed))["clusterCIDR"] == "10.244.0.0/16,fd00:10:244::/56"
+    assert yaml.safe_load(documents.kube_proxy(bed, bed.nodes[0]))["clusterCIDR"] == "10.244.0.0/16,fd00:10:244::/56"
 
 
 def test_a_later_node_can_join_as_external() -> None:

@@ -80,6 +80,9 @@ def test_the_plan_survives_the_disk() -> None:
             "one control plane of kubeadm",
         ),
         ({"external_etcd": True, "control_planes": 3}, "--external-etcd sets up one etcd"),
+        ({"systems": ("bookworm", "sarge")}, "--systems sarge: choose from bookworm, "),
+        ({"systems": ("trixie",) * 4}, "--systems has 4 names for 3 machines"),
+        ({"systems": ("trixie",), "hard_way": True}, "--systems goes with kubeadm's layout alone"),
         ({"domain": "Internal"}, "--domain Internal cannot end"),
         ({"domain": "a" * 45}, "cannot end the names of machines"),
     ],
@@ -102,6 +105,12 @@ def test_a_machine_of_a_dual_stack_bed_has_an_address_of_each_family() -> None:
     plain = plan.make("demo", "v1.36.3")
     assert plain.addresses(plain.nodes[0]) == ["10.89.77.11"]
     assert (plain.pod_cidr, plain.service_cidr) == ("10.244.0.0/16", "10.96.0.0/16")
+
+
+def test_the_first_machines_have_the_systems_that_are_named() -> None:
+    bed = plan.make("demo", "v1.36.3", systems=("bookworm-cri-o", "trixie"))
+    assert [node.system_name for node in bed.nodes] == ["bookworm-cri-o", "trixie", "bookworm"]
+    assert plan.Plan.from_dict(bed.to_dict()).nodes[0].system.socket == "unix:///var/run/crio/crio.sock"
 
 
 def test_a_name_is_given_once() -> None:

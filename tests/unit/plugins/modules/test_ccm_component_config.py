@@ -7,6 +7,7 @@ import base64
 import errno
 import io
 import json
+import os
 import pathlib
 import subprocess
 from typing import Any
@@ -131,6 +132,18 @@ def test_rollback_restores_bytes_and_mode_of_the_first_state_and_is_idempotent(h
     assert host.run(monkeypatch, state="restored")["changed"]
     assert host.manifest.read_bytes() == BEFORE and host.manifest.stat().st_mode & 0o777 == 0o600
     assert not host.run(monkeypatch, state="restored")["changed"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may set a SELinux label")
+def test_the_selinux_label_of_a_file_survives_a_change_a_failed_change_and_the_rollback(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel without SELinux stores labels, and gives none to a new file: one that is not kept is gone."""
+    label = b"system_u:object_r:kubernetes_file_t:s0\0"
+    os.setxattr(host.manifest, "security.selinux", label)
+    host.broken.add(AFTER)
+    assert host.present(monkeypatch)["restored"] and os.getxattr(host.manifest, "security.selinux") == label
+    host.broken.clear()
+    assert host.present(monkeypatch)["changed"] and os.getxattr(host.manifest, "security.selinux") == label
+    assert host.run(monkeypatch, state="restored")["changed"] and os.getxattr(host.manifest, "security.selinux") == label
 
 
 def test_rollback_removes_a_file_that_was_not_there(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine of a bed can run: a release of Debian, and a container runtime. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+DEFAULT = "bookworm"
+
+
+@dataclass(frozen=True)
+class System:
+    """``packages`` bring the container runtime, and ``unit`` runs it. ``programs`` (go_programs) are mounted over what
+    the packages have, or in place of what Debian lacks. ``stores`` is the runtime's folder below /var/lib. The command
+    ``asks`` succeeds once it runs."""
+
+    suite: str
+    packages: str = "containerd"
+    unit: str = "containerd.service"
+    socket: str = "unix:///run/containerd/containerd.sock"
+    stores: str = "containerd"
+    asks: str = "ctr version"
+    programs: tuple[str, ...] = ()
+    proxy_mode: str = "nftables"
+
+    @property
+    def runtime(self) -> str:
+        return "CRI-O" if self.unit == "crio.service" else "containerd"
+
+
+SYSTEMS = {
+    "bookworm": System("bookworm"),
+    "trixie": System("trixie"),
+    # kubelets need version 1 of the CRI, which came after its containerd 1.4. kube-proxy calls its nft 0.9 too old.
+    "bullseye": System("bullseye", programs=("containerd", "containerd-shim-runc-v2", "ctr"), proxy_mode="iptables"),
+    # No Debian has CRI-O. skopeo brings images into its storage: CRI-O has no command for that.
+    "bookworm-cri-o": System(
+        "bookworm",
+        packages="conmon skopeo",
+        unit="crio.service",
+        socket="unix:///var/run/crio/crio.sock",
+        stores="containers",
+        asks="crio status info",
+        programs=("crio", "pinns"),
+    ),
+}
