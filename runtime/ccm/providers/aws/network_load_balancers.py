@@ -206,10 +206,11 @@ class NetworkLoadBalancers:
         if arn:
             with contextlib.suppress(NotFound):
                 await self._elb("delete_load_balancer", LoadBalancerArn=arn)
-            deletion.deleted.add(NETWORK)
         for group in groups:
             with contextlib.suppress(NotFound):  # a late listing
                 await self._elb("delete_target_group", TargetGroupArn=group)
+        if arn:  # not before: a group that is in use shows that another one has the name
+            deletion.deleted.add(NETWORK)
         had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, (), listing.read)
         if not arn and not groups and not had_rules:
             raise _absent(spec)
