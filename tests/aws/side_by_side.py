@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve a table of Services by cloud-provider-aws and by ours, one after the other, and note what each leaves.
-
-First theirs serves them and ours takes them over and deletes them; then the same Services the other way round.
-"""
+"""Serve a table of Services by cloud-provider-aws and by ours, one after the other, and note what each leaves."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ccm.engine.client import KubeClient
 
+from ..comparison import rounds
 from ..comparison.belongings import Belongings
+from ..comparison.rounds import Rounds, Seen
 from ..integration.runtime.support import NODES, SERVICES, eventually, get_service, initialised, node_body, set_ready
 from .account import OWNED, Account, Row
 from .peer import Two, conf, failures, writes
@@ -22,25 +20,6 @@ from .peer_belongings import belongings
 from .peer_services import REFUSED, Table, bodies
 
 SECONDS = 300.0
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Of one table. `created`, `taken`: by the Services' names; `writes`: calls of the taking that are not reads;
-    `left`: what stayed in the account after all Services were deleted."""
-
-    created: Mapping[str, Belongings]
-    taken: Mapping[str, Belongings]
-    writes: Counter[str]
-    left: frozenset[str]
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """`theirs`: created by theirs, taken over and deleted by ours; `ours`: the other way round."""
-
-    theirs: Seen
-    ours: Seen
 
 
 class Stage:
@@ -54,36 +33,21 @@ class Stage:
         for each in services.values():
             await self.kube.create(SERVICES, each)
         waits = [name for name, case in table.cases.items() if not case.is_left]
-
-        async def all_served() -> bool:
-            found = {each["metadata"]["name"]: each for each in await self._bodies()}
-            return all(found[name]["status"]["loadBalancer"].get("ingress") for name in waits)
-
-        await eventually(all_served, SECONDS, f"served: {', '.join(waits)}")
+        await rounds.served(self.kube, waits, SECONDS)
         await self.two.quiet(0)
-        for each in await self._bodies():
+        for each in await rounds.bodies(self.kube):
             said = await failures(self.kube, each["metadata"]["uid"])
             assert not said or each["metadata"]["name"] in waits, said
         return await self.look()
 
     async def look(self) -> Mapping[str, Belongings]:
-        services = await self._bodies()
+        services = await rounds.bodies(self.kube)
         return await asyncio.to_thread(belongings, self.account, self.two.proxy, services)
 
     async def delete(self, names: Mapping[str, Any]) -> frozenset[str]:
-        for name in names:
-            await self.kube.delete(f"{SERVICES}/{name}")
-
-        async def gone() -> bool:
-            return not {each["metadata"]["name"] for each in await self._bodies()} & names.keys()
-
-        await eventually(gone, SECONDS, "all Services are gone")
+        await rounds.delete(self.kube, names, SECONDS)
         await self.two.quiet(0)
         return await asyncio.to_thread(self.account.parts)
-
-    async def _bodies(self) -> list[dict[str, Any]]:
-        found = (await self.kube.get(SERVICES, dict))["items"]
-        return [each for each in found if each["metadata"]["name"] != "kubernetes"]
 
 
 async def compare(stage: Stage, table: Table) -> Rounds:
@@ -97,7 +61,7 @@ async def compare(stage: Stage, table: Table) -> Rounds:
         async with two.running(second, text):
             calls = await two.quiet(since, some=True)
             taken = await stage.look()
-            seen[first] = Seen(created, taken, writes(calls), await stage.delete(services))
+            seen[first] = Seen(created, taken, writes(calls), Counter(await stage.delete(services)))
     return Rounds(**seen)
 
 

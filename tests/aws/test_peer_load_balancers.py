@@ -18,13 +18,14 @@ from ccm.engine.client import KubeClient
 
 from ..comparison import confirm
 from ..comparison.differences import Found, are_listed, differing, rows_of, unlisted
+from ..comparison.rounds import Rounds
 from ..integration.cluster import ApiServer
 from ..integration.runtime.conftest import clean_cluster
 from .account import Account, Moto
 from .peer import ENVIRONMENT, Two
 from .peer_services import DIFFERENCES, REFUSED, TABLES
 from .proxy import Proxy
-from .side_by_side import Rounds, Stage, compare, join, refuse
+from .side_by_side import Stage, compare, join, refuse
 
 # Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
 pytestmark = pytest.mark.long
@@ -105,7 +106,7 @@ def test_load_balancers_are_taken_over(who: str, seen: Run) -> None:
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.rounds.values():
-        other = rounds.theirs if who == "ours" else rounds.ours
+        other = rounds.taken_by(who)
         found |= differing(other.created, other.taken)
         kept |= {name: other.created[name].ids == other.taken[name].ids for name in other.created if name in SERVED}
     are_listed(found, [each for each in DIFFERENCES if (each.by_ours if who == "ours" else each.by_theirs)])
@@ -134,7 +135,7 @@ def test_taking_over_writes_little(title: str, seen: Run) -> None:
 @pytest.mark.parametrize("title", TABLES)
 def test_nothing_is_left(title: str, seen: Run) -> None:
     """Whoever created it, and whoever deletes it."""
-    assert seen.rounds[title].theirs.left == seen.rounds[title].ours.left == frozenset()
+    assert seen.rounds[title].theirs.left == seen.rounds[title].ours.left == Counter()
 
 
 @pytest.mark.parametrize("which", ["theirs", "ours"])

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serve a table of Services by cloud-provider-openstack and by ours, one after the other, and note what each leaves.
-
-First theirs serves them and ours takes them over and deletes them; then the same Services the other way round.
-"""
+"""Serve a table of Services by cloud-provider-openstack and by ours, one after the other, and note what each leaves."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ccm.engine.client import KubeClient
 from ccm.providers.openstack.annotations import PREFIX
 
+from ..comparison import rounds
 from ..comparison.belongings import Belongings
+from ..comparison.rounds import Rounds, Seen
 from ..integration.cluster import ApiServer
 from ..integration.runtime.support import NODES, SERVICES, Ccm, eventually, initialised, node_body, set_ready
 from .belongings import belongings, leftovers
@@ -28,25 +26,6 @@ from .peer_services import Table, bodies, conf
 from .test_services_and_routes import NO_ROUTES, quiet
 
 SECONDS = 600.0
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Of one table. `created`, `taken`: by the Services' names; `writes`: calls of the taking that are not reads;
-    `left`: what stayed in the project after all Services were deleted."""
-
-    created: Mapping[str, Belongings]
-    taken: Mapping[str, Belongings]
-    writes: Counter[str]
-    left: Counter[str]
-
-
-@dataclass(frozen=True)
-class Rounds:
-    """`theirs`: created by theirs, taken over and deleted by ours; `ours`: the other way round."""
-
-    theirs: Seen
-    ours: Seen
 
 
 class Stage:
@@ -90,19 +69,11 @@ class Stage:
 
     async def _served(self, names: list[str], services: Mapping[str, Mapping[str, Any]]) -> None:
         waits = [name for name in names if "loadBalancerClass" not in services[name]["spec"]]
-
-        async def all_served() -> bool:
-            found = {body["metadata"]["name"]: body for body in await self._bodies()}
-            return all(found[name]["status"]["loadBalancer"].get("ingress") for name in waits)
-
-        await eventually(all_served, SECONDS, f"served: {', '.join(waits)}")
+        await rounds.served(self.kube, waits, SECONDS)
 
     async def look(self, names: Collection[str]) -> Mapping[str, Belongings]:
-        found = [body for body in await self._bodies() if body["metadata"]["name"] in names]
+        found = [body for body in await rounds.bodies(self.kube) if body["metadata"]["name"] in names]
         return await asyncio.to_thread(belongings, self.site, found)
-
-    async def _bodies(self) -> list[dict[str, Any]]:
-        return list((await self.kube.get(SERVICES, dict))["items"])
 
     async def take_over(self, services: Mapping[str, Any]) -> tuple[Mapping[str, Belongings], Counter[str]]:
         calls = await quiet(self.site)
@@ -110,13 +81,7 @@ class Stage:
         return await self.look(services), writes
 
     async def delete(self, services: Mapping[str, Any], before: frozenset[str]) -> Counter[str]:
-        for name in services:
-            await self.kube.delete(f"{SERVICES}/{name}")
-
-        async def gone() -> bool:
-            return not {body["metadata"]["name"] for body in await self._bodies()} & services.keys()
-
-        await eventually(gone, SECONDS, "all Services are gone")
+        await rounds.delete(self.kube, services, SECONDS)
         await quiet(self.site, 1.0)
         left = await asyncio.to_thread(leftovers, self.site)
         return Counter(each.split()[0] for each in left ^ before)

@@ -17,11 +17,12 @@ from ccm.engine.client import KubeClient
 
 from ..comparison import confirm
 from ..comparison.differences import Found, are_listed, differing, rows_of, unlisted
+from ..comparison.rounds import Rounds
 from ..integration.cluster import ApiServer
 from ..integration.runtime.conftest import clean_cluster
 from .customer import Site
 from .peer_services import DIFFERENCES, REPLACED, TABLES, things
-from .side_by_side import Rounds, Stage, compare, join
+from .side_by_side import Stage, compare, join
 
 # Of make test-clouds, not of CI: another program is compiled first, and each call is counted.
 pytestmark = pytest.mark.long
@@ -65,7 +66,7 @@ def test_load_balancers_are_taken_over(who: str, seen: dict[str, Rounds]) -> Non
     found: Found = {}
     kept: dict[str, bool] = {}
     for rounds in seen.values():
-        other = rounds.theirs if who == "ours" else rounds.ours
+        other = rounds.taken_by(who)
         found |= differing(other.created, other.taken)
         kept |= {name: other.created[name].ids == other.taken[name].ids for name in other.created}
     are_listed(found, [each for each in DIFFERENCES if (each.by_ours if who == "ours" else each.by_theirs)])

@@ -18,6 +18,7 @@ from .aws_api import Api
 from .aws_load_balancers import AwsLoadBalancers
 from .aws_session import sdk_problem
 from .cloud_conf import Settings
+from .deletions import LAG
 from .ebs_volumes import EbsVolumes
 from .ec2_instances import Ec2Instances
 from .ec2_tags import Ec2Tags
@@ -25,8 +26,6 @@ from .vpc_routes import VpcRoutes
 
 log = logging.getLogger(__name__)
 
-#: How long EC2 may show what was before a write, in seconds.
-LAG = 5.0
 #: Requests in one call of the contract, one after the other, at most: that of a large load balancer.
 REQUESTS = 16
 

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 
 from ccm import cloud
 from ccm.cloud import Backend, ImplementedElsewhere, Invalid, LoadBalancerSpec, NotFound
@@ -13,22 +14,27 @@ from .aws_api import Api
 from .classic_groups import ClassicGroups
 from .classic_load_balancers import ClassicLoadBalancers
 from .cloud_conf_sections import CLASSIC, NETWORK
+from .deletions import Deletions
 from .ec2_instances import Ec2Instances
 from .network_load_balancers import NetworkLoadBalancers
 from .node_groups import NodeGroups
+from .vpc_security_groups import OneListing, SecurityGroups
 from .vpc_subnets import VpcSubnets
 
 
 class AwsLoadBalancers:
     def __init__(self, api: Api, instances: Ec2Instances) -> None:
-        nodes, subnets = NodeGroups(api, instances), VpcSubnets(api)
-        self._default = api.settings.runtime.loadbalancertype
+        groups, subnets = SecurityGroups(api), VpcSubnets(api)
+        nodes = NodeGroups(api, instances, groups)
+        self.deletions = Deletions()
+        self._groups, self._default = groups, api.settings.runtime.loadbalancertype
         self._by_type: dict[str, NetworkLoadBalancers | ClassicLoadBalancers] = {
             NETWORK: NetworkLoadBalancers(api, nodes, subnets),
-            CLASSIC: ClassicLoadBalancers(api, ClassicGroups(api, instances), nodes, subnets),
+            CLASSIC: ClassicLoadBalancers(api, ClassicGroups(api, instances, groups), nodes, subnets),
         }
 
     async def list(self, cluster: str) -> Sequence[cloud.LoadBalancer]:
+        self.deletions.lists()
         return [found for each in self._by_type.values() for found in await each.list(cluster)]
 
     def fingerprint(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> str:
@@ -43,24 +49,32 @@ class AwsLoadBalancers:
 
     async def ensure(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
         await self._refuse_change(spec)
-        return await self._of(spec).ensure(spec, backends)
+        with self._writing(spec) as each:
+            return await each.ensure(spec, backends)
 
     async def update_backends(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> cloud.LoadBalancer:
-        return await self._of(spec).update_backends(spec, backends)
+        with self._writing(spec) as each:
+            return await each.update_backends(spec, backends)
 
     async def deviations(self, spec: LoadBalancerSpec, backends: Sequence[Backend]) -> Sequence[str]:
         return await self._of(spec).deviations(spec, backends)
 
     async def delete(self, spec: LoadBalancerSpec) -> None:
-        """Of both types, because annotations are not known any more."""
-        absent = []
-        for each in self._by_type.values():
-            try:
-                await each.delete(spec)
-            except NotFound as error:
-                absent.append(error)
-        if len(absent) == len(self._by_type):
-            raise absent[0]
+        """Of both types: the annotations may be others than at the last write. Of a type whose listings were certain
+        once, nothing is left. If nothing is found at all, the next request looks at everything again."""
+        deletion, listing, found = self.deletions.of(spec), OneListing(self._groups), False
+        for type_, each in self._by_type.items():  # NETWORK first: it reads groups in turn, CLASSIC at any time
+            if type_ in deletion.certain:
+                continue
+            is_certain = self.deletions.is_certain(spec, type_)
+            with contextlib.suppress(NotFound):
+                await each.delete(spec, deletion, listing)
+                found = True
+            if is_certain:
+                deletion.certain.add(type_)
+        if not found:
+            self.deletions.forget(spec)
+            raise NotFound(f"the account has no load balancer {spec.default_name} for Service {spec.uid}")
 
     async def _refuse_change(self, spec: LoadBalancerSpec) -> None:
         """Raises Invalid if the Service has a load balancer of another type: its clients know that one. Costs no call
@@ -68,6 +82,15 @@ class AwsLoadBalancers:
         has, wants = types.had(spec), types.type_of(spec, self._default)
         if has and has != wants and await self._by_type[has].exists(spec):
             raise Invalid(types.never_changes(spec.default_name, has, wants))
+
+    @contextlib.contextmanager
+    def _writing(self, spec: LoadBalancerSpec) -> Iterator[NetworkLoadBalancers | ClassicLoadBalancers]:
+        """The type that the Service asks for. A write may have an effect although it fails."""
+        type_ = types.type_of(spec, self._default)
+        try:
+            yield self._by_type[type_]
+        finally:
+            self.deletions.wrote(spec, type_)
 
     def _of(self, spec: LoadBalancerSpec) -> NetworkLoadBalancers | ClassicLoadBalancers:
         """Raises ImplementedElsewhere."""

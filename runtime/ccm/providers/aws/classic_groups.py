@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ccm.cloud import Conflict, LoadBalancerSpec, RetryAfter
-from ccm.cloud.toolkit.shared_reads import Shared
 
 from . import classic_group_rules as rules
 from . import ingress_rules
-from .aws_api import Api, filters
+from .aws_api import Api
 from .classic_group_rules import Change
 from .classic_rules import Wanted
 from .ec2_instances import Ec2Instances
 from .instance_rules import Row
 from .nlb_rules import SERVICE_TAG
 from .nlb_steps import pairs
+from .vpc_security_groups import SecurityGroups
 
 NO_GROUP = ("InvalidGroup.NotFound",)
 #: When to look again for a group that exists and was not listed yet, in seconds.
@@ -24,13 +24,11 @@ SOON = 5.0
 
 
 class ClassicGroups:
-    def __init__(self, api: Api, instances: Ec2Instances) -> None:
-        self._api, self._instances = api, instances
-        self._listing: Shared[list[Row]] = Shared(self._read)
+    def __init__(self, api: Api, instances: Ec2Instances, groups: SecurityGroups) -> None:
+        self._api, self._instances, self._groups = api, instances, groups
 
     async def all(self) -> list[Row]:
-        """All groups of the VPC, by one read for Services that come together."""
-        return await self._listing.get()
+        return await self._groups.all()
 
     async def prepared(
         self, groups: Sequence[Row], spec: LoadBalancerSpec, want: Wanted, cluster: str
@@ -86,23 +84,7 @@ class ClassicGroups:
         return {"GroupId": str(answer["GroupId"]), "GroupName": want.own_group}
 
     async def _apply(self, change: Change) -> None:
-        if change.add:
-            await self._api.ec2(
-                "authorize_security_group_ingress",
-                GroupId=change.group,
-                IpPermissions=rules.permissions(change.add),
-            )
-        if change.remove:
-            await self._api.ec2(
-                "revoke_security_group_ingress",
-                GroupId=change.group,
-                IpPermissions=rules.permissions(change.remove),
-            )
-
-    async def _read(self) -> list[Row]:
-        return await self._api.ec2_rows(
-            "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
-        )
+        await self._groups.change(change.group, rules.permissions(change.add), rules.permissions(change.remove))
 
 
 def _group_tags(want: Wanted) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ anything but instances, because the last write is remembered.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,13 @@ from .classic_groups import ClassicGroups
 from .classic_reads import ClassicReads
 from .classic_rules import Wanted
 from .classic_steps import Place, Present
+from .cloud_conf_sections import CLASSIC
+from .deletions import Deletion
 from .instance_rules import Row
 from .nlb_reads import NO_BALANCER
 from .nlb_steps import pairs
 from .node_groups import NodeGroups
+from .vpc_security_groups import OneListing
 from .vpc_subnets import VpcSubnets
 
 #: The tag that notes from which security group the traffic comes, unless it is the load balancer's own one.
@@ -171,24 +175,26 @@ class ClassicLoadBalancers:
                 found.append(f"security group {change.group}: {missing} rules are missing, {superfluous} superfluous")
         return [f"load balancer {want.name}: {what}" for what in found]
 
-    async def delete(self, spec: LoadBalancerSpec) -> None:
+    async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """The load balancer, its own security group, also that of a write that failed, and its rules in the groups of
         Nodes."""
         self._known.pop((spec.cluster, spec.uid), None)
         cluster, name = self._cluster(spec), spec.default_name
-        row = await self._reads.named(name)
+        row = None if CLASSIC in deletion.deleted else await self._reads.named(name)
         tags: Mapping[str, str] = {}
         if row is not None:
             tags = (await self._reads.tags([name])).get(name, {})
             if not owners.is_own(tags, spec, cluster):
                 raise _absent(spec)
-        groups = await self._groups.all()
+        groups = await listing.get()
         own = _own_if_any(groups, name, cluster)
         if row is not None:
             lead = self._lead(spec, row, tags, groups)
             if lead and (own is None or lead != own["GroupId"]):
                 await self._close(spec, lead)
-            await self._classic("delete_load_balancer", LoadBalancerName=name)
+            with contextlib.suppress(NotFound):
+                await self._classic("delete_load_balancer", LoadBalancerName=name)
+            deletion.deleted.add(CLASSIC)
         if own is not None:
             await self._groups.remove(groups, own)
         if row is None and own is None:

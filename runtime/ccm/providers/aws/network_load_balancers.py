@@ -7,6 +7,7 @@ balancer is remembered: a change of Nodes then needs no look at anything but its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,14 @@ from . import ingress_rules, nlb_steps
 from . import nlb_owners as owners
 from . import nlb_rules as rules
 from .aws_api import Api
+from .cloud_conf_sections import NETWORK
+from .deletions import Deletion
 from .instance_rules import Row
 from .nlb_reads import NO_BALANCER, NO_GROUP, BalancerReads
 from .nlb_rules import Wanted
 from .nlb_steps import Present, Step
 from .node_groups import NodeGroups
+from .vpc_security_groups import OneListing
 from .vpc_subnets import VpcSubnets
 
 #: When to look again at a load balancer that was deleted because it failed, in seconds.
@@ -182,13 +186,10 @@ class NetworkLoadBalancers:
             )
         return [f"load balancer {want.name}: {what}" for what in found]
 
-    async def delete(self, spec: LoadBalancerSpec) -> None:
+    async def delete(self, spec: LoadBalancerSpec, deletion: Deletion, listing: OneListing) -> None:
         """The load balancer, its target groups, also those of writes that failed, and its rules in security groups."""
-        self._known.pop((spec.cluster, spec.uid), None)
-        row = await self._reads.named(spec.default_name)
-        if row is not None and not await self._is_own(row, spec):
-            raise _absent(spec)
-        arn = str(row["LoadBalancerArn"]) if row is not None else ""
+        known = self._known.pop((spec.cluster, spec.uid), None)
+        arn = "" if NETWORK in deletion.deleted else await self._own_arn(spec, known)
         every = [each for each in await self._reads.all_groups() if str(each["TargetGroupName"]).startswith(GROUPS)]
         groups = [str(each["TargetGroupArn"]) for each in every if arn and arn in (each.get("LoadBalancerArns") or ())]
         # A group may name a load balancer that was deleted just now.
@@ -202,12 +203,16 @@ class NetworkLoadBalancers:
             mark = owners.mark_of(tags)
             if mark is not None and mark.is_of(spec.cluster, spec.uid):
                 groups.append(group)
-        if row is not None:
-            await self._elb("delete_load_balancer", LoadBalancerArn=arn)
+        if arn:
+            with contextlib.suppress(NotFound):
+                await self._elb("delete_load_balancer", LoadBalancerArn=arn)
         for group in groups:
-            await self._elb("delete_target_group", TargetGroupArn=group)
-        had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, ())
-        if row is None and not groups and not had_rules:
+            with contextlib.suppress(NotFound):  # a late listing
+                await self._elb("delete_target_group", TargetGroupArn=group)
+        if arn:  # not before: a group that is in use shows that another one has the name
+            deletion.deleted.add(NETWORK)
+        had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, (), listing.read)
+        if not arn and not groups and not had_rules:
             raise _absent(spec)
 
     # Calls
@@ -323,12 +328,21 @@ class NetworkLoadBalancers:
         owners.check(tags, spec, self._cluster(spec))
         return tags
 
-    async def _is_own(self, row: Row, spec: LoadBalancerSpec) -> bool:
-        try:
-            await self._own_tags(row, spec)
-        except Conflict:
-            return False
-        return True
+    async def _own_arn(self, spec: LoadBalancerSpec, known: Known | None) -> str:
+        """The ARN of the Service's load balancer, "" if there is none. Raises NotFound if it is somebody else's. One
+        that is known is asked for its tags only."""
+        if known is not None and await self._is_own(known.arn, spec):
+            return known.arn
+        row = await self._reads.named(spec.default_name)
+        if row is None:
+            return ""
+        if not await self._is_own(arn := str(row["LoadBalancerArn"]), spec):
+            raise _absent(spec)
+        return arn
+
+    async def _is_own(self, arn: str, spec: LoadBalancerSpec) -> bool:
+        tags = (await self._reads.tags([arn])).get(arn)
+        return tags is not None and owners.is_own(tags, spec, self._cluster(spec))
 
     async def _elb(self, operation: str, **arguments: Any) -> Mapping[str, Any]:
         missing = () if operation.startswith("create") else (*NO_BALANCER, *NO_GROUP, "ListenerNotFound")

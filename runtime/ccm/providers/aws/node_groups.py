@@ -7,16 +7,16 @@ import asyncio
 from collections.abc import Sequence
 
 from . import ingress_rules
-from .aws_api import Api, filters
+from .aws_api import Api
 from .ec2_instances import Ec2Instances
 from .ingress_rules import Change
-from .instance_rules import Row
 from .nlb_rules import Wanted
+from .vpc_security_groups import Read, SecurityGroups
 
 
 class NodeGroups:
-    def __init__(self, api: Api, instances: Ec2Instances) -> None:
-        self._api, self._instances = api, instances
+    def __init__(self, api: Api, instances: Ec2Instances, groups: SecurityGroups) -> None:
+        self._api, self._instances, self._groups = api, instances, groups
         self._seen: tuple[int, Sequence[str], frozenset[frozenset[str]]] = (-1, (), frozenset())
         self._changing = asyncio.Lock()
 
@@ -37,13 +37,20 @@ class NodeGroups:
         return found
 
     async def changes(
-        self, name: str, cluster: str, ids: Sequence[str], want: Wanted | None, subnets: Sequence[str]
+        self,
+        name: str,
+        cluster: str,
+        ids: Sequence[str],
+        want: Wanted | None,
+        subnets: Sequence[str],
+        read: Read | None = None,
     ) -> list[Change]:
         """What is left to do for the load balancer `name`. `want`: None if it is deleted. `subnets`: CIDRs of the load
-        balancer. Reads all groups of the VPC, so that none keeps a rule of a former target."""
+        balancer. Reads all groups of the VPC, by `read` if it is given, so that none keeps a rule of a former target.
+        """
         if not self.is_on:
             return []
-        groups = await self._groups()
+        groups = await (read or self._groups.read)()
         by_id = {str(each["GroupId"]): each for each in groups}
         rows = await self._instances.rows(ids)
         opened = {ingress_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
@@ -51,31 +58,19 @@ class NodeGroups:
         return ingress_rules.changes(name, groups, opened, wanted)
 
     async def change(
-        self, name: str, cluster: str, ids: Sequence[str], want: Wanted | None, subnets: Sequence[str]
+        self,
+        name: str,
+        cluster: str,
+        ids: Sequence[str],
+        want: Wanted | None,
+        subnets: Sequence[str],
+        read: Read | None = None,
     ) -> bool:
         """Do it. Returns whether anything was left to do. One load balancer at a time: all of them share a rule, which
         goes with the last one."""
         async with self._changing:
-            changes = await self.changes(name, cluster, ids, want, subnets)
-            await self._apply(changes)
+            changes = await self.changes(name, cluster, ids, want, subnets, read)
+            for each in changes:
+                add, remove = ingress_rules.permissions(each.add), ingress_rules.permissions(each.remove)
+                await self._groups.change(each.group, add, remove)
             return bool(changes)
-
-    async def _apply(self, changes: Sequence[Change]) -> None:
-        for each in changes:
-            if each.add:
-                await self._api.ec2(
-                    "authorize_security_group_ingress",
-                    GroupId=each.group,
-                    IpPermissions=ingress_rules.permissions(each.add),
-                )
-            if each.remove:
-                await self._api.ec2(
-                    "revoke_security_group_ingress",
-                    GroupId=each.group,
-                    IpPermissions=ingress_rules.permissions(each.remove),
-                )
-
-    async def _groups(self) -> list[Row]:
-        return await self._api.ec2_rows(
-            "describe_security_groups", "SecurityGroups", Filters=filters(vpc_id=self._api.vpc)
-        )
