@@ -14,11 +14,10 @@ from typing import ClassVar
 from ccm import cloud
 from ccm.cloud import ConfigError, Limits, ProviderConfig
 
-from .aws_api import Api
+from .aws_api import LAG, Api
 from .aws_load_balancers import AwsLoadBalancers
 from .aws_session import sdk_problem
 from .cloud_conf import Settings
-from .deletions import LAG
 from .ebs_volumes import EbsVolumes
 from .ec2_instances import Ec2Instances
 from .ec2_tags import Ec2Tags

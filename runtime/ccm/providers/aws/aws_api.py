@@ -16,6 +16,8 @@ from .instance_rules import Row
 
 CLUSTER_TAG = "kubernetes.io/cluster/"
 LEGACY_TAG = "KubernetesCluster"
+#: How long AWS may show what was before a write, in seconds.
+LAG = 5.0
 #: Pages of one listing, so that a service that repeats itself ends.
 MOST_PAGES = 1000
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 
 from ccm.cloud import LoadBalancerSpec
 
-#: How long AWS may show what was before a write, in seconds.
-LAG = 5.0
+from .aws_api import LAG
+
 #: How long what a deletion has seen counts, in seconds.
 KEEP = 60.0
 

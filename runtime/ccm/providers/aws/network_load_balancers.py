@@ -211,7 +211,7 @@ class NetworkLoadBalancers:
                 await self._elb("delete_target_group", TargetGroupArn=group)
         if arn:  # not before: a group that is in use shows that another one has the name
             deletion.deleted.add(NETWORK)
-        had_rules = await self._groups.change(spec.default_name, self._cluster(spec), (), None, (), listing.read)
+        had_rules = await self._groups.close(spec.default_name, listing.read)
         if not arn and not groups and not had_rules:
             raise _absent(spec)
 

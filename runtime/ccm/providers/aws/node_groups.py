@@ -37,40 +37,33 @@ class NodeGroups:
         return found
 
     async def changes(
-        self,
-        name: str,
-        cluster: str,
-        ids: Sequence[str],
-        want: Wanted | None,
-        subnets: Sequence[str],
-        read: Read | None = None,
+        self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]
     ) -> list[Change]:
-        """What is left to do for the load balancer `name`. `want`: None if it is deleted. `subnets`: CIDRs of the load
-        balancer. Reads all groups of the VPC, by `read` if it is given, so that none keeps a rule of a former target.
-        """
+        """What is left to do for the load balancer `name`. `subnets`: CIDRs of the load balancer. Reads all groups of
+        the VPC, so that none keeps a rule of a former target."""
         if not self.is_on:
             return []
-        groups = await (read or self._groups.read)()
+        groups = await self._groups.read()
         by_id = {str(each["GroupId"]): each for each in groups}
         rows = await self._instances.rows(ids)
         opened = {ingress_rules.group_of(row, by_id, cluster) for row in rows.values()} - {""}
-        wanted = ingress_rules.wanted_rules(name, want, subnets) if want is not None else []
-        return ingress_rules.changes(name, groups, opened, wanted)
+        return ingress_rules.changes(name, groups, opened, ingress_rules.wanted_rules(name, want, subnets))
 
-    async def change(
-        self,
-        name: str,
-        cluster: str,
-        ids: Sequence[str],
-        want: Wanted | None,
-        subnets: Sequence[str],
-        read: Read | None = None,
-    ) -> bool:
-        """Do it. Returns whether anything was left to do. One load balancer at a time: all of them share a rule, which
-        goes with the last one."""
+    async def change(self, name: str, cluster: str, ids: Sequence[str], want: Wanted, subnets: Sequence[str]) -> None:
+        """Do it. One load balancer at a time: all of them share a rule, which goes with the last one."""
         async with self._changing:
-            changes = await self.changes(name, cluster, ids, want, subnets, read)
-            for each in changes:
-                add, remove = ingress_rules.permissions(each.add), ingress_rules.permissions(each.remove)
-                await self._groups.change(each.group, add, remove)
+            await self._apply(await self.changes(name, cluster, ids, want, subnets))
+
+    async def close(self, name: str, read: Read) -> bool:
+        """Remove a deleted load balancer's rules from the groups that `read` returns. Returns whether it had any."""
+        if not self.is_on:
+            return False
+        async with self._changing:
+            changes = ingress_rules.changes(name, await read(), set(), [])
+            await self._apply(changes)
             return bool(changes)
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
+        for each in changes:
+            add, remove = ingress_rules.permissions(each.add), ingress_rules.permissions(each.remove)
+            await self._groups.change(each.group, add, remove)
